@@ -1,0 +1,45 @@
+"""Optional dependencies: imported late, and missed in one sentence."""
+
+from importlib import import_module
+from types import ModuleType
+
+from nearsure.errors import MissingExtraError
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import an optional dependency.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module to import, for example ``"matplotlib.pyplot"``.
+    extra : str
+        The extra of nearsure that installs it.
+    purpose : str
+        What needs it, as the subject of the error's sentence.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Raises
+    ------
+    MissingExtraError
+        If the module is not installed.
+
+    Examples
+    --------
+    >>> require("no_such_module", extra="plot", purpose="A reliability diagram")
+    Traceback (most recent call last):
+    ...
+    nearsure.errors.MissingExtraError: A reliability diagram needs no_such_module, which is not \
+installed: pip install 'nearsure[plot]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f"{purpose} needs {package}, which is not installed: pip install 'nearsure[{extra}]'"
+        ) from error
