@@ -7,7 +7,7 @@ NearsureError
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
 
 FitWarning (UserWarning)
-├── ManyMissesWarning                    the class of many support points is not among their neighbours
+├── ManyMissesWarning                 many points' class is not among their neighbours
 └── DegenerateTemperatureWarning         the data do not determine the temperature
 
 Unfitted use raises scikit-learn's ``NotFittedError``, and arrays that scikit-learn validates

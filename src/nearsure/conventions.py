@@ -1,0 +1,82 @@
+"""What engines call a distance, turned into the one number that nearsure knows: |z - z_i|^2.
+
+Each function takes an array of what an engine returned and gives squared Euclidean distances of
+the same shape. NaN and infinity pass through: what they mean (padding or a broken query) is for
+the caller to decide.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, FloatArray
+from nearsure.errors import InvalidInputError
+
+# Half precision vectors of unit length have inner products that are off by up to about 1e-3;
+# anything further out is another quantity, not rounding.
+ROUNDING = 1e-3
+
+
+def squared_l2(values: AnyArray) -> FloatArray:
+    """Squared Euclidean distances (faiss, Milvus, Chroma); rounding below zero becomes zero."""
+    return _not_negative(values, "a squared Euclidean distance")
+
+
+def l2(values: AnyArray) -> FloatArray:
+    """Euclidean distances (pgvector's ``<->``, Qdrant, scikit-learn)."""
+    return np.square(_not_negative(values, "a Euclidean distance"))
+
+
+def cosine_similarity(values: AnyArray) -> FloatArray:
+    """Cosine similarities: |z - z_i|^2 = 2 - 2 cos for vectors of unit length."""
+    return _from_cosine(values, "a cosine similarity")
+
+
+def cosine_distance(values: AnyArray) -> FloatArray:
+    """Cosine distances, 1 - cos (pgvector's ``<=>``, Chroma)."""
+    return _from_cosine(1.0 - np.asarray(values, np.float64), "1 - a cosine distance")
+
+
+def inner_product(values: AnyArray) -> FloatArray:
+    """Inner products of vectors of unit length (faiss, Milvus)."""
+    return _from_cosine(values, "the inner product of unit vectors")
+
+
+def negative_inner_product(values: AnyArray) -> FloatArray:
+    """Negated inner products of vectors of unit length (pgvector's ``<#>``)."""
+    return _from_cosine(-np.asarray(values, np.float64), "the inner product of unit vectors")
+
+
+def _not_negative(values: AnyArray, quantity: str) -> FloatArray:
+    distances = np.array(values, np.float64)
+    finite = distances[np.isfinite(distances)]
+    if finite.size and finite.min() < -ROUNDING * np.abs(finite).max():
+        raise InvalidInputError(
+            f"{quantity} must not be negative. Got {finite.min():.6g} instead. If these are "
+            "similarities or inner products, use the constructor of that name."
+        )
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def _from_cosine(values: AnyArray, quantity: str) -> FloatArray:
+    cosines = np.asarray(values, np.float64)
+    finite = np.abs(cosines[np.isfinite(cosines)])
+    if finite.size and finite.max() > 1.0 + ROUNDING:
+        raise InvalidInputError(
+            f"{quantity} must lie in [-1, 1]. Got a magnitude of {finite.max():.6g} instead. "
+            "Normalise the vectors to unit length before indexing, or search by Euclidean distance."
+        )
+    return np.maximum(2.0 - 2.0 * cosines, 0.0)
+
+
+CONVENTIONS: dict[str, Callable[[AnyArray], FloatArray]] = {
+    convention.__name__: convention
+    for convention in (
+        squared_l2,
+        l2,
+        cosine_similarity,
+        cosine_distance,
+        inner_product,
+        negative_inner_product,
+    )
+}

@@ -1,0 +1,143 @@
+"""Leave a support point, or its whole group, out of its own neighbours."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.neighbors import Neighbors
+
+
+def leave_one_out(
+    neighbors: Neighbors,
+    own_ids: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    n_neighbors: int | None = None,
+) -> Neighbors:
+    """Remove each support point from its own neighbours, by identity.
+
+    "Drop the nearest" would be wrong: an exact duplicate in the gallery is a real neighbour, and
+    may well be listed before the point itself.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        The result of searching support points among the support set, with ids. Search for at
+        least one neighbour more than are wanted.
+    own_ids : array of shape (n,)
+        The id of each searched point.
+    groups : array of shape (n_support,), optional
+        Group of each support point (a burst of photographs, the augmentations of one image).
+        Neighbours of a point's own group are left out with it. Ids must then be row numbers of
+        the support set.
+    n_neighbors : int, optional
+        How many neighbours to keep; by default one fewer than were searched.
+
+    Returns
+    -------
+    Neighbors
+        At most `n_neighbors` in each row; ``counts`` says where fewer were left.
+
+    Examples
+    --------
+    >>> found = Neighbors([[0.0, 0.0, 2.0]], [[1, 1, 0]], ids=[[4, 9, 2]])
+    >>> leave_one_out(found, [9]).ids
+    array([[4, 2]])
+    """
+    if neighbors.ids is None:
+        raise InvalidInputError(
+            "neighbors must have ids, by which a point is told from its duplicates. Got none: "
+            "pass ids= to the constructor of Neighbors."
+        )
+    own = np.asarray(own_ids)
+    if own.shape != (len(neighbors),):
+        raise InvalidInputError(
+            f"own_ids must be one id for each of the {len(neighbors)} points. "
+            f"Got an array of shape {own.shape} instead."
+        )
+    keep: BoolArray = neighbors.ids != own[:, None]
+    if groups is not None:
+        group_of = np.asarray(groups)
+        keep &= group_of[neighbors.ids] != group_of[own][:, None]
+    if not neighbors.is_full:
+        keep &= neighbors.valid
+    n_neighbors = max(1, neighbors.k - 1) if n_neighbors is None else n_neighbors
+    kept_first = np.argsort(~keep, axis=1, kind="stable")[:, :n_neighbors]
+
+    def kept(entries: AnyArray) -> AnyArray:
+        return np.take_along_axis(entries, kept_first, axis=1)
+
+    return Neighbors(
+        kept(neighbors.sq_distances),
+        kept(neighbors.labels),
+        kept(neighbors.ids),
+        np.minimum(keep.sum(axis=1), n_neighbors),
+    )
+
+
+class Searchable(Protocol):
+    """What holds the support vectors and finds the nearest of them."""
+
+    def __len__(self) -> int: ...
+
+    def search(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
+        """Squared distances, ascending, and row numbers of the k nearest support vectors."""
+
+
+def search_leaving_one_out(
+    index: Searchable,
+    points: AnyArray,
+    own_ids: IntArray,
+    support_labels: IntArray,
+    *,
+    k: int,
+    groups: AnyArray | None = None,
+) -> Neighbors:
+    """Search support points among all the others.
+
+    Parameters
+    ----------
+    index : Searchable
+        The support set.
+    points : array of shape (n, n_features)
+        Vectors of the points to search.
+    own_ids : array of shape (n,)
+        Their row numbers in the support set.
+    support_labels : array of shape (n_support,)
+        Integer class codes of the support set.
+    k : int
+        How many neighbours.
+    groups : array of shape (n_support,), optional
+        Group of each support point; a point's whole group is left out with it.
+
+    Returns
+    -------
+    Neighbors
+        With ids. A row holds fewer than k only where the support set has no more to give.
+    """
+    k = min(k, len(index) - 1)
+    sq_distances = np.empty((len(points), k))
+    ids = np.empty((len(points), k), np.int64)
+    counts = np.empty(len(points), np.int64)
+    open_rows = np.arange(len(points))
+    n_searched = min(k + 1, len(index))
+    while open_rows.size:
+        found_distances, found_ids = index.search(points[open_rows], n_searched)
+        found = leave_one_out(
+            Neighbors(found_distances, support_labels[found_ids], found_ids),
+            own_ids[open_rows],
+            groups=groups,
+            n_neighbors=k,
+        )
+        sq_distances[open_rows] = found.sq_distances
+        ids[open_rows] = np.asarray(found.ids)
+        counts[open_rows] = found.counts
+        if n_searched == len(index):
+            break
+        # Groups may have taken more than one neighbour: ask again for these rows, for more.
+        open_rows = open_rows[found.counts < k]
+        n_searched = min(4 * n_searched, len(index))
+    return Neighbors(sq_distances, support_labels[ids], ids, counts)

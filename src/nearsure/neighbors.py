@@ -1,0 +1,356 @@
+"""The result of a nearest-neighbour search, in the only form that the rest of nearsure reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure import conventions
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+
+PADDING_LABEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """The k nearest support points of n queries, nearest first.
+
+    The constructor checks; it does not convert. To bring in what an engine returned, use the
+    constructor named after the engine's convention, such as `from_l2` or `from_inner_product`.
+
+    Parameters
+    ----------
+    sq_distances : array of shape (n, k)
+        Squared Euclidean distances, ascending in each row, finite, not negative.
+    labels : array of shape (n, k)
+        Integer class codes of the neighbours, not negative.
+    ids : array of shape (n, k), optional
+        Identity of each neighbour in the support set.
+    counts : array of shape (n,), optional
+        How many entries of each row are valid. What lies behind them is padding: it takes no part
+        in any score, and is held as distance infinity, label -1 (and id -1 where ids are signed
+        integers). By default every entry is valid.
+
+    Examples
+    --------
+    >>> neighbors = Neighbors(sq_distances=[[0.1, 0.4, 0.5]], labels=[[7, 7, 2]])
+    >>> neighbors.n_queries, neighbors.k
+    (1, 3)
+    """
+
+    sq_distances: FloatArray
+    labels: IntArray
+    ids: AnyArray | None = None
+    counts: IntArray = None  # type: ignore[assignment]  # __post_init__ fills it in
+
+    def __post_init__(self) -> None:
+        sq_distances = np.asarray(self.sq_distances, np.float64)
+        if sq_distances.ndim != 2:  # noqa: PLR2004
+            raise InvalidInputError(
+                "sq_distances must have the shape (queries, neighbours). "
+                f"Got an array of shape {sq_distances.shape} instead."
+            )
+        if 0 in sq_distances.shape:
+            raise InvalidInputError(
+                "sq_distances must hold at least one query and one neighbour. "
+                f"Got an array of shape {sq_distances.shape} instead."
+            )
+        labels = integer_codes(_same_shape(self.labels, "labels", sq_distances.shape))
+        ids = None if self.ids is None else _same_shape(self.ids, "ids", sq_distances.shape)
+        counts = _valid_counts(self.counts, *sq_distances.shape)
+        if counts.min() < sq_distances.shape[1]:
+            padding = np.arange(sq_distances.shape[1]) >= counts[:, None]
+            sq_distances = np.where(padding, np.inf, sq_distances)
+            labels = np.where(padding, PADDING_LABEL, labels)
+            if ids is not None and ids.dtype.kind == "i":
+                ids = np.where(padding, -1, ids)
+            _check_valid_entries(sq_distances, labels, ~padding)
+        else:
+            _check_valid_entries(sq_distances, labels, None)
+        for name, value in (
+            ("sq_distances", sq_distances),
+            ("labels", labels),
+            ("ids", ids),
+            ("counts", counts),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries, n."""
+        return len(self.sq_distances)
+
+    @property
+    def k(self) -> int:
+        """Number of neighbours that were asked for."""
+        return int(self.sq_distances.shape[1])
+
+    @cached_property
+    def valid(self) -> BoolArray:
+        """Mask of shape (n, k), False where an entry is padding."""
+        return np.arange(self.k) < self.counts[:, None]
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether no entry is padding."""
+        return bool(self.counts.min() == self.k)
+
+    def __len__(self) -> int:
+        return len(self.sq_distances)
+
+    def first(self, k: int) -> "Neighbors":
+        """The same result cut to its k nearest neighbours."""
+        if not 1 <= k <= self.k:
+            raise InvalidInputError(
+                f"k must lie in [1, {self.k}], the neighbours that were searched. Got {k} instead."
+            )
+        return Neighbors(
+            self.sq_distances[:, :k],
+            self.labels[:, :k],
+            None if self.ids is None else self.ids[:, :k],
+            np.minimum(self.counts, k),
+        )
+
+    def take(self, rows: AnyArray | slice) -> "Neighbors":
+        """The same result for some of its queries, by index or mask."""
+        return Neighbors(
+            self.sq_distances[rows],
+            self.labels[rows],
+            None if self.ids is None else self.ids[rows],
+            self.counts[rows],
+        )
+
+    @classmethod
+    def from_squared_l2(
+        cls,
+        distances: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From squared Euclidean distances, as faiss, Milvus and Chroma return them.
+
+        Every ``from_`` constructor sorts each row, nearest first (ties keep the engine's order),
+        and takes as padding what lies behind `counts`, what has the id -1, as faiss pads, and what
+        has the label -1. Padding may hold any distance, NaN included; elsewhere NaN is an error.
+
+        Parameters
+        ----------
+        distances, labels, ids : array of shape (n, k)
+            What the engine returned, with the integer class code of each neighbour. Pass `ids`
+            wherever the engine may return fewer than k: ``gallery_labels[ids]`` alone turns an
+            id of -1 into the last label of the gallery.
+        counts : array of shape (n,), optional
+            How many entries of each row are valid.
+
+        Examples
+        --------
+        >>> Neighbors.from_squared_l2([[0.5, 0.1]], [[3, 4]]).labels
+        array([[4, 3]])
+        """
+        return cls._converted(conventions.squared_l2, distances, labels, ids, counts)
+
+    @classmethod
+    def from_l2(
+        cls,
+        distances: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From Euclidean distances: pgvector's ``<->``, Qdrant, scikit-learn.
+
+        See `from_squared_l2` for the arguments, the sorting and the padding.
+
+        Examples
+        --------
+        >>> Neighbors.from_l2([[1.0, 3.0]], [[0, 1]]).sq_distances
+        array([[1., 9.]])
+        """
+        return cls._converted(conventions.l2, distances, labels, ids, counts)
+
+    @classmethod
+    def from_cosine_similarity(
+        cls,
+        similarities: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From cosine similarities: |z - z_i|^2 = 2 - 2 cos of the vectors at unit length.
+
+        See `from_squared_l2` for the arguments, the sorting and the padding.
+
+        Examples
+        --------
+        >>> Neighbors.from_cosine_similarity([[1.0, 0.5]], [[0, 1]]).sq_distances
+        array([[0., 1.]])
+        """
+        return cls._converted(conventions.cosine_similarity, similarities, labels, ids, counts)
+
+    @classmethod
+    def from_cosine_distance(
+        cls,
+        distances: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From cosine distances, 1 - cos: pgvector's ``<=>``, Chroma.
+
+        See `from_squared_l2` for the arguments, the sorting and the padding.
+
+        Examples
+        --------
+        >>> Neighbors.from_cosine_distance([[0.0, 0.5]], [[0, 1]]).sq_distances
+        array([[0., 1.]])
+        """
+        return cls._converted(conventions.cosine_distance, distances, labels, ids, counts)
+
+    @classmethod
+    def from_inner_product(
+        cls,
+        products: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From inner products of vectors of unit length: faiss, Milvus.
+
+        See `from_squared_l2` for the arguments, the sorting and the padding.
+
+        Examples
+        --------
+        >>> Neighbors.from_inner_product([[1.0, 0.5]], [[0, 1]]).sq_distances
+        array([[0., 1.]])
+        """
+        return cls._converted(conventions.inner_product, products, labels, ids, counts)
+
+    @classmethod
+    def from_negative_inner_product(
+        cls,
+        products: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Self:
+        """From negated inner products of vectors of unit length: pgvector's ``<#>``.
+
+        See `from_squared_l2` for the arguments, the sorting and the padding.
+
+        Examples
+        --------
+        >>> Neighbors.from_negative_inner_product([[-1.0, -0.5]], [[0, 1]]).sq_distances
+        array([[0., 1.]])
+        """
+        return cls._converted(conventions.negative_inner_product, products, labels, ids, counts)
+
+    @classmethod
+    def _converted(
+        cls,
+        to_sq_distances: Callable[[AnyArray], FloatArray],
+        values: ArrayLike,
+        labels: ArrayLike,
+        ids: ArrayLike | None,
+        counts: ArrayLike | None,
+    ) -> Self:
+        values = np.array(values, np.float64, ndmin=2)
+        label_codes = _same_shape(labels, "labels", values.shape)
+        own_ids = None if ids is None else _same_shape(ids, "ids", values.shape)
+        padding = np.arange(values.shape[1]) >= _valid_counts(counts, *values.shape)[:, None]
+        for codes in (label_codes, own_ids):
+            if codes is not None and codes.dtype.kind == "i":
+                padding |= codes == PADDING_LABEL
+        values[padding] = np.nan
+        if np.isnan(values).sum() != padding.sum():
+            raise InvalidInputError(
+                "The distances must not be NaN outside the padding. If NaN marks missing "
+                "neighbours, say how many are valid in each row with counts=."
+            )
+        sq_distances = to_sq_distances(values)
+        nearest_first = np.argsort(sq_distances, axis=1, kind="stable")  # NaN sorts last
+
+        def ordered(entries: AnyArray) -> AnyArray:
+            return np.take_along_axis(entries, nearest_first, axis=1)
+
+        return cls(
+            ordered(sq_distances),
+            ordered(label_codes),
+            None if own_ids is None else ordered(own_ids),
+            values.shape[1] - padding.sum(axis=1),
+        )
+
+
+def _same_shape(entries: ArrayLike, name: str, shape: tuple[int, ...]) -> AnyArray:
+    array = np.asarray(entries)
+    if array.shape not in (shape, shape[1:]):
+        raise InvalidInputError(
+            f"{name} must have the shape of the distances, {shape}. "
+            f"Got an array of shape {array.shape} instead."
+        )
+    return array.reshape(shape)
+
+
+def integer_codes(labels: ArrayLike) -> IntArray:
+    """Labels as int64 class codes; an error that says how to make them if they are none."""
+    codes = np.asarray(labels)
+    if codes.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"labels must be integer class codes. Got an array of {codes.dtype} instead. "
+            "classes, codes = numpy.unique(gallery_labels, return_inverse=True) makes them."
+        )
+    return codes.astype(np.int64, copy=False)
+
+
+def _valid_counts(counts: ArrayLike | None, n_queries: int, k: int) -> IntArray:
+    if counts is None:
+        return np.full(n_queries, k)
+    counts = np.asarray(counts)
+    if counts.shape != (n_queries,) or counts.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"counts must be one integer for each of the {n_queries} queries. "
+            f"Got an array of {counts.dtype} of shape {counts.shape} instead."
+        )
+    if counts.min() < 0 or counts.max() > k:
+        raise InvalidInputError(
+            f"counts must lie in [0, {k}]. Got {counts.min()} to {counts.max()} instead."
+        )
+    return counts.astype(np.int64, copy=False)
+
+
+def _check_valid_entries(
+    sq_distances: FloatArray, labels: IntArray, valid: BoolArray | None
+) -> None:
+    """Check what is not padding; the padding is infinite by now, hence ascending too."""
+    finite = np.isfinite(sq_distances)
+    if not (finite if valid is None else finite | ~valid).all():
+        raise InvalidInputError(
+            "sq_distances must be finite. Got NaN or infinity instead. Engines pad with such "
+            "values where they find fewer than k neighbours: say how many are valid with counts=."
+        )
+    if sq_distances[:, 0].min() < 0:
+        raise InvalidInputError(
+            "sq_distances must not be negative. "
+            f"Got {sq_distances.min():.6g} instead. If these are inner products or similarities, "
+            "use the constructor of that name."
+        )
+    if not (sq_distances[:, 1:] >= sq_distances[:, :-1]).all():
+        raise InvalidInputError(
+            "sq_distances must ascend in each row. Got a row that does not. The from_ "
+            "constructors, such as Neighbors.from_squared_l2, sort."
+        )
+    if (labels if valid is None else labels[valid]).min(initial=0) < 0:
+        raise InvalidInputError(
+            f"labels must be class codes >= 0. Got {labels.min()} instead. Where -1 marks missing "
+            "neighbours, say how many are valid with counts= or use a from_ constructor."
+        )

@@ -1,0 +1,245 @@
+"""Probabilities of the classes, sparse: only classes among a query's neighbours have an entry."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.rules import RuleName, rule_weights
+
+# Rows are aggregated in blocks of about this many neighbours, so that the temporary arrays stay
+# in the processor's cache and do not add to the memory of a large result.
+BLOCK_ENTRIES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """p(c | z) of n queries, with the classes of each query ranked best first.
+
+    The ranking is by larger probability, then nearer neighbour, then smaller class code: the order
+    that breaks every tie in nearsure.
+
+    Parameters
+    ----------
+    indptr : array of shape (n + 1,)
+        Query i holds the entries ``indptr[i]:indptr[i + 1]``.
+    codes : array of shape (n_entries,)
+        Class codes, best first within a query.
+    probabilities : array of shape (n_entries,)
+        Their probabilities, which sum to 1 within a query.
+    n_classes : int
+        Number of classes; every code is below it.
+
+    Examples
+    --------
+    >>> posterior = score(Neighbors([[0.0, 1.0, 4.0]], [[2, 0, 0]]), rule="knn")
+    >>> posterior.labels, posterior.confidence.round(3), posterior.margin.round(3)
+    (array([0]), array([0.667]), array([0.333]))
+    """
+
+    indptr: IntArray
+    codes: IntArray
+    probabilities: FloatArray
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        if len(self.codes) != len(self.probabilities) or self.indptr[-1] != len(self.codes):
+            raise InvalidInputError(
+                "codes and probabilities must both have indptr[-1] entries. "
+                f"Got {len(self.codes)}, {len(self.probabilities)} and {self.indptr[-1]} instead."
+            )
+        if self.codes.size and not 0 <= self.codes.min() <= self.codes.max() < self.n_classes:
+            raise InvalidInputError(
+                f"Class codes must lie in [0, {self.n_classes}). "
+                f"Got {self.codes.min()} to {self.codes.max()} instead."
+            )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def labels(self) -> IntArray:
+        """Code of the most probable class of each query; -1 for a query without neighbours."""
+        return self.top(1)[0][:, 0]
+
+    @property
+    def confidence(self) -> FloatArray:
+        """Probability of that class; 0 for a query without neighbours."""
+        return self.top(1)[1][:, 0]
+
+    @property
+    def margin(self) -> FloatArray:
+        """Probability of the best class less that of the second best."""
+        probabilities = self.top(2)[1]
+        return probabilities[:, 0] - probabilities[:, 1]
+
+    @property
+    def entropy(self) -> FloatArray:
+        """Entropy of each query's probabilities, in nats."""
+        p = self.probabilities
+        surprise = -p * np.log(p, out=np.zeros_like(p), where=p > 0)
+        return np.asarray(np.bincount(self.rows, surprise, minlength=len(self)), np.float64)
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """The query that each entry belongs to."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def top(self, m: int) -> tuple[IntArray, FloatArray]:
+        """The m best classes of each query.
+
+        Parameters
+        ----------
+        m : int
+            How many.
+
+        Returns
+        -------
+        codes : array of shape (n, m)
+            Class codes, best first; -1 where a query has fewer than m classes.
+        probabilities : array of shape (n, m)
+            Their probabilities; 0 there.
+        """
+        if m < 1:
+            raise InvalidInputError(f"m must be at least 1. Got {m} instead.")
+        places = self.indptr[:-1, None] + np.arange(m)
+        present = places < self.indptr[1:, None]
+        if present.all():
+            return self.codes[places], self.probabilities[places]
+        codes = np.full(places.shape, PADDING_LABEL)
+        probabilities = np.zeros(places.shape)
+        codes[present] = self.codes[places[present]]
+        probabilities[present] = self.probabilities[places[present]]
+        return codes, probabilities
+
+    def probability_of(self, codes: IntArray) -> FloatArray:
+        """Probability of one class for each query; 0 where it is not among the neighbours.
+
+        Parameters
+        ----------
+        codes : array of shape (n,)
+            A class code for each query. It need not be a class of the support set.
+        """
+        codes = np.asarray(codes)
+        if codes.shape != (len(self),):
+            raise InvalidInputError(
+                f"codes must be one class code for each of the {len(self)} queries. "
+                f"Got an array of shape {codes.shape} instead."
+            )
+        hits = self.codes == codes[self.rows]
+        found = np.zeros(len(self))
+        found[self.rows[hits]] = self.probabilities[hits]
+        return found
+
+    def take(self, rows: AnyArray) -> "Posterior":
+        """The posterior of some of the queries, by index (repeats allowed) or mask."""
+        rows = np.arange(len(self))[rows]
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return Posterior(indptr, self.codes[entries], self.probabilities[entries], self.n_classes)
+
+    def to_csr(self) -> csr_array:
+        """Matrix of shape (n, n_classes) in scipy's CSR form, columns ascending."""
+        matrix = csr_array(
+            (self.probabilities.copy(), self.codes.copy(), self.indptr),
+            shape=(len(self), self.n_classes),
+        )
+        matrix.sort_indices()
+        return matrix
+
+
+def score(
+    neighbors: Neighbors,
+    *,
+    rule: RuleName = "ned",
+    temperature: float | None = None,
+    n_classes: int | None = None,
+) -> Posterior:
+    """Turn neighbours into probabilities: the weights of a rule, summed up class by class.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        What a search returned.
+    rule : {"ned", "1nn", "knn", "dudani", "gou"}
+        Whose weights; "ned" is the paper's eq:ned.
+    temperature : float, optional
+        T of NED; `fit_temperature` finds it.
+    n_classes : int, optional
+        Number of classes; by default one more than the largest code among the neighbours.
+
+    Returns
+    -------
+    Posterior
+
+    Examples
+    --------
+    >>> posterior = score(Neighbors([[0.0, 1.0, 4.0]], [[2, 0, 0]]), temperature=1.0)
+    >>> posterior.labels, posterior.confidence.round(3)
+    (array([2]), array([0.721]))
+    """
+    return aggregate(neighbors, rule_weights(neighbors, rule, temperature), n_classes=n_classes)
+
+
+def aggregate(
+    neighbors: Neighbors, weights: FloatArray, *, n_classes: int | None = None
+) -> Posterior:
+    """Each class's share of the votes (eq:wknn_confident_neighbor).
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        The voters.
+    weights : array of shape (n, k)
+        Their weights, not negative, zero on padding.
+    n_classes : int, optional
+        Number of classes; by default one more than the largest code among the neighbours.
+    """
+    step = max(1, BLOCK_ENTRIES // neighbors.k)
+    blocks = [
+        _class_shares(neighbors, weights, slice(start, start + step))
+        for start in range(0, len(neighbors), step)
+    ]
+    lengths, codes, shares = (
+        parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for parts in zip(*blocks, strict=True)
+    )
+    indptr = np.zeros(len(neighbors) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    if n_classes is None:
+        n_classes = int(codes.max(initial=-1)) + 1
+    return Posterior(indptr, codes, shares, n_classes)
+
+
+def _class_shares(
+    neighbors: Neighbors, weights: FloatArray, rows: slice
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Number of classes of each row of a block, then their codes and shares, best first."""
+    labels = neighbors.labels[rows]
+    n, k = labels.shape
+    row_starts = np.arange(0, n * k, k)
+    # A stable sort by class keeps the neighbours of one class nearest first, so that a class's sum
+    # has one order of additions whatever the other classes are called.
+    by_class = (np.argsort(labels, axis=1, kind="stable") + row_starts[:, None]).ravel()
+    sorted_labels = labels.ravel()[by_class]
+    starts_class = np.ones(n * k, np.bool_)
+    np.not_equal(sorted_labels[1:], sorted_labels[:-1], out=starts_class[1:])
+    starts_class[row_starts] = True
+    starts = np.flatnonzero(starts_class)
+    votes = np.add.reduceat(weights[rows].ravel()[by_class], starts)
+    codes = sorted_labels[starts]
+    nearest = neighbors.sq_distances[rows].ravel()[by_class[starts]]
+    row = starts // k
+    if not neighbors.is_full:
+        classes = codes != PADDING_LABEL
+        votes, codes, nearest, row = votes[classes], codes[classes], nearest[classes], row[classes]
+    best_first = np.lexsort((codes, nearest, -votes, row))
+    # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more.
+    totals = np.bincount(row, votes, minlength=n)
+    lengths = np.bincount(row, minlength=n)
+    return lengths, codes[best_first], (votes / totals[row])[best_first]

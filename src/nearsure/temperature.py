@@ -1,0 +1,288 @@
+"""The temperature T of NED, found on the support set itself, each point leaving itself out."""
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from nearsure.arrays import FloatArray, IntArray
+from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
+from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.objectives import Objective, ObjectiveName, build_objective
+
+GRID_POINTS = 25
+# The grid only has to find the right valley, for which this many points are enough.
+GRID_SAMPLE = 1000
+# At T = the smallest excess / 32 a neighbour that is farther weighs less than exp(-32); at 32 times
+# the largest, all weigh the same within 3%. Nothing changes beyond either.
+RANGE_FACTOR = 32.0
+SMALLEST_EXCESS_QUANTILE = 0.001
+TOO_MANY_MISSES = 0.1
+# A loss that changes less than this over the whole range says nothing about T.
+FLAT = 1e-9
+# Far below the standard error of any fit, which is rarely less than 1%.
+LOG_TEMPERATURE_TOLERANCE = 1e-6
+# One standard error of a likelihood: what a parameter may cost before the data reject it.
+ONE_STANDARD_ERROR_OF_LIKELIHOOD = 0.5
+
+Status = Literal["interior", "low", "high", "flat"]
+
+
+@dataclass(frozen=True, eq=False)
+class TemperatureFit:
+    """A fitted temperature and what is known about it.
+
+    Parameters
+    ----------
+    temperature : float
+        T, in units of a squared distance.
+    standard_error : float
+        Standard error of T (sandwich estimate); NaN where the loss has no minimum inside the range.
+    loss : float
+        Mean loss of the points used, at T.
+    objective : {"nll", "brier", "top_label"}
+        Which loss.
+    n_used : int
+        Points that the loss is a mean over.
+    n_missed : int
+        Points whose class is not among their neighbours. Under "nll" they are left out.
+    curve_temperatures, curve_losses : array of shape (n_evaluated,)
+        Every temperature that was tried, ascending, and its mean loss.
+    status : {"interior", "low", "high", "flat"}
+        Where the minimum lies in the searched range; "flat" if the loss does not depend on T.
+    """
+
+    temperature: float
+    standard_error: float
+    loss: float
+    objective: ObjectiveName
+    n_used: int
+    n_missed: int
+    curve_temperatures: FloatArray
+    curve_losses: FloatArray
+    status: Status
+
+    @property
+    def miss_fraction(self) -> float:
+        """Share of the points whose class is not among their neighbours."""
+        n_points = self.n_used + (self.n_missed if self.objective == "nll" else 0)
+        return self.n_missed / n_points
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fit as numbers, strings and lists, for JSON."""
+        return {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        curve = {key: np.array(fields[key]) for key in ("curve_temperatures", "curve_losses")}
+        return cls(**{**fields, **curve})
+
+
+def fit_temperature(
+    neighbors: Neighbors, labels: ArrayLike, *, objective: ObjectiveName = "nll"
+) -> TemperatureFit:
+    """Find the temperature under which the support points explain each other best.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Neighbours of support points among the support set, without the points themselves:
+        see `leave_one_out`.
+    labels : array of shape (n,)
+        Integer class codes of the points.
+    objective : {"nll", "brier", "top_label"}
+        "nll" is the paper's: -log p(true class). A point whose class is not among its neighbours
+        has p = 0 at every T and is left out of it. "brier" (squared error over the classes) and
+        "top_label" (log loss of "the prediction is right") keep such points.
+
+    Returns
+    -------
+    TemperatureFit
+
+    Warns
+    -----
+    ManyMissesWarning
+        If more than a tenth of the points have no neighbour of their own class.
+    DegenerateTemperatureWarning
+        If the loss has no minimum inside the range that the distances span.
+
+    Examples
+    --------
+    >>> points = Neighbors([[0.0, 1.0], [1.0, 2.0], [0.5, 3.0]], [[0, 1], [1, 0], [1, 0]])
+    >>> fit = fit_temperature(points, [0, 0, 1])
+    >>> round(fit.temperature, 3), fit.n_used, fit.n_missed
+    (1.374, 3, 0)
+    """
+    codes = integer_codes(labels)
+    if codes.shape != (len(neighbors),):
+        raise InvalidInputError(
+            f"labels must be one class code for each of the {len(neighbors)} points. "
+            f"Got an array of shape {codes.shape} instead."
+        )
+    hit = (neighbors.labels == codes[:, None]).any(axis=1)
+    n_missed = int(len(hit) - hit.sum())
+    if n_missed == len(hit):
+        raise InvalidInputError(
+            "No point has a neighbour of its own class, so these neighbours say nothing about T. "
+            "Search more neighbours, use a support set with two or more members in some classes, "
+            "or give the temperature."
+        )
+    used = hit if objective == "nll" else neighbors.counts > 0
+    if not used.all():
+        neighbors, codes = neighbors.take(used), codes[used]
+    loss = _MeanLoss(build_objective(objective, neighbors, codes))
+    every = -(-len(neighbors) // GRID_SAMPLE)
+    grid_loss = loss
+    if every > 1:
+        some = slice(None, None, every)
+        grid_loss = _MeanLoss(build_objective(objective, neighbors.take(some), codes[some]))
+    log_temperature, status = _minimum(loss, grid_loss, _excesses(neighbors), len(neighbors))
+    if n_missed > TOO_MANY_MISSES * len(hit):
+        warnings.warn(
+            f"{n_missed} of {len(hit)} support points have no neighbour of their own class among "
+            f"k = {neighbors.k}. Confidence will be too high for such points: use a larger k.",
+            ManyMissesWarning,
+            stacklevel=2,
+        )
+    if status != "interior":
+        warnings.warn(
+            _explanation(status, neighbors, codes), DegenerateTemperatureWarning, stacklevel=2
+        )
+    temperature = float(np.exp(log_temperature))
+    relative_error = loss.standard_error(log_temperature) if status == "interior" else np.nan
+    curve = sorted((log_t, mean) for log_t, (mean, _) in loss.evaluated.items())
+    return TemperatureFit(
+        temperature=temperature,
+        standard_error=temperature * relative_error,
+        loss=loss(log_temperature),
+        objective=objective,
+        n_used=len(neighbors),
+        n_missed=n_missed,
+        curve_temperatures=np.exp([log_t for log_t, _ in curve]),
+        curve_losses=np.array([mean for _, mean in curve]),
+        status=status,
+    )
+
+
+class _MeanLoss:
+    """The mean of an objective and its derivative as functions of log T, each computed once."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.evaluated: dict[float, tuple[float, float]] = {}
+
+    def __call__(self, log_temperature: float) -> float:
+        return self._at(float(log_temperature))[0]
+
+    def slope(self, log_temperature: float) -> float:
+        return self._at(float(log_temperature))[1]
+
+    def _at(self, log_temperature: float) -> tuple[float, float]:
+        if log_temperature not in self.evaluated:
+            losses, slopes = self._objective(log_temperature)
+            self.evaluated[log_temperature] = float(losses.mean()), float(slopes.mean())
+        return self.evaluated[log_temperature]
+
+    def standard_error(self, log_temperature: float) -> float:
+        """Sandwich estimate for log T: the root of the sum of g_i^2, over the sum of curvatures."""
+        step = 0.02
+        _, slopes = self._objective(log_temperature)
+        curvature = (self.slope(log_temperature + step) - self.slope(log_temperature - step)) / (
+            2 * step
+        )
+        if curvature <= 0:
+            return float("nan")
+        return float(np.sqrt(np.mean(slopes**2) / len(slopes)) / curvature)
+
+
+def _excesses(neighbors: Neighbors) -> FloatArray:
+    """How much farther than the nearest the other neighbours are, where they are."""
+    excess = neighbors.sq_distances - neighbors.sq_distances[:, :1]
+    return excess[(excess > 0) & (excess < np.inf)]
+
+
+def _minimum(
+    loss: _MeanLoss, grid_loss: _MeanLoss, excess: FloatArray, n_points: int
+) -> tuple[float, Status]:
+    """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope."""
+    if not excess.size:
+        return 0.0, "flat"
+    low = np.log(np.quantile(excess, SMALLEST_EXCESS_QUANTILE) / RANGE_FACTOR)
+    high = np.log(excess.max() * RANGE_FACTOR)
+    grid = np.linspace(low, high, GRID_POINTS)
+    losses = np.array([grid_loss(log_t) for log_t in grid])
+    best = int(losses.argmin())
+    flat = np.ptp(losses) <= FLAT
+    if grid_loss is not loss and (flat or best in {0, GRID_POINTS - 1}):
+        return _minimum(loss, loss, excess, n_points)  # no valley in the sample: ask all points
+    if flat:
+        return float(np.log(np.median(excess))), "flat"
+    if best == 0:
+        return _largest_not_rejected(loss, grid, n_points), "low"
+    if best == GRID_POINTS - 1:
+        return high, "high"
+    return _bottom_of_valley(loss, grid, best), "interior"
+
+
+def _bottom_of_valley(loss: _MeanLoss, grid: FloatArray, best: int) -> float:
+    left, right = best - 1, best + 1
+    while loss.slope(grid[left]) >= 0 and left > 0:
+        left -= 1
+    while loss.slope(grid[right]) <= 0 and right < GRID_POINTS - 1:
+        right += 1
+    if loss.slope(grid[left]) < 0 < loss.slope(grid[right]):
+        root = float(brentq(loss.slope, grid[left], grid[right], xtol=LOG_TEMPERATURE_TOLERANCE))
+        if loss(root) <= min(mean for mean, _ in loss.evaluated.values()) + FLAT:
+            return root
+    # "top_label" jumps where a prediction changes, so the lowest value need not be at the root.
+    return min(loss.evaluated, key=loss)
+
+
+def _largest_not_rejected(loss: _MeanLoss, grid: FloatArray, n_points: int) -> float:
+    """The largest log T whose likelihood is within one standard error of the limit T = 0.
+
+    Where the loss falls all the way to T = 0, any T below this explains the points as well; the
+    largest claims the least certainty.
+    """
+    allowed = loss(grid[0]) + ONE_STANDARD_ERROR_OF_LIKELIHOOD / n_points
+    rejected = next((i for i, log_t in enumerate(grid) if loss(log_t) > allowed), None)
+    if rejected is None:
+        return float(grid[-1])
+    return float(
+        brentq(lambda log_t: loss(log_t) - allowed, grid[rejected - 1], grid[rejected], xtol=1e-3)
+    )
+
+
+def _explanation(status: Status, neighbors: Neighbors, labels: IntArray) -> str:
+    if status == "flat":
+        return (
+            "The loss is the same at every temperature (one class only, or every point has "
+            "neighbours of its own class alone), so T is a typical distance and not fitted."
+        )
+    if status == "high":
+        return (
+            "The loss falls up to T = infinity: near neighbours are no more often of the right "
+            "class than far ones, and NED becomes kNN. Check that labels and distances belong "
+            "together."
+        )
+    duplicates = int(
+        ((neighbors.sq_distances[:, 0] == 0) & (neighbors.labels[:, 0] == labels)).sum()
+    )
+    if 2 * duplicates > len(labels):
+        return (
+            f"The loss falls down to T = 0: {duplicates} of {len(labels)} support points have an "
+            "exact duplicate of their class in the support set (or found themselves), so "
+            "everything farther than a duplicate looks worthless. Pass groups= to leave "
+            "duplicates out together, or remove them. T is the largest that the data allow."
+        )
+    return (
+        "The loss falls down to T = 0: the nearest neighbour is of the right class for every "
+        "support point, so the data give no lower limit to T. T is the largest that the data allow."
+    )

@@ -1,0 +1,32 @@
+"""scikit-learn's own checks, none excused.
+
+Two settings contradict the checks by design and are tested elsewhere: metric "cosine" refuses the
+zero vector in their data, and where kNN's votes tie the nearer class wins, which an argmax over dense
+probabilities cannot see, so kNN runs with k = 1.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nearsure import NEDClassifier
+
+
+@parametrize_with_checks(
+    [
+        NEDClassifier(),
+        NEDClassifier(n_neighbors="all"),
+        NEDClassifier(objective="brier"),
+        NEDClassifier(objective="top_label"),
+        NEDClassifier(rule="1nn"),
+        NEDClassifier(rule="knn", n_neighbors=1),
+        NEDClassifier(rule="dudani"),
+        NEDClassifier(rule="gou"),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::nearsure.errors.FitWarning")
+def test_scikit_learn_contract(
+    estimator: NEDClassifier, check: Callable[[NEDClassifier], None]
+) -> None:
+    check(estimator)
