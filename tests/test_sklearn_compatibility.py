@@ -1,8 +1,8 @@
 """scikit-learn's own checks, none excused.
 
 Two settings contradict the checks by design and are tested elsewhere: metric "cosine" refuses the
-zero vector in their data, and where kNN's votes tie the nearer class wins, which an argmax over dense
-probabilities cannot see, so kNN runs with k = 1.
+zero vector in their data, and where kNN's votes tie the nearer class wins, which an argmax over
+dense probabilities cannot see, so kNN runs with k = 1.
 """
 
 from collections.abc import Callable

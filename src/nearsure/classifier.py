@@ -7,9 +7,10 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
@@ -121,7 +122,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         self.max_fit_samples = max_fit_samples
         self.random_state = random_state
 
-    def fit(self, Z: AnyArray, y: AnyArray, groups: AnyArray | None = None) -> Self:
+    def fit(self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Take a labelled gallery and fit the temperature on it.
 
         Parameters
@@ -135,17 +136,19 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
             count as each other's neighbours while T is fitted.
         """
         self._check_parameters()
-        Z, y = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
-        self.classes_, self._support_codes = _classes_and_codes(y)
-        self._groups = None if groups is None else _group_codes(groups, len(Z))
-        self._index = ExactIndex(self._embedded(Z))
-        self.n_neighbors_ = self._number_of_neighbors(len(Z))
-        self.fit_indices_ = self._draw_fit_indices(len(Z))
+        vectors: AnyArray
+        labels: AnyArray
+        vectors, labels = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
+        self.classes_, self._support_codes = _classes_and_codes(labels)
+        self._groups = None if groups is None else _group_codes(groups, len(vectors))
+        self._index = ExactIndex(self._embedded(vectors))
+        self.n_neighbors_ = self._number_of_neighbors(len(vectors))
+        self.fit_indices_ = self._draw_fit_indices(len(vectors))
         self._leave_one_out_neighbors: Neighbors | None = None
         self.temperature_fit_ = None
         self.temperature_ = None
         if self.rule == "ned" and self.temperature == "auto":
-            if len(Z) == 1:
+            if len(vectors) == 1:
                 raise InvalidInputError(
                     "T cannot be fitted on n_samples = 1 support point. Give the temperature."
                 )
@@ -159,12 +162,12 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
             self.temperature_ = float(self.temperature)
         return self
 
-    def predict(self, Q: AnyArray) -> AnyArray:
+    def predict(self, Q: ArrayLike) -> AnyArray:
         """The most probable class of each query, shape (n,)."""
         posterior = self.predict_posterior(Q)
         return self.classes_[posterior.labels]
 
-    def predict_proba(self, Q: AnyArray) -> FloatArray:
+    def predict_proba(self, Q: ArrayLike) -> FloatArray:
         """Probabilities of all classes, shape (n, n_classes), in the order of ``classes_``.
 
         Raises
@@ -176,11 +179,11 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         check_dense_fits(len(queries), len(self.classes_))
         return self._posterior(self._search(queries)).to_csr().toarray()
 
-    def predict_posterior(self, Q: AnyArray) -> Posterior:
+    def predict_posterior(self, Q: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
         return self._posterior(self.kneighbors(Q))
 
-    def predict_with_confidence(self, Q: AnyArray) -> Prediction:
+    def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
 
         Parameters
@@ -197,7 +200,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         codes, probabilities = posterior.top(1)
         return Prediction(self.classes_[codes[:, 0]], probabilities[:, 0], neighbors, posterior)
 
-    def kneighbors(self, Q: AnyArray, n_neighbors: int | None = None) -> Neighbors:
+    def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query, by squared distance.
 
         Parameters
@@ -276,10 +279,15 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         unit: AnyArray = (Z / norms[:, None]).astype(Z.dtype, copy=False)
         return unit
 
-    def _validated_queries(self, Q: AnyArray) -> AnyArray:
+    def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self)
-        # What scikit-learn would accept as it is; its own checks cost more than scoring a query.
-        acceptable = (
+        if not self._is_acceptable(Q):
+            Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
+        return self._embedded(np.asarray(Q))
+
+    def _is_acceptable(self, Q: ArrayLike) -> bool:
+        """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
+        return (
             type(Q) is np.ndarray
             and Q.dtype in (np.float32, np.float64)
             and Q.flags.c_contiguous
@@ -287,11 +295,8 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
             and Q.shape[0] >= 1
             and Q.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and np.isfinite(Q).all()
+            and bool(np.isfinite(Q).all())
         )
-        if not acceptable:
-            Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
-        return self._embedded(Q)
 
     def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
         sq_distances, ids = self._index.search(queries, n_neighbors or self.n_neighbors_)
@@ -356,15 +361,19 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         return classifier
 
 
-def _float_dtypes(Z: AnyArray) -> list[type[np.floating]]:
+def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
     """Half precision becomes single; single and double stay; everything else becomes double."""
     half = getattr(Z, "dtype", None) == np.float16
     return [np.float32] if half else [np.float64, np.float32]
 
 
 def _classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
-    if y.dtype != object:
-        check_classification_targets(y)
+    # Not check_classification_targets, which suspects a regression behind many small classes.
+    if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
+        raise InvalidInputError(
+            f"Unknown label type: {target}. Labels must name classes: one string, integer or "
+            "object that sorts for each support point."
+        )
     try:
         classes, codes = np.unique(y, return_inverse=True)
     except TypeError as error:
@@ -374,7 +383,7 @@ def _classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
     return classes, codes.astype(np.int64, copy=False)
 
 
-def _group_codes(groups: AnyArray, n_support: int) -> IntArray:
+def _group_codes(groups: ArrayLike, n_support: int) -> IntArray:
     groups = np.asarray(groups)
     if groups.shape != (n_support,):
         raise InvalidInputError(

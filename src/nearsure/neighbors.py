@@ -15,7 +15,7 @@ from nearsure.errors import InvalidInputError
 PADDING_LABEL = -1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Neighbors:
     """The k nearest support points of n queries, nearest first.
 
@@ -44,11 +44,17 @@ class Neighbors:
 
     sq_distances: FloatArray
     labels: IntArray
-    ids: AnyArray | None = None
-    counts: IntArray = None  # type: ignore[assignment]  # __post_init__ fills it in
+    ids: AnyArray | None
+    counts: IntArray
 
-    def __post_init__(self) -> None:
-        sq_distances = np.asarray(self.sq_distances, np.float64)
+    def __init__(
+        self,
+        sq_distances: ArrayLike,
+        labels: ArrayLike,
+        ids: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> None:
+        sq_distances = np.asarray(sq_distances, np.float64)
         if sq_distances.ndim != 2:  # noqa: PLR2004
             raise InvalidInputError(
                 "sq_distances must have the shape (queries, neighbours). "
@@ -59,9 +65,9 @@ class Neighbors:
                 "sq_distances must hold at least one query and one neighbour. "
                 f"Got an array of shape {sq_distances.shape} instead."
             )
-        labels = integer_codes(_same_shape(self.labels, "labels", sq_distances.shape))
-        ids = None if self.ids is None else _same_shape(self.ids, "ids", sq_distances.shape)
-        counts = _valid_counts(self.counts, *sq_distances.shape)
+        labels = integer_codes(_same_shape(labels, "labels", sq_distances.shape))
+        ids = None if ids is None else _same_shape(ids, "ids", sq_distances.shape)
+        counts = _valid_counts(counts, *sq_distances.shape)
         if counts.min() < sq_distances.shape[1]:
             padding = np.arange(sq_distances.shape[1]) >= counts[:, None]
             sq_distances = np.where(padding, np.inf, sq_distances)

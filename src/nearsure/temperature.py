@@ -219,14 +219,15 @@ def _minimum(
     grid = np.linspace(low, high, GRID_POINTS)
     losses = np.array([grid_loss(log_t) for log_t in grid])
     best = int(losses.argmin())
-    flat = np.ptp(losses) <= FLAT
-    if grid_loss is not loss and (flat or best in {0, GRID_POINTS - 1}):
-        return _minimum(loss, loss, excess, n_points)  # no valley in the sample: ask all points
-    if flat:
+    # An end of the range that is as good as the best, but for rounding, means there is no valley.
+    low_is_best, high_is_best = losses[[0, -1]] <= losses[best] + FLAT
+    if (low_is_best or high_is_best) and grid_loss is not loss:
+        return _minimum(loss, loss, excess, n_points)  # none in the sample: ask all the points
+    if low_is_best and high_is_best:
         return float(np.log(np.median(excess))), "flat"
-    if best == 0:
+    if low_is_best:
         return _largest_not_rejected(loss, grid, n_points), "low"
-    if best == GRID_POINTS - 1:
+    if high_is_best:
         return high, "high"
     return _bottom_of_valley(loss, grid, best), "interior"
 

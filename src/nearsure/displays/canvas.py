@@ -1,0 +1,71 @@
+"""Where a display draws and in which colours; matplotlib is imported only here, and only late."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nearsure.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+# Okabe and Ito's colours, which stay apart in every common form of colour blindness.
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+SKY_BLUE = "#56B4E9"
+ORANGE = "#E69F00"
+GREY = "#595959"
+BLACK = "#000000"
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """Colour, dash and marker of one line: any one of them is enough to tell it."""
+
+    color: str
+    dash: str
+    marker: str
+
+
+LINE_STYLES = (
+    LineStyle(BLUE, "-", "o"),
+    LineStyle(VERMILION, "--", "s"),
+    LineStyle(GREEN, "-.", "^"),
+    LineStyle(PURPLE, ":", "D"),
+    LineStyle(ORANGE, "-", "v"),
+    LineStyle(SKY_BLUE, "--", "P"),
+    LineStyle(BLACK, "-.", "X"),
+)
+
+
+def line_style(index: int) -> LineStyle:
+    """Return the style of the index-th line of a figure; the styles repeat after the last."""
+    return LINE_STYLES[index % len(LINE_STYLES)]
+
+
+def new_axes(purpose: str, *, n_columns: int = 1, figsize: tuple[float, float]) -> "list[Axes]":
+    """Return the axes, side by side, of a new figure.
+
+    Parameters
+    ----------
+    purpose : str
+        What is drawn, as the subject of the error's sentence if matplotlib is missing.
+    n_columns : int, default=1
+        Number of axes.
+    figsize : tuple of float
+        Width and height in inches.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+    """
+    pyplot = require("matplotlib.pyplot", extra="plot", purpose=purpose)
+    _, axes = pyplot.subplots(1, n_columns, figsize=figsize, squeeze=False, layout="constrained")
+    return list(axes[0])
+
+
+def figure_of(ax: "Axes") -> "Figure | SubFigure":
+    """Return the figure that holds the axes."""
+    return ax.figure
