@@ -1,8 +1,8 @@
 """What engines call a distance, turned into the one number that nearsure knows: |z - z_i|^2.
 
 Each function takes an array of what an engine returned and gives squared Euclidean distances of
-the same shape. NaN and infinity pass through: what they mean (padding or a broken query) is for
-the caller to decide.
+the same shape. NaN passes through: whether it marks padding or a broken query is for the caller to
+decide.
 """
 
 from collections.abc import Callable
@@ -49,21 +49,21 @@ def negative_inner_product(values: AnyArray) -> FloatArray:
 
 def _not_negative(values: AnyArray, quantity: str) -> FloatArray:
     distances = np.array(values, np.float64)
-    finite = distances[np.isfinite(distances)]
-    if finite.size and finite.min() < -ROUNDING * np.abs(finite).max():
+    # A short distance between long vectors is off by about as much as a long one between short.
+    tolerated = ROUNDING * np.fmax(1.0, np.fmax.reduce(distances, axis=-1, keepdims=True))
+    if (distances < -tolerated).any():
         raise InvalidInputError(
-            f"{quantity} must not be negative. Got {finite.min():.6g} instead. If these are "
-            "similarities or inner products, use the constructor of that name."
+            f"{quantity} must not be negative. Got {np.nanmin(distances):.6g} instead. If these "
+            "are similarities or inner products, use the constructor of that name."
         )
     return np.maximum(distances, 0.0, out=distances)
 
 
 def _from_cosine(values: AnyArray, quantity: str) -> FloatArray:
     cosines = np.asarray(values, np.float64)
-    finite = np.abs(cosines[np.isfinite(cosines)])
-    if finite.size and finite.max() > 1.0 + ROUNDING:
+    if (np.abs(cosines) > 1.0 + ROUNDING).any():
         raise InvalidInputError(
-            f"{quantity} must lie in [-1, 1]. Got a magnitude of {finite.max():.6g} instead. "
+            f"{quantity} must lie in [-1, 1]. Got {np.nanmax(np.abs(cosines)):.6g} in magnitude. "
             "Normalise the vectors to unit length before indexing, or search by Euclidean distance."
         )
     return np.maximum(2.0 - 2.0 * cosines, 0.0)

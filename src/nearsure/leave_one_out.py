@@ -58,13 +58,17 @@ def leave_one_out(
             f"own_ids must be one id for each of the {len(neighbors)} points. "
             f"Got an array of shape {own.shape} instead."
         )
-    keep: BoolArray = neighbors.ids != own[:, None]
-    if groups is not None:
-        group_of = np.asarray(groups)
-        keep &= group_of[neighbors.ids] != group_of[own][:, None]
-    if not neighbors.is_full:
-        keep &= neighbors.valid
+    if (own.dtype.kind in "iu") != (neighbors.ids.dtype.kind in "iu"):
+        raise InvalidInputError(
+            f"own_ids must be of the kind of the neighbours' ids, {neighbors.ids.dtype}, or no "
+            f"point would find itself. Got {own.dtype} instead."
+        )
     n_neighbors = max(1, neighbors.k - 1) if n_neighbors is None else n_neighbors
+    if n_neighbors < 1:
+        raise InvalidInputError(f"n_neighbors must be at least 1. Got {n_neighbors} instead.")
+    keep: BoolArray = (neighbors.ids != own[:, None]) & neighbors.valid
+    if groups is not None:
+        keep &= _other_group(np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0), own)
     kept_first = np.argsort(~keep, axis=1, kind="stable")[:, :n_neighbors]
 
     def kept(entries: AnyArray) -> AnyArray:
@@ -76,6 +80,16 @@ def leave_one_out(
         kept(neighbors.ids),
         np.minimum(keep.sum(axis=1), n_neighbors),
     )
+
+
+def _other_group(groups: AnyArray, ids: AnyArray, own: AnyArray) -> BoolArray:
+    if ids.dtype.kind not in "iu" or max(ids.max(), own.max()) >= len(groups):
+        raise InvalidInputError(
+            "groups must hold one group for each row of the support set, which ids number from 0. "
+            f"Got {len(groups)} groups for ids up to {max(ids.max(), own.max())} instead."
+        )
+    other: BoolArray = groups[ids] != groups[own][:, None]
+    return other
 
 
 class Searchable(Protocol):
@@ -118,6 +132,11 @@ def search_leaving_one_out(
     Neighbors
         With ids. A row holds fewer than k only where the support set has no more to give.
     """
+    if k < 1 or len(index) < 2:  # noqa: PLR2004
+        raise InvalidInputError(
+            "Leaving one out needs at least two support points and one neighbour. "
+            f"Got {len(index)} and {k} instead."
+        )
     k = min(k, len(index) - 1)
     sq_distances = np.empty((len(points), k))
     ids = np.empty((len(points), k), np.int64)

@@ -54,17 +54,7 @@ class Neighbors:
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
     ) -> None:
-        sq_distances = np.asarray(sq_distances, np.float64)
-        if sq_distances.ndim != 2:  # noqa: PLR2004
-            raise InvalidInputError(
-                "sq_distances must have the shape (queries, neighbours). "
-                f"Got an array of shape {sq_distances.shape} instead."
-            )
-        if 0 in sq_distances.shape:
-            raise InvalidInputError(
-                "sq_distances must hold at least one query and one neighbour. "
-                f"Got an array of shape {sq_distances.shape} instead."
-            )
+        sq_distances = _checked_matrix(np.asarray(sq_distances, np.float64))
         labels = integer_codes(_same_shape(labels, "labels", sq_distances.shape))
         ids = None if ids is None else _same_shape(ids, "ids", sq_distances.shape)
         counts = _valid_counts(counts, *sq_distances.shape)
@@ -270,7 +260,7 @@ class Neighbors:
         ids: ArrayLike | None,
         counts: ArrayLike | None,
     ) -> Self:
-        values = np.array(values, np.float64, ndmin=2)
+        values = _checked_matrix(np.array(values, np.float64, ndmin=2))
         label_codes = _same_shape(labels, "labels", values.shape)
         own_ids = None if ids is None else _same_shape(ids, "ids", values.shape)
         padding = np.arange(values.shape[1]) >= _valid_counts(counts, *values.shape)[:, None]
@@ -278,10 +268,10 @@ class Neighbors:
             if codes is not None and codes.dtype.kind == "i":
                 padding |= codes == PADDING_LABEL
         values[padding] = np.nan
-        if np.isnan(values).sum() != padding.sum():
+        if np.isfinite(values).sum() + padding.sum() != values.size:
             raise InvalidInputError(
-                "The distances must not be NaN outside the padding. If NaN marks missing "
-                "neighbours, say how many are valid in each row with counts=."
+                "Distances must be finite outside the padding. Got NaN or infinity instead. If "
+                "they mark missing neighbours, say how many are valid in each row with counts=."
             )
         sq_distances = to_sq_distances(values)
         nearest_first = np.argsort(sq_distances, axis=1, kind="stable")  # NaN sorts last
@@ -297,9 +287,24 @@ class Neighbors:
         )
 
 
+def _checked_matrix(sq_distances: FloatArray) -> FloatArray:
+    if sq_distances.ndim != 2:  # noqa: PLR2004
+        raise InvalidInputError(
+            "Distances must have the shape (queries, neighbours). "
+            f"Got an array of shape {sq_distances.shape} instead."
+        )
+    if 0 in sq_distances.shape:
+        raise InvalidInputError(
+            "Distances must be those of at least one query and one neighbour. "
+            f"Got an array of shape {sq_distances.shape} instead."
+        )
+    return sq_distances
+
+
 def _same_shape(entries: ArrayLike, name: str, shape: tuple[int, ...]) -> AnyArray:
     array = np.asarray(entries)
-    if array.shape not in (shape, shape[1:]):
+    one_row = shape[0] == 1 and array.shape == shape[1:]
+    if array.shape != shape and not one_row:
         raise InvalidInputError(
             f"{name} must have the shape of the distances, {shape}. "
             f"Got an array of shape {array.shape} instead."

@@ -47,6 +47,10 @@ class Posterior:
     n_classes: int
 
     def __post_init__(self) -> None:
+        if not len(self.indptr) or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
+            raise InvalidInputError(
+                f"indptr must ascend from 0. Got {self.indptr[:5]} and so on instead."
+            )
         if len(self.codes) != len(self.probabilities) or self.indptr[-1] != len(self.codes):
             raise InvalidInputError(
                 "codes and probabilities must both have indptr[-1] entries. "
@@ -56,6 +60,11 @@ class Posterior:
             raise InvalidInputError(
                 f"Class codes must lie in [0, {self.n_classes}). "
                 f"Got {self.codes.min()} to {self.codes.max()} instead."
+            )
+        if self.codes.size and not 0 <= self.probabilities.min() <= self.probabilities.max() <= 1:
+            raise InvalidInputError(
+                "Probabilities must lie in [0, 1]. "
+                f"Got {self.probabilities.min()} to {self.probabilities.max()} instead."
             )
 
     def __len__(self) -> int:
@@ -146,7 +155,7 @@ class Posterior:
     def to_csr(self) -> csr_array:
         """Matrix of shape (n, n_classes) in scipy's CSR form, columns ascending."""
         matrix = csr_array(
-            (self.probabilities.copy(), self.codes.copy(), self.indptr),
+            (self.probabilities.copy(), self.codes.copy(), self.indptr.copy()),
             shape=(len(self), self.n_classes),
         )
         matrix.sort_indices()
@@ -200,6 +209,16 @@ def aggregate(
     n_classes : int, optional
         Number of classes; by default one more than the largest code among the neighbours.
     """
+    if weights.shape != neighbors.sq_distances.shape:
+        raise InvalidInputError(
+            f"weights must have the shape of the neighbours, {neighbors.sq_distances.shape}. "
+            f"Got an array of shape {weights.shape} instead."
+        )
+    if not 0 <= weights.min() <= weights.max() < np.inf:
+        raise InvalidInputError(
+            "weights must be finite and not negative. "
+            f"Got {weights.min():.6g} to {weights.max():.6g} instead."
+        )
     step = max(1, BLOCK_ENTRIES // neighbors.k)
     blocks = [
         _class_shares(neighbors, weights, slice(start, start + step))
@@ -239,7 +258,12 @@ def _class_shares(
         classes = codes != PADDING_LABEL
         votes, codes, nearest, row = votes[classes], codes[classes], nearest[classes], row[classes]
     best_first = np.lexsort((codes, nearest, -votes, row))
-    # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more.
+    votes = votes[best_first]
+    # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more;
+    # added best first, the sum does not depend on what the classes are called.
     totals = np.bincount(row, votes, minlength=n)
-    lengths = np.bincount(row, minlength=n)
-    return lengths, codes[best_first], (votes / totals[row])[best_first]
+    if (totals[row] == 0).any():
+        raise InvalidInputError(
+            "weights must not all be 0 for a query that has neighbours. Got such a row."
+        )
+    return np.bincount(row, minlength=n), codes[best_first], votes / totals[row]

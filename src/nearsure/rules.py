@@ -103,7 +103,7 @@ def ned_weights(neighbors: Neighbors, temperature: float) -> FloatArray:
     excess = neighbors.sq_distances - _first_column(neighbors)
     # Under a tiny T the quotient may be infinite, and its weight is then exactly 0: no accident.
     with np.errstate(over="ignore", under="ignore"):
-        np.divide(excess, -temperature, out=excess)
+        np.divide(excess, -float(temperature), out=excess)
         np.exp(excess, out=excess)
     return _without_padding(excess, neighbors)
 

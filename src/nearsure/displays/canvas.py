@@ -62,7 +62,10 @@ def new_axes(purpose: str, *, n_columns: int = 1, figsize: tuple[float, float]) 
     list of matplotlib.axes.Axes
     """
     pyplot = require("matplotlib.pyplot", extra="plot", purpose=purpose)
-    _, axes = pyplot.subplots(1, n_columns, figsize=figsize, squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(
+        1, n_columns, figsize=figsize, squeeze=False, layout="constrained"
+    )
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)  # inches; room for what sticks out
     return list(axes[0])
 
 

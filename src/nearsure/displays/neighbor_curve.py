@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+# Of the largest k to the smallest, from which a linear axis would crowd the small ones.
+WIDE_RANGE = 10
+
 
 @dataclass(eq=False)
 class NeighborCurveDisplay:
@@ -115,10 +118,14 @@ class NeighborCurveDisplay:
         self._plot_lines(left, self.accuracy, self.accuracy_intervals)
         self._plot_lines(right, self.calibration_error, self.calibration_error_intervals)
         left.set_ylabel("Accuracy")
+        ks = np.asarray(self.ks, dtype=np.float64)
         right.set_ylabel("Expected calibration error")
         right.set_ylim(0, 1.35 * right.get_ylim()[1])  # room for the legend
         for panel in self.axes_:
             panel.set_xlabel("Neighbours k")
+            if np.max(ks) > WIDE_RANGE * np.min(ks):
+                panel.set_xscale("log")
+                panel.xaxis.set_major_formatter("{x:g}")
             panel.grid(visible=True, alpha=0.3)
             if name is not None:
                 panel.set_title(name)

@@ -148,7 +148,7 @@ class ReliabilityDisplay:
             edgecolor=VERMILION,
             hatch="////",
             linewidth=0.8,
-            label="Gap to mean confidence",
+            label="Gap",
         )
         ax.plot(
             [0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2, label="Perfect calibration"
@@ -163,13 +163,22 @@ class ReliabilityDisplay:
             clip_on=False,
         )
         error = f"ECE {self.expected_calibration_error:.3f}"
+        ax.set_title(error if name is None else f"{name}: {error}", pad=24)
         ax.set(
-            title=error if name is None else f"{name}: {error}",
             ylabel="Accuracy",
             xlim=(0, 1),
             ylim=(0, 1.02),
         )
-        ax.legend(loc="upper left", framealpha=0.9)
+        # Above the axes: inside, bars of an under-confident method reach into every corner.
+        ax.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=3,
+            fontsize="small",
+            columnspacing=1.2,
+            handlelength=1.5,
+            frameon=False,
+        )
         if show_counts:
             self.counts_ax_ = self._plot_counts(ax)
         (self.counts_ax_ or ax).set_xlabel("Confidence")

@@ -124,7 +124,7 @@ class RiskCoverageDisplay:
             xlabel="Coverage (fraction accepted)",
             ylabel="Risk (error rate of the accepted)",
         )
-        ax.legend(loc="lower right", framealpha=0.9)
+        ax.legend(loc="upper left", framealpha=0.9)
         return self
 
     def _set_limits(self, ax: "Axes") -> None:

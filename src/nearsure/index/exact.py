@@ -15,6 +15,7 @@ import faiss
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
 
 SPARE_CANDIDATES = 8
 # Queries that faiss sees at a time: enough for its matrix products, little enough for its buffers.
@@ -22,6 +23,7 @@ QUERY_BLOCK = 2048
 # Differences computed at a time, so that a block of them stays in the processor's cache.
 DIFFERENCE_BLOCK = 1 << 18
 FLOAT32_ROUNDING = 2.0**-24
+SMALLEST_FLOAT32 = 2.0**-126
 LONGEST_UNSPLIT_DOT = 8192
 N_THREADS = os.cpu_count() or 1
 
@@ -53,7 +55,7 @@ class ExactIndex:
         )
         self._centre = np.zeros_like(centre) if as_they_are else centre
         self._scale = 1.0 if as_they_are or spread == 0 else spread
-        self._proposing = vectors if as_they_are else self._conditioned(vectors)
+        self._proposing = self._conditioned(vectors)
         self._sq_norms = np.einsum("nm,nm->n", self._proposing, self._proposing)
 
     def __len__(self) -> int:
@@ -76,6 +78,7 @@ class ExactIndex:
         ids : array of shape (n, k)
             Row numbers of the support vectors.
         """
+        self._check(queries, k)
         sq_distances = np.empty((len(queries), k))
         ids = np.empty((len(queries), k), np.int64)
         for start in range(0, len(queries), QUERY_BLOCK):
@@ -83,52 +86,74 @@ class ExactIndex:
             self._search_block(queries[block], k, sq_distances[block], ids[block])
         return sq_distances, ids
 
+    def _check(self, queries: AnyArray, k: int) -> None:
+        if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:  # noqa: PLR2004
+            raise InvalidInputError(
+                f"queries must have the shape (n, {self.vectors.shape[1]}). "
+                f"Got an array of shape {queries.shape} instead."
+            )
+        if not 1 <= k <= len(self):
+            raise InvalidInputError(
+                f"k must lie in [1, {len(self)}], the number of support vectors. Got {k} instead."
+            )
+
     def _search_block(
         self, queries: AnyArray, k: int, sq_distances: FloatArray, ids: IntArray
     ) -> None:
         """Fill `sq_distances` and `ids`, proposing more candidates until none can be missing."""
         open_rows = np.arange(len(queries))
-        spare = SPARE_CANDIDATES
-        while open_rows.size:
-            rows = queries[open_rows] if len(open_rows) < len(queries) else queries
-            if 2 * (k + spare) >= len(self):
-                candidates = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
-                certified_beyond = np.full(len(rows), np.inf)
-            else:
-                candidates, certified_beyond = self._propose(rows, k + spare)
-            exact = self._exact_sq_distances(rows, candidates)
-            # The candidates are in the order of their ids, so a stable sort breaks ties by id.
-            nearest = np.argsort(exact, axis=1, kind="stable")[:, :k]
-            found = np.take_along_axis(exact, nearest, axis=1)
-            done = self._nothing_missing(rows, found[:, -1], certified_beyond)
-            if done.all():
-                sq_distances[open_rows] = found
-                ids[open_rows] = np.take_along_axis(candidates, nearest, axis=1)
+        n_candidates = k + SPARE_CANDIDATES
+        while open_rows.size and 2 * n_candidates < len(self):
+            asked = queries[open_rows] if len(open_rows) < len(queries) else queries
+            conditioned = self._conditioned(asked)
+            candidates, farthest = self._propose(conditioned, n_candidates)
+            found, found_ids = self._nearest_of(asked, candidates, k)
+            certain = self._nothing_missing(conditioned, found[:, -1], farthest)
+            if certain.all():
+                sq_distances[open_rows], ids[open_rows] = found, found_ids
                 return
-            finished = open_rows[done]
-            sq_distances[finished] = found[done]
-            ids[finished] = np.take_along_axis(candidates, nearest, axis=1)[done]
-            open_rows = open_rows[~done]
-            spare *= 4
+            finished = open_rows[certain]
+            sq_distances[finished], ids[finished] = found[certain], found_ids[certain]
+            open_rows = open_rows[~certain]
+            n_candidates = k + 4 * (n_candidates - k)
+        # What is left, if anything, is compared with every vector.
+        step = max(1, DIFFERENCE_BLOCK // len(self))
+        for start in range(0, len(open_rows), step):
+            rows = open_rows[start : start + step]
+            every = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
+            sq_distances[rows], ids[rows] = self._nearest_of(queries[rows], every, k)
+
+    def _nearest_of(
+        self, queries: AnyArray, candidates: IntArray, k: int
+    ) -> tuple[FloatArray, IntArray]:
+        """The k nearest among the candidates of each query, by their exact distances."""
+        exact = self._exact_sq_distances(queries, candidates)
+        # The candidates are in the order of their ids, so a stable sort breaks ties by id.
+        nearest = np.argsort(exact, axis=1, kind="stable")[:, :k]
+        return (
+            np.take_along_axis(exact, nearest, axis=1),
+            np.take_along_axis(candidates, nearest, axis=1),
+        )
 
     def _conditioned(self, vectors: AnyArray) -> AnyArray:
         """The vectors as faiss sees them: about the origin, of size 1, float32, contiguous."""
         if self._scale == 1.0 and not self._centre.any():
-            return np.ascontiguousarray(vectors, np.float32)
+            with np.errstate(over="ignore"):
+                return np.ascontiguousarray(vectors, np.float32)
         conditioned = np.empty(vectors.shape, np.float32)
         for start in range(0, len(vectors), QUERY_BLOCK):
             block = slice(start, start + QUERY_BLOCK)
-            conditioned[block] = (vectors[block] - self._centre) / self._scale
+            with np.errstate(over="ignore"):
+                conditioned[block] = (vectors[block] - self._centre) / self._scale
         return conditioned
 
     def _propose(self, queries: AnyArray, n_candidates: int) -> tuple[IntArray, FloatArray]:
         """Candidates, ascending by id, and the approximate distance of the farthest of them."""
-        queries = self._conditioned(queries)
         if len(queries) == 1:
             # One matrix-vector product is twice as fast as faiss, which scans row by row.
-            approximate = (
-                self._sq_norms - 2 * (self._proposing @ queries[0]) + queries[0] @ queries[0]
-            )
+            with np.errstate(over="ignore", invalid="ignore"):
+                approximate = self._sq_norms - 2 * (self._proposing @ queries[0])
+                approximate += queries[0] @ queries[0]
             candidates = np.argpartition(approximate, n_candidates - 1)[None, :n_candidates]
             farthest = approximate[candidates[:, -1]]
         else:
@@ -138,32 +163,37 @@ class ExactIndex:
         return candidates, farthest.astype(np.float64)
 
     def _nothing_missing(
-        self, queries: AnyArray, kth_sq_distance: FloatArray, certified_beyond: FloatArray
+        self, queries: AnyArray, kth_sq_distance: FloatArray, farthest: FloatArray
     ) -> BoolArray:
-        """Whether each query's answer is certain.
+        """Whether each query's answer is certain; `queries` are conditioned.
 
-        faiss gave every point that it did not propose at least the distance `certified_beyond`.
-        A dot product of m terms errs by at most m roundings of |q||z|, and a distance therefore by
-        (m + some) u (|q| + |z|)^2. Only points with |z| <= |q| + d_k can belong to the answer.
+        Every point that was not proposed has at least the approximate distance `farthest`. A dot
+        product of m terms errs by at most m roundings of |q||z|, and a distance therefore by
+        (m + some) u (|q| + |z|)^2, or by as many of the smallest float32 where it underflows. Only
+        points with |z| <= |q| + d_k can belong to the answer. What has overflowed proves nothing.
         """
-        scaled_kth = kth_sq_distance / self._scale**2
-        norms = np.linalg.norm(self._conditioned(queries).astype(np.float64), axis=1)
+        scaled_kth = kth_sq_distance / self._scale / self._scale
+        norms = np.linalg.norm(queries.astype(np.float64), axis=1)
         reach = 2 * norms + np.sqrt(scaled_kth)
-        error = (queries.shape[1] + 16) * FLOAT32_ROUNDING * reach**2
-        certain: BoolArray = scaled_kth < certified_beyond - error
+        roundings = queries.shape[1] + 16
+        error = roundings * (FLOAT32_ROUNDING * reach**2 + SMALLEST_FLOAT32)
+        certain: BoolArray = np.isfinite(farthest) & (scaled_kth + error < farthest)
         return certain
 
     def _exact_sq_distances(self, queries: AnyArray, candidates: IntArray) -> FloatArray:
         n, n_candidates = candidates.shape
         exact = np.empty((n, n_candidates))
-        step = max(1, DIFFERENCE_BLOCK // (n_candidates * self.vectors.shape[1]))
+        columns = min(n_candidates, max(1, DIFFERENCE_BLOCK // self.vectors.shape[1]))
+        step = max(1, DIFFERENCE_BLOCK // (columns * self.vectors.shape[1]))
 
         def fill(first: int, last: int) -> None:
             for start in range(first, last, step):
-                block = slice(start, min(start + step, last))
-                differences = self.vectors[candidates[block]].astype(np.float64)
-                differences -= queries[block, None, :]
-                exact[block] = _sums_of_squares(differences)
+                rows = slice(start, min(start + step, last))
+                for left in range(0, n_candidates, columns):
+                    block = rows, slice(left, left + columns)
+                    differences = self.vectors[candidates[block]].astype(np.float64)
+                    differences -= queries[rows, None, :]
+                    exact[block] = _sums_of_squares(differences)
 
         n_workers = min(N_THREADS, n // step)
         if n_workers < 2:  # noqa: PLR2004

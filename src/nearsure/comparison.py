@@ -1,0 +1,176 @@
+"""The rules side by side on the same neighbours, as the paper's tables have them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.metrics import (
+    Interval,
+    accuracy,
+    bootstrap_interval,
+    calibration_floor,
+    expected_calibration_error,
+    row_brier_scores,
+)
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import score
+from nearsure.rules import RULE_NAMES, RuleName
+
+TITLES: dict[RuleName, str] = {
+    "1nn": "1NN",
+    "knn": "kNN",
+    "dudani": "WkNN (Dudani)",
+    "gou": "WkNN (Gou)",
+    "ned": "NED",
+}
+BOLD = "\033[1m", "\033[0m"
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """How one rule did.
+
+    Parameters
+    ----------
+    rule : {"1nn", "knn", "dudani", "gou", "ned"}
+        Which.
+    accuracy, ece, brier : Interval
+        With bootstrap intervals; fractions. The Brier score is over all classes.
+    ece_floor : float
+        Expected ECE of a perfectly calibrated forecaster with the same confidences.
+    """
+
+    rule: RuleName
+    accuracy: Interval
+    ece: Interval
+    ece_floor: float
+    brier: Interval
+
+
+@dataclass(frozen=True)
+class RuleComparison:
+    """How several rules did on the same queries; `compare_rules` makes it.
+
+    Parameters
+    ----------
+    results : sequence of RuleResult
+        In the order of the table.
+    n_queries, k : int
+        Size of the comparison.
+    """
+
+    results: Sequence[RuleResult]
+    n_queries: int
+    k: int
+
+    def to_text(self, *, bold: tuple[str, str] = BOLD) -> str:
+        """Table for a terminal, in percent, the best of each column bold."""
+        header, *rows = self._cells(bold)
+        widths = [max(len(row[i][0]) for row in (header, *rows)) for i in range(len(header))]
+        lines = []
+        for row in (header, *rows):
+            padded = [
+                mark + " " * (width - len(plain))
+                for (plain, mark), width in zip(row, widths, strict=True)
+            ]
+            lines.append("  ".join(padded).rstrip())
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(lines)
+
+    def to_markdown(self) -> str:
+        """The same table in Markdown."""
+        header, *rows = [[mark for _, mark in row] for row in self._cells(("**", "**"))]
+        lines = [header, ["---"] * len(header), *rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def _cells(self, bold: tuple[str, str]) -> list[list[tuple[str, str]]]:
+        """Header and rows, each cell as it counts for the width and as it is shown."""
+        columns = [
+            ("accuracy %", [_percent(r.accuracy) for r in self.results], _best(self, "accuracy")),
+            ("ECE %", [_percent(r.ece) for r in self.results], _best(self, "ece")),
+            ("ECE floor %", [f"{100 * r.ece_floor:.2f}" for r in self.results], set()),
+            ("Brier", [_plain(r.brier) for r in self.results], _best(self, "brier")),
+        ]
+        rows = [[("rule", "rule"), *((name, name) for name, _, _ in columns)]]
+        for i, result in enumerate(self.results):
+            title = TITLES[result.rule]
+            row = [(title, title)]
+            for _, cells, best in columns:
+                shown = f"{bold[0]}{cells[i]}{bold[1]}" if i in best else cells[i]
+                row.append((cells[i], shown))
+            rows.append(row)
+        return rows
+
+
+def compare_rules(
+    neighbors: Neighbors,
+    labels: ArrayLike,
+    *,
+    temperature: float,
+    seed: int,
+    rules: Sequence[RuleName] = RULE_NAMES,
+    n_resamples: int = 1000,
+) -> RuleComparison:
+    """Score the same neighbours by several rules.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Neighbours of the queries.
+    labels : array of shape (n,)
+        True class codes of the queries. A class that the support set never saw is always wrong.
+    temperature : float
+        T of NED.
+    seed : int
+        Seed of the bootstrap and of the floor's simulation.
+    rules : sequence of rule names
+        Which, in which order.
+    n_resamples : int
+        Resamples of each interval and simulations of each floor.
+
+    Examples
+    --------
+    >>> neighbors = Neighbors([[0.0, 1.0, 2.0], [0.0, 3.0, 4.0]], [[0, 0, 1], [1, 1, 0]])
+    >>> comparison = compare_rules(neighbors, [0, 1], temperature=1.0, seed=0, rules=["ned"])
+    >>> comparison.results[0].accuracy.estimate
+    1.0
+    """
+    truth = np.asarray(labels)
+    results = []
+    for rule in rules:
+        posterior = score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
+        confidence, correct = posterior.confidence, posterior.labels == truth
+        ece = bootstrap_interval(
+            expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
+        )
+        squares = row_brier_scores(posterior, truth)
+        results.append(
+            RuleResult(
+                rule=rule,
+                accuracy=bootstrap_interval(accuracy, correct, seed=seed, n_resamples=n_resamples),
+                ece=ece,
+                ece_floor=calibration_floor(confidence, seed=seed, n_simulations=n_resamples),
+                brier=bootstrap_interval(
+                    np.mean, squares, seed=seed, n_resamples=n_resamples, bounds=(0.0, 2.0)
+                ),
+            )
+        )
+    return RuleComparison(tuple(results), len(neighbors), neighbors.k)
+
+
+def _best(comparison: RuleComparison, column: str) -> set[int]:
+    """Rows that hold the best value of a column as it is printed."""
+    values = [round(getattr(result, column).estimate, 4) for result in comparison.results]
+    best = max(values) if column == "accuracy" else min(values)
+    return {i for i, value in enumerate(values) if value == best}
+
+
+def _percent(interval: Interval) -> str:
+    low, high = 100 * interval.low, 100 * interval.high
+    return f"{100 * interval.estimate:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _plain(interval: Interval) -> str:
+    return f"{interval.estimate:.4f} ({interval.low:.4f} to {interval.high:.4f})"

@@ -1,0 +1,137 @@
+"""The main job in one run: a gallery, held-out queries, five rules, a table and pictures.
+
+``python -m nearsure.demo``: scikit-learn's handwritten digits, no download.
+"""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from nearsure import NEDClassifier, Neighbors, TemperatureFit, fit_temperature, score
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.comparison import BOLD, TITLES, compare_rules
+from nearsure.displays import (
+    ConfidenceHistogramDisplay,
+    NeighborCurveDisplay,
+    ReliabilityDisplay,
+    RiskCoverageDisplay,
+)
+from nearsure.errors import FitWarning
+from nearsure.extras import require
+from nearsure.index import ExactIndex
+from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.metrics import expected_calibration_error
+from nearsure.rules import RULE_NAMES, RuleName
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEED = 0
+K_CURVE = (1, 2, 3, 5, 8, 12, 20, 35, 50, 100, 200, 400)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the demonstration and say where its pictures are."""
+    parser = argparse.ArgumentParser(prog="nearsure.demo", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder")
+    output: Path = parser.parse_args(arguments).output
+    output.mkdir(parents=True, exist_ok=True)
+
+    # A small gallery, about 36 examples of each digit, so that there is something to be unsure of.
+    Z, y = load_digits(return_X_y=True)
+    gallery, queries, gallery_labels, truth = train_test_split(
+        Z, y, test_size=0.8, random_state=SEED, stratify=y
+    )
+    classifier = NEDClassifier().fit(gallery, gallery_labels)
+    prediction = classifier.predict_with_confidence(queries)
+    fit = cast("TemperatureFit", classifier.temperature_fit_)  # it was not given
+    print(
+        f"{len(gallery)} digits in the gallery, {len(queries)} queries, "
+        f"k = {classifier.n_neighbors_}, T = {fit.temperature:.1f} +- {fit.standard_error:.1f} "
+        f"(leave-one-out likelihood of {fit.n_used} points)\n"
+    )
+    comparison = compare_rules(prediction.neighbors, truth, temperature=fit.temperature, seed=SEED)
+    print(comparison.to_text(bold=BOLD if sys.stdout.isatty() else ("*", "*")))
+    print("\nBest of each column bold; 95% bootstrap intervals; the ECE floor is what a perfectly")
+    print("calibrated forecaster with the same confidences would show.\n")
+
+    for path in (
+        _draw_reliability(output, prediction.neighbors, truth, fit.temperature),
+        _draw_neighbor_curve(output, (gallery, gallery_labels), (queries, truth)),
+        _draw_trust(output, prediction.confidence, prediction.labels == truth),
+    ):
+        print(f"wrote {path}")
+
+
+def _draw_reliability(
+    output: Path, neighbors: Neighbors, truth: IntArray, temperature: float
+) -> Path:
+    """The four rules that give a probability (the paper's Figure 1)."""
+    figure, axes = _subplots(2, 2, figsize=(10, 10))
+    rules: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
+    for ax, rule in zip(axes.flat, rules, strict=True):
+        posterior = score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
+        ReliabilityDisplay.from_predictions(
+            posterior.confidence, posterior.labels == truth, name=TITLES[rule]
+        ).plot(ax=ax)
+    return _saved(figure, output / "reliability.png")
+
+
+def _draw_neighbor_curve(
+    output: Path, gallery: tuple[FloatArray, IntArray], queries: tuple[FloatArray, IntArray]
+) -> Path:
+    """Accuracy and ECE against k (the paper's Figure 2); T is fitted anew for each k."""
+    vectors, codes = gallery
+    ks = [k for k in K_CURVE if k < len(codes)]
+    index = ExactIndex(vectors)
+    own = search_leaving_one_out(index, vectors, np.arange(len(codes)), codes, k=ks[-1])
+    sq_distances, ids = index.search(queries[0], ks[-1])
+    found = Neighbors(sq_distances, codes[ids], ids)
+    accuracy: dict[str, list[float]] = {TITLES[rule]: [] for rule in RULE_NAMES}
+    ece: dict[str, list[float]] = {TITLES[rule]: [] for rule in RULE_NAMES}
+    for k in ks:
+        with warnings.catch_warnings():
+            # With one neighbour only there is nothing for T to weigh, as the fit rightly says.
+            warnings.simplefilter("ignore", FitWarning)
+            temperature = fit_temperature(own.first(k), codes).temperature
+        for rule in RULE_NAMES:
+            posterior = score(
+                found.first(k), rule=rule, temperature=temperature if rule == "ned" else None
+            )
+            correct = posterior.labels == queries[1]
+            accuracy[TITLES[rule]].append(float(correct.mean()))
+            ece[TITLES[rule]].append(expected_calibration_error(posterior.confidence, correct))
+    figure, axes = _subplots(1, 2, figsize=(12, 5))
+    NeighborCurveDisplay(ks, accuracy, ece).plot(ax=list(axes))
+    return _saved(figure, output / "neighbors.png")
+
+
+def _draw_trust(output: Path, confidence: FloatArray, correct: BoolArray) -> Path:
+    """How NED's confidence is spread, and what accepting only the surest queries gives."""
+    figure, (left, right) = _subplots(1, 2, figsize=(12, 5))
+    ConfidenceHistogramDisplay.from_predictions(confidence, correct, name="NED").plot(ax=left)
+    RiskCoverageDisplay.from_predictions(confidence, correct, name="NED").plot(ax=right)
+    return _saved(figure, output / "trust.png")
+
+
+def _subplots(
+    rows: int, columns: int, *, figsize: tuple[float, float]
+) -> tuple["Figure", AnyArray]:
+    pyplot = require("matplotlib.pyplot", extra="plot", purpose="The demonstration")
+    figure, axes = pyplot.subplots(rows, columns, figsize=figsize, layout="constrained")
+    return figure, axes
+
+
+def _saved(figure: "Figure", path: Path) -> Path:
+    figure.savefig(path, dpi=100)
+    return path
+
+
+if __name__ == "__main__":
+    main()

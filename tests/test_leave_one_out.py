@@ -1,0 +1,259 @@
+"""A support point is left out of its own neighbours by who it is, never by where it stands."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.index.exact import ExactIndex
+from nearsure.leave_one_out import leave_one_out, search_leaving_one_out
+from nearsure.neighbors import Neighbors
+
+
+def found(
+    sq_distances: ArrayLike,
+    ids: ArrayLike,
+    labels: ArrayLike | None = None,
+    **more: Any,  # noqa: ANN401
+) -> Neighbors:
+    """A search result in which, by default, the label of a neighbour is ten times its id."""
+    ids = np.asarray(ids)
+    return Neighbors(
+        np.asarray(sq_distances, np.float64),
+        10 * ids if labels is None else np.asarray(labels),
+        ids,
+        **more,
+    )
+
+
+# By identity.
+
+
+@pytest.mark.parametrize(
+    ("own", "left"),
+    [(4, [9, 2]), (9, [4, 2]), (2, [4, 9]), (7, [4, 9])],
+    ids=["first", "behind its duplicate", "last", "absent"],
+)
+def test_the_point_itself_goes_and_its_duplicate_stays(own: int, left: list[int]) -> None:
+    result = leave_one_out(found([[0.0, 0.0, 2.0]], [[4, 9, 2]]), [own])
+    np.testing.assert_array_equal(result.ids, [left])
+    np.testing.assert_array_equal(result.labels, [[10 * i for i in left]])
+    np.testing.assert_array_equal(
+        result.sq_distances, [[{4: 0.0, 9: 0.0, 2: 2.0}[i] for i in left]]
+    )
+    np.testing.assert_array_equal(result.counts, [2])
+
+
+def test_a_gallery_of_nothing_but_duplicates_leaves_out_one_each() -> None:
+    ids = np.tile(np.arange(5), (5, 1))
+    result = leave_one_out(found(np.zeros((5, 5)), ids), np.arange(5))
+    for own, row in enumerate(np.asarray(result.ids)):
+        assert row.tolist() == [i for i in range(5) if i != own]
+
+
+def test_ids_may_be_strings() -> None:
+    neighbors = found([[0.0, 1.0]] * 2, [["a", "b"], ["b", "c"]], [[0, 1], [1, 2]])
+    np.testing.assert_array_equal(leave_one_out(neighbors, ["b", "b"]).labels, [[0], [2]])
+
+
+def test_ids_of_another_kind_can_leave_nothing_out_and_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="own_ids"):
+        leave_one_out(found([[0.0, 1.0]], [[4, 9]]), ["4"])
+
+
+def test_the_given_neighbours_are_not_changed() -> None:
+    neighbors = found([[0.0, 0.0, 2.0]], [[4, 9, 2]])
+    leave_one_out(neighbors, [9], groups=np.zeros(10))
+    np.testing.assert_array_equal(neighbors.ids, [[4, 9, 2]])
+    np.testing.assert_array_equal(neighbors.counts, [3])
+
+
+# How many are left.
+
+
+@pytest.mark.parametrize(
+    ("n_neighbors", "left", "count"),
+    [
+        (None, [4, 2, 3], 3),
+        (1, [4], 1),
+        (2, [4, 2], 2),
+        (4, [4, 2, 3, -1], 3),
+        (9, [4, 2, 3, -1], 3),
+    ],
+)
+def test_as_many_are_kept_as_are_wanted_and_left(
+    n_neighbors: int | None, left: list[int], count: int
+) -> None:
+    neighbors = found([[0.0, 0.0, 2.0, 3.0]], [[4, 9, 2, 3]])
+    result = leave_one_out(neighbors, [9], n_neighbors=n_neighbors)
+    np.testing.assert_array_equal(result.ids, [left])
+    np.testing.assert_array_equal(result.counts, [count])
+
+
+def test_the_only_neighbour_may_be_the_point_itself() -> None:
+    result = leave_one_out(found([[0.0], [0.0]], [[3], [4]]), [3, 5])
+    np.testing.assert_array_equal(result.counts, [0, 1])
+    np.testing.assert_array_equal(result.labels, [[-1], [40]])
+
+
+def test_padding_stays_padding() -> None:
+    neighbors = found(
+        [[0.0, 1.0, 7.0], [0.0, 1.0, 7.0]], [[1, 2, 3], [1, 2, 3]], counts=np.array([2, 2])
+    )
+    result = leave_one_out(neighbors, [1, 3])  # the second finds its own id only in the padding
+    np.testing.assert_array_equal(result.ids, [[2, -1], [1, 2]])
+    np.testing.assert_array_equal(result.counts, [1, 2])
+
+
+# Groups.
+
+
+def test_the_whole_group_goes_with_the_point() -> None:
+    groups = np.array(["burst", "x", "burst", "y", "burst", "z"])
+    neighbors = found([[0.0, 0.0, 1.0, 2.0]] * 3, [[0, 2, 1, 4], [3, 0, 2, 4], [0, 2, 4, 2]])
+    result = leave_one_out(neighbors, [0, 3, 4], groups=groups)
+    np.testing.assert_array_equal(result.ids, [[1, -1, -1], [0, 2, 4], [-1, -1, -1]])
+    np.testing.assert_array_equal(result.counts, [1, 3, 0])
+
+
+def test_groups_of_one_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    ids = np.array([rng.permutation(30)[:8] for _ in range(30)])
+    neighbors = found(np.sort(rng.random((30, 8)), axis=1), ids)
+    alone = leave_one_out(neighbors, np.arange(30), groups=np.arange(30))
+    np.testing.assert_array_equal(alone.ids, leave_one_out(neighbors, np.arange(30)).ids)
+
+
+def test_unsigned_ids_in_the_padding_belong_to_no_group() -> None:
+    ids = np.array([[1, 2, 2**40]], np.uint64)
+    neighbors = found([[0.0, 1.0, 2.0]], ids, [[5, 6, 7]], counts=np.array([2]))
+    result = leave_one_out(neighbors, np.array([1], np.uint64), groups=[0, 1, 2])
+    np.testing.assert_array_equal(result.labels, [[6, -1]])
+
+
+# Bad input.
+
+
+def test_neighbours_without_ids_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="must have ids"):
+        leave_one_out(Neighbors(np.zeros((1, 2)), np.zeros((1, 2), int)), [0])
+
+
+@pytest.mark.parametrize("own_ids", [[1, 2], [[1]], 1, []])
+def test_another_number_of_own_ids_is_refused(own_ids: ArrayLike) -> None:
+    with pytest.raises(InvalidInputError, match="one id for each of the 1 points"):
+        leave_one_out(found([[0.0, 1.0]], [[4, 9]]), own_ids)
+
+
+@pytest.mark.parametrize("n_neighbors", [0, -1])
+def test_keeping_less_than_one_neighbour_is_refused_by_name(n_neighbors: int) -> None:
+    with pytest.raises(InvalidInputError, match="n_neighbors"):
+        leave_one_out(found([[0.0, 1.0]], [[4, 9]]), [4], n_neighbors=n_neighbors)
+
+
+def test_groups_of_fewer_points_than_the_support_set_are_refused_by_name() -> None:
+    with pytest.raises(InvalidInputError, match="groups"):
+        leave_one_out(found([[0.0, 1.0]], [[4, 9]]), [4], groups=[0, 1])
+
+
+# Search and leave out at once.
+
+
+def brute_force(
+    vectors: FloatArray, own_ids: IntArray, k: int, groups: AnyArray
+) -> list[list[tuple[float, int]]]:
+    """The k nearest of every point among those of another group, by distance and then by id."""
+    rows = []
+    for own in own_ids:
+        others = [i for i in range(len(vectors)) if i != own and groups[i] != groups[own]]
+        distances = [float(np.sum((vectors[i] - vectors[own]) ** 2)) for i in others]
+        rows.append(sorted(zip(distances, others, strict=True))[:k])
+    return rows
+
+
+def assert_is_brute_force(
+    result: Neighbors, expected: list[list[tuple[float, int]]], labels: IntArray
+) -> None:
+    assert result.counts.tolist() == [len(row) for row in expected]
+    for row, pairs in enumerate(expected):
+        ids = [i for _, i in pairs]
+        np.testing.assert_array_equal(np.asarray(result.ids)[row, : len(pairs)], ids)
+        np.testing.assert_array_equal(result.labels[row, : len(pairs)], labels[ids])
+        np.testing.assert_array_equal(result.sq_distances[row, : len(pairs)], [d for d, _ in pairs])
+
+
+GROUPINGS: dict[str, IntArray | None] = {
+    "none": None,
+    "singletons": np.arange(60),
+    "pairs": np.arange(60) // 2,
+    "growing": np.repeat(np.arange(11), [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14]),
+    "a giant": np.where(np.arange(60) < 52, 0, np.arange(60)),
+    "one for all": np.zeros(60, int),
+}
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("k", [1, 3, 10, 59, 60, 500])
+def test_search_leaving_one_out_equals_brute_force(grouping: str, k: int) -> None:
+    rng = np.random.default_rng(1)
+    vectors = rng.integers(0, 4, (60, 2)).astype(np.float64)  # duplicates and ties abound
+    labels, groups = rng.integers(0, 5, 60), GROUPINGS[grouping]
+    own_ids = rng.permutation(60)[:40]
+    result = search_leaving_one_out(
+        ExactIndex(vectors), vectors[own_ids], own_ids, labels, k=k, groups=groups
+    )
+    assert result.k == min(k, 59)
+    expected = brute_force(vectors, own_ids, k, np.arange(60) if groups is None else groups)
+    assert_is_brute_force(result, expected, labels)
+
+
+def test_a_giant_group_in_a_larger_set_is_searched_through() -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.integers(-50, 50, (1500, 3)).astype(np.float64)
+    groups = np.where(rng.random(1500) < 0.9, 0, rng.integers(1, 40, 1500))
+    labels, own_ids = rng.integers(0, 9, 1500), np.arange(0, 1500, 50)
+    result = search_leaving_one_out(
+        ExactIndex(vectors), vectors[own_ids], own_ids, labels, k=5, groups=groups
+    )
+    assert_is_brute_force(result, brute_force(vectors, own_ids, 5, groups), labels)
+
+
+class RecordingIndex(ExactIndex):
+    """An exact index that writes down how many queries it was asked, and for how many each."""
+
+    def __init__(self, vectors: AnyArray) -> None:
+        super().__init__(vectors)
+        self.asked: list[tuple[int, int]] = []
+
+    def search(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
+        self.asked.append((len(queries), k))
+        return super().search(queries, k)
+
+
+def test_only_rows_that_lost_too_many_are_searched_again() -> None:
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(400, 2))
+    groups = np.arange(400)
+    vectors[:20], groups[:20] = vectors[0], 0  # a burst of twenty, all at one place
+    index = RecordingIndex(vectors)
+    search_leaving_one_out(index, vectors, np.arange(400), np.zeros(400, int), k=4, groups=groups)
+    assert index.asked[0] == (400, 5)
+    assert index.asked[1] == (20, 20)
+    assert all(n_queries <= 20 < n_searched for n_queries, n_searched in index.asked[2:])
+
+
+def test_without_groups_one_search_is_enough() -> None:
+    index = RecordingIndex(np.zeros((50, 2)))  # every point has 49 duplicates
+    result = search_leaving_one_out(index, index.vectors, np.arange(50), np.zeros(50, int), k=3)
+    assert index.asked == [(50, 4)]
+    assert result.is_full
+
+
+def test_a_lone_support_point_has_nobody_to_be_compared_with() -> None:
+    with pytest.raises(InvalidInputError, match=r"support"):
+        search_leaving_one_out(
+            ExactIndex(np.zeros((1, 2))), np.zeros((1, 2)), np.array([0]), np.array([0]), k=1
+        )
