@@ -18,8 +18,8 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 
 SPARE_CANDIDATES = 8
-# Queries that faiss sees at a time: enough for its matrix products, little enough for its buffers.
-QUERY_BLOCK = 2048
+# Queries that faiss sees at a time: what it takes in one block of matrix products itself.
+QUERY_BLOCK = 4096
 # Differences computed at a time, so that a block of them stays in the processor's cache.
 DIFFERENCE_BLOCK = 1 << 18
 FLOAT32_ROUNDING = 2.0**-24
@@ -45,16 +45,7 @@ class ExactIndex:
 
     def __init__(self, vectors: AnyArray) -> None:
         self.vectors = vectors
-        centre = vectors.mean(axis=0, dtype=np.float64)
-        spread = float(np.maximum(vectors.max(axis=0) - centre, centre - vectors.min(axis=0)).max())
-        # float32 vectors of ordinary size about the origin can be searched as they are.
-        as_they_are = (
-            vectors.dtype == np.float32
-            and np.abs(centre).max() <= spread
-            and 2.0**-20 < spread < 2.0**20
-        )
-        self._centre = np.zeros_like(centre) if as_they_are else centre
-        self._scale = 1.0 if as_they_are or spread == 0 else spread
+        self._centre, self._scale = _centre_and_scale(vectors)
         self._proposing = self._conditioned(vectors)
         self._sq_norms = np.einsum("nm,nm->n", self._proposing, self._proposing)
 
@@ -81,9 +72,19 @@ class ExactIndex:
         self._check(queries, k)
         sq_distances = np.empty((len(queries), k))
         ids = np.empty((len(queries), k), np.int64)
-        for start in range(0, len(queries), QUERY_BLOCK):
-            block = slice(start, start + QUERY_BLOCK)
-            self._search_block(queries[block], k, sq_distances[block], ids[block])
+        open_rows = np.arange(len(queries))
+        n_candidates = k + SPARE_CANDIDATES
+        while open_rows.size and 2 * n_candidates < len(self):
+            still_open = [
+                self._settle(queries, rows, n_candidates, sq_distances, ids)
+                for rows in _blocks(open_rows, QUERY_BLOCK)
+            ]
+            open_rows = np.concatenate(still_open)
+            n_candidates = k + 4 * (n_candidates - k)
+        # What is left, if anything, is compared with every vector.
+        for rows in _blocks(open_rows, max(1, DIFFERENCE_BLOCK // len(self))):
+            every = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
+            sq_distances[rows], ids[rows] = self._nearest_of(queries[rows], every, k)
         return sq_distances, ids
 
     def _check(self, queries: AnyArray, k: int) -> None:
@@ -97,31 +98,23 @@ class ExactIndex:
                 f"k must lie in [1, {len(self)}], the number of support vectors. Got {k} instead."
             )
 
-    def _search_block(
-        self, queries: AnyArray, k: int, sq_distances: FloatArray, ids: IntArray
-    ) -> None:
-        """Fill `sq_distances` and `ids`, proposing more candidates until none can be missing."""
-        open_rows = np.arange(len(queries))
-        n_candidates = k + SPARE_CANDIDATES
-        while open_rows.size and 2 * n_candidates < len(self):
-            asked = queries[open_rows] if len(open_rows) < len(queries) else queries
-            conditioned = self._conditioned(asked)
-            candidates, farthest = self._propose(conditioned, n_candidates)
-            found, found_ids = self._nearest_of(asked, candidates, k)
-            certain = self._nothing_missing(conditioned, found[:, -1], farthest)
-            if certain.all():
-                sq_distances[open_rows], ids[open_rows] = found, found_ids
-                return
-            finished = open_rows[certain]
-            sq_distances[finished], ids[finished] = found[certain], found_ids[certain]
-            open_rows = open_rows[~certain]
-            n_candidates = k + 4 * (n_candidates - k)
-        # What is left, if anything, is compared with every vector.
-        step = max(1, DIFFERENCE_BLOCK // len(self))
-        for start in range(0, len(open_rows), step):
-            rows = open_rows[start : start + step]
-            every = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
-            sq_distances[rows], ids[rows] = self._nearest_of(queries[rows], every, k)
+    def _settle(
+        self,
+        queries: AnyArray,
+        rows: IntArray,
+        n_candidates: int,
+        sq_distances: FloatArray,
+        ids: IntArray,
+    ) -> IntArray:
+        """Fill in the answers of some rows, and give back the rows where more might be missing."""
+        asked = queries[rows[0] : rows[-1] + 1]
+        if len(asked) > len(rows):
+            asked = queries[rows]
+        conditioned = self._conditioned(asked)
+        candidates, farthest = self._propose(conditioned, n_candidates)
+        found, found_ids = self._nearest_of(asked, candidates, sq_distances.shape[1])
+        sq_distances[rows], ids[rows] = found, found_ids
+        return rows[~self._nothing_missing(conditioned, found[:, -1], farthest)]
 
     def _nearest_of(
         self, queries: AnyArray, candidates: IntArray, k: int
@@ -173,7 +166,7 @@ class ExactIndex:
         points with |z| <= |q| + d_k can belong to the answer. What has overflowed proves nothing.
         """
         scaled_kth = kth_sq_distance / self._scale / self._scale
-        norms = np.linalg.norm(queries.astype(np.float64), axis=1)
+        norms = np.sqrt(np.einsum("nm,nm->n", queries, queries, dtype=np.float64))
         reach = 2 * norms + np.sqrt(scaled_kth)
         roundings = queries.shape[1] + 16
         error = roundings * (FLOAT32_ROUNDING * reach**2 + SMALLEST_FLOAT32)
@@ -191,6 +184,7 @@ class ExactIndex:
                 rows = slice(start, min(start + step, last))
                 for left in range(0, n_candidates, columns):
                     block = rows, slice(left, left + columns)
+                    # Few and large operations: threads wait for each other between them.
                     differences = self.vectors[candidates[block]].astype(np.float64)
                     differences -= queries[rows, None, :]
                     exact[block] = _sums_of_squares(differences)
@@ -203,6 +197,22 @@ class ExactIndex:
             with ThreadPoolExecutor(n_workers) as pool:
                 list(pool.map(fill, bounds[:-1], bounds[1:]))
         return exact
+
+
+def _blocks(rows: IntArray, size: int) -> list[IntArray]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _centre_and_scale(vectors: AnyArray) -> tuple[FloatArray, float]:
+    """What to subtract from vectors and then divide them by, for float32 to serve them well."""
+    centre = vectors.mean(axis=0, dtype=np.float64)
+    if vectors.dtype == np.float32:
+        # A sample tells whether they are of ordinary size about the origin, as embeddings are.
+        mean_sq_norm = float(np.square(vectors[:1000], dtype=np.float64).sum(axis=1).mean())
+        if centre @ centre <= mean_sq_norm / 2 and 2.0**-40 < mean_sq_norm < 2.0**40:
+            return np.zeros_like(centre), 1.0
+    spread = float(np.maximum(vectors.max(axis=0) - centre, centre - vectors.min(axis=0)).max())
+    return centre, spread or 1.0
 
 
 def _sums_of_squares(differences: FloatArray) -> FloatArray:
