@@ -13,7 +13,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray
 from nearsure.index import ExactIndex
 
-ROUNDS = 5
+ROUNDS = 7
 
 
 def main() -> None:

@@ -391,4 +391,5 @@ def test_only_the_uncertain_queries_are_asked_again() -> None:
             return super()._propose(queries, n_candidates)
 
     assert_same(Recording(vectors).search(queries, 5), brute_force(vectors, queries, 5))
-    assert asked == [40, 1]
+    assert asked[0] == 40
+    assert set(asked[1:]) == {1}

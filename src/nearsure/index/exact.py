@@ -17,7 +17,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 
-SPARE_CANDIDATES = 8
+SPARE_CANDIDATES = 6
 # Queries that faiss sees at a time: what it takes in one block of matrix products itself.
 QUERY_BLOCK = 4096
 # Differences computed at a time, so that a block of them stays in the processor's cache.
@@ -180,14 +180,24 @@ class ExactIndex:
         step = max(1, DIFFERENCE_BLOCK // (columns * self.vectors.shape[1]))
 
         def fill(first: int, last: int) -> None:
+            # Memory that is kept, and few and large operations: fresh pages and threads that wait
+            # for each other would cost more than the arithmetic.
+            vectors = np.empty((step, columns, self.vectors.shape[1]), self.vectors.dtype)
+            differences = np.empty(vectors.shape)
             for start in range(first, last, step):
                 rows = slice(start, min(start + step, last))
                 for left in range(0, n_candidates, columns):
-                    block = rows, slice(left, left + columns)
-                    # Few and large operations: threads wait for each other between them.
-                    differences = self.vectors[candidates[block]].astype(np.float64)
-                    differences -= queries[rows, None, :]
-                    exact[block] = _sums_of_squares(differences)
+                    block = candidates[rows, left : left + columns]
+                    there = np.s_[: block.shape[0], : block.shape[1]]
+                    # "clip" never clips here, but "raise" would copy once more.
+                    np.take(self.vectors, block, axis=0, out=vectors[there], mode="clip")
+                    np.subtract(
+                        vectors[there],
+                        queries[rows, None, :],
+                        out=differences[there],
+                        dtype=np.float64,
+                    )
+                    _sums_of_squares(differences[there], out=exact[rows, left : left + columns])
 
         n_workers = min(N_THREADS, n // step)
         if n_workers < 2:  # noqa: PLR2004
@@ -215,11 +225,9 @@ def _centre_and_scale(vectors: AnyArray) -> tuple[FloatArray, float]:
     return centre, spread or 1.0
 
 
-def _sums_of_squares(differences: FloatArray) -> FloatArray:
+def _sums_of_squares(differences: FloatArray, out: FloatArray) -> None:
     # BLAS is twice as fast, but splits long vectors over threads and then sums in another order.
-    sums: FloatArray
     if differences.shape[-1] <= LONGEST_UNSPLIT_DOT:
-        sums = np.vecdot(differences, differences)
+        np.vecdot(differences, differences, out=out)
     else:
-        sums = np.einsum("nkm,nkm->nk", differences, differences)
-    return sums
+        np.einsum("nkm,nkm->nk", differences, differences, out=out)
