@@ -1,7 +1,7 @@
 """NEDClassifier: what a user calls, and what a user gets wrong."""
 
 import datetime as dt
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import faiss
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from nearsure import NEDClassifier, classifier, fit_temperature, memory
+from nearsure import NEDClassifier, fit_temperature, memory
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import DenseResultTooLargeError, InvalidInputError
 from nearsure.leave_one_out import search_leaving_one_out
@@ -104,7 +104,12 @@ class TestPredictions:
     @pytest.mark.parametrize("rule", ["1nn", "knn", "dudani", "gou"])
     def test_leave_one_out_posterior_of_rules_without_temperature(self, rule: RuleName) -> None:
         Z, y = small_gallery()
-        assert len(NEDClassifier(rule=rule).fit(Z, y).leave_one_out_posterior()) == 120
+        posterior = NEDClassifier(10, rule=rule).fit(Z, y).leave_one_out_posterior()
+        others = np.arange(120) != 7
+        alone = NEDClassifier(10, rule=rule).fit(Z[others], y[others]).predict_posterior(Z[[7]])
+        np.testing.assert_allclose(
+            posterior.to_csr().toarray()[[7]], alone.to_csr().toarray(), atol=1e-12
+        )
 
 
 class TestSameAnswerWhateverTheCircumstances:
@@ -197,15 +202,63 @@ class TestFit:
             np.array(["a", "b", "c"], object),
             np.array([10, -3, 7]),
             np.array([dt.date(2020, 1, day) for day in (1, 2, 3)]),
-            np.array([True, False, True]),
         ],
-        ids=["strings", "object strings", "integers", "objects that sort", "booleans"],
+        ids=["strings", "object strings", "integers", "objects that sort"],
     )
     def test_labels_of_any_kind_come_back(self, names: AnyArray) -> None:
         Z, y = small_gallery()
-        labels = NEDClassifier(temperature=1.0).fit(Z, names[y]).predict(Z)
+        fitted = NEDClassifier(temperature=1.0).fit(Z, names[y])
+        labels = fitted.predict(Z)
         assert labels.dtype == names.dtype
-        assert set(labels) <= set(names)
+        expected = NEDClassifier(temperature=1.0).fit(Z, y).predict(Z)
+        np.testing.assert_array_equal(labels, names[expected])
+        np.testing.assert_array_equal(fitted.classes_[fitted.encode(names[y])], names[y])
+
+    def test_codes_of_labels_that_were_never_seen(self) -> None:
+        Z, y = small_gallery()
+        fitted = NEDClassifier().fit(Z, np.array(["b", "d", "f"])[y])
+        assert fitted.encode(["a", "b", "c", "d", "f", "g"]).tolist() == [3, 0, 3, 1, 2, 3]
+        never = fitted.predict_posterior(Z).probability_of(fitted.encode(["g"] * 120))
+        assert not never.any()
+        with pytest.raises(InvalidInputError, match="of the kind that was fitted"):
+            NEDClassifier().fit(Z, np.array([1, 2, 3], object)[y]).encode(["a"])
+
+    def test_a_fit_that_fails_leaves_the_old_one(self) -> None:
+        Z, y = small_gallery()
+        fitted = NEDClassifier().fit(Z, y)
+        before = fitted.predict_proba(Z)
+        with pytest.raises(InvalidInputError, match="one group for each"):
+            fitted.fit(Z[::-1], (y[::-1] + 1) % 3, groups=[1])
+        np.testing.assert_array_equal(fitted.predict_proba(Z), before)
+        fresh = NEDClassifier()
+        with pytest.raises(InvalidInputError, match="one group for each"):
+            fresh.fit(Z, y, groups=[1])
+        with pytest.raises(NotFittedError):
+            fresh.predict(Z)
+
+    def test_parameters_changed_after_fit_wait_for_the_next(self) -> None:
+        Z, y = small_gallery()
+        fitted = NEDClassifier().fit(Z, y)
+        before = fitted.predict_proba(Z)
+        fitted.set_params(metric="cosine", rule="knn")
+        np.testing.assert_array_equal(fitted.predict_proba(Z), before)
+
+    def test_groups_of_any_kind(self) -> None:
+        Z, y = small_gallery()
+        numbers = np.arange(120) // 3
+        temperature = NEDClassifier().fit(Z, y, groups=numbers).temperature_
+        names = np.array([f"burst {number}" for number in numbers])
+        mixed = np.array([None if number == 0 else f"burst {number}" for number in numbers])
+        for groups in (names, names.tolist(), mixed):
+            assert NEDClassifier().fit(Z, y, groups=groups).temperature_ == temperature
+
+    def test_numbers_of_numpy_are_numbers(self) -> None:
+        Z, y = small_gallery()
+        numbers: dict[str, Any] = {"n_neighbors": np.int64(5), "temperature": np.float32(2)}
+        fitted = NEDClassifier(**numbers).fit(Z, y)
+        expected = NEDClassifier(5, 2.0).fit(Z, y)
+        np.testing.assert_array_equal(fitted.predict_proba(Z), expected.predict_proba(Z))
+        assert fitted.kneighbors(Z, n_neighbors=cast("int", np.int64(3))).k == 3
 
     def test_pipeline_grid_search_and_clone(self) -> None:
         Z, y = small_gallery()
@@ -236,6 +289,9 @@ class TestBadInput:
             ({"rule": "3nn"}, "'1nn', 'knn', 'dudani', 'gou', 'ned'"),
             ({"objective": "mse"}, "'nll', 'brier', 'top_label'"),
             ({"max_fit_samples": 0}, "max_fit_samples must be"),
+            ({"n_neighbors": True}, "n_neighbors must be"),
+            ({"temperature": True}, "temperature must be a finite number > 0"),
+            ({"objective": "mse", "temperature": 1.0}, "'nll', 'brier', 'top_label'"),
         ],
     )
     def test_parameters(self, parameters: dict[str, Any], message: str) -> None:
@@ -276,6 +332,16 @@ class TestBadInput:
         with pytest.raises(InvalidInputError, match="Row 7 is a zero vector"):
             NEDClassifier(metric="cosine").fit(self.Z, self.y).predict(broken)
 
+    @pytest.mark.parametrize("scale", [1e-200, 1e200])
+    def test_cosine_of_vectors_of_any_length(self, scale: float) -> None:
+        expected = NEDClassifier(metric="cosine").fit(self.Z, self.y).predict_proba(self.Z)
+        fitted = NEDClassifier(metric="cosine").fit(scale * self.Z, self.y)
+        np.testing.assert_allclose(fitted.predict_proba(scale * self.Z), expected, atol=1e-9)
+
+    def test_queries_of_absurd_size(self) -> None:
+        fitted = NEDClassifier().fit(self.Z, self.y)
+        assert np.isfinite(fitted.predict_proba(np.full((2, 5), 1e40))).all()
+
     def test_labels_that_do_not_sort(self) -> None:
         with pytest.raises(InvalidInputError, match="Labels must sort"):
             NEDClassifier().fit(self.Z, np.array([{"a"}, "b", 3] * 40, object))
@@ -310,11 +376,3 @@ class TestBadInput:
         assert len(fitted.predict_posterior(self.Z)) == 120
         monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 120 * 3)
         assert fitted.predict_proba(self.Z).shape == (120, 3)
-
-
-def test_available_memory_is_that_of_the_machine() -> None:
-    assert 2**20 < memory.available_bytes() < 2**50
-
-
-def test_auto_is_documented() -> None:
-    assert str(classifier.AUTO_NEIGHBORS) in (NEDClassifier.__doc__ or "")

@@ -49,9 +49,10 @@ def test_best_of_each_column_is_bold(neighbors: Neighbors, truth: np.ndarray) ->
 
 def test_text_is_aligned_whatever_is_bold(neighbors: Neighbors, truth: np.ndarray) -> None:
     comparison = compare_rules(neighbors, truth, temperature=0.2, seed=0, n_resamples=50)
-    header, _, *rows = comparison.to_text(bold=("", "")).splitlines()
-    column = header.index("ECE floor %")
-    assert all(row[column - 2 : column] == "  " and row[column] != " " for row in rows)
+    for marks in (("", ""), ("*", "*")):
+        header, _, *rows = comparison.to_text(bold=marks).splitlines()
+        column = header.index("ECE floor %")
+        assert all(row[column - 2 : column] == "  " and row[column] != " " for row in rows)
     assert comparison.to_text().replace("\033[1m", "").replace("\033[0m", "") == "\n".join(
         comparison.to_text(bold=("", "")).splitlines()
     )

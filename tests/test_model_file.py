@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from nearsure import NEDClassifier, model_file
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.errors import InvalidInputError, ModelFileError
+from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ModelFileError
 
 
 def gallery(dtype: type = np.float64) -> tuple[AnyArray, AnyArray]:
@@ -68,8 +68,10 @@ class TestRoundTrip:
             np.array([3, 5, 2**40]),
             np.array([1.0, 2.0, 3.0]),
             np.array([1, 2, 3], np.uint8),
+            np.array([1, 2, 3], object),
+            np.array([1, 2, 3], ">i8"),
         ],
-        ids=["unicode", "object strings", "integers", "floats", "bytes"],
+        ids=["unicode", "object strings", "integers", "floats", "bytes", "objects", "big endian"],
     )
     def test_keeps_labels_and_their_type(self, tmp_path: Path, names: AnyArray) -> None:
         Z, y = gallery()
@@ -77,6 +79,34 @@ class TestRoundTrip:
         classes = NEDClassifier.load(tmp_path / "model").classes_
         assert classes.dtype == names.dtype
         np.testing.assert_array_equal(classes, np.sort(names))
+
+    def test_numbers_of_numpy_as_parameters(self, tmp_path: Path) -> None:
+        numbers: dict[str, Any] = {
+            "n_neighbors": np.int64(5),
+            "temperature": np.float32(2),
+            "max_fit_samples": np.int64(50),
+            "random_state": np.int64(3),
+        }
+        classifier = NEDClassifier(**numbers)
+        classifier.fit(*gallery()).save(tmp_path / "model")
+        assert NEDClassifier.load(tmp_path / "model").get_params() == classifier.get_params()
+
+    def test_a_fit_without_standard_error(self, tmp_path: Path) -> None:
+        Z, y = gallery()
+        with pytest.warns(DegenerateTemperatureWarning):
+            NEDClassifier().fit(Z + 100 * y[:, None], y).save(tmp_path / "model")
+        fit = NEDClassifier.load(tmp_path / "model").temperature_fit_
+        assert fit is not None
+        assert np.isnan(fit.standard_error)
+
+    def test_what_was_fitted_not_what_was_set_since(self, tmp_path: Path) -> None:
+        Z, y = gallery()
+        fitted = NEDClassifier().fit(Z, y)
+        before = fitted.predict_proba(Z)
+        fitted.set_params(metric="cosine", rule="knn").save(tmp_path / "model")
+        np.testing.assert_array_equal(
+            NEDClassifier.load(tmp_path / "model").predict_proba(Z), before
+        )
 
     def test_keeps_feature_names(self, tmp_path: Path) -> None:
         pandas = pytest.importorskip("pandas")
@@ -113,6 +143,10 @@ class TestWriting:
     def test_replaces_an_existing_model(self, saved: Path) -> None:
         NEDClassifier(temperature=9.0).fit(*gallery()).save(saved)
         assert NEDClassifier.load(saved).temperature_ == 9.0
+
+    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match="no folder"):
+            NEDClassifier().fit(*gallery()).save(tmp_path / "nowhere" / "model")
 
     def test_labels_that_no_file_can_hold(self, tmp_path: Path) -> None:
         Z, y = gallery()

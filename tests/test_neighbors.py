@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, DTypeLike
 
+from nearsure import conventions
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.conventions import CONVENTIONS
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import score
@@ -60,6 +60,19 @@ def make(
     )
 
 
+CONVENTIONS = {
+    convention.__name__: convention
+    for convention in (
+        conventions.squared_l2,
+        conventions.l2,
+        conventions.cosine_similarity,
+        conventions.cosine_distance,
+        conventions.inner_product,
+        conventions.negative_inner_product,
+    )
+}
+
+
 def unit_vectors(rng: np.random.Generator, n: int) -> FloatArray:
     vectors = rng.normal(size=(n, 8))
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float64)
@@ -67,6 +80,8 @@ def unit_vectors(rng: np.random.Generator, n: int) -> FloatArray:
 
 def test_every_convention_has_a_constructor_and_an_engine_here() -> None:
     assert set(CONVENTIONS) == set(CONSTRUCTORS) == set(ENGINES)
+    named = {name for name in vars(Neighbors) if name.startswith("from_")}
+    assert named == {f"from_{name}" for name in CONVENTIONS}
 
 
 # The constructor itself.

@@ -67,15 +67,19 @@ def test_breaking_ties_of_knn_by_distance_is_never_worse(data_set: str, k: int) 
     assert accuracy >= gallery.reference[f"k={k}"]["kNN"]["accuracy"] - 0.005
 
 
-@pytest.mark.parametrize("load", DATA_SETS.values(), ids=DATA_SETS)
-def test_default_sample_costs_next_to_nothing(load: Callable[[], Gallery]) -> None:
-    """At most 0.2% of the full leave-one-out likelihood and 0.3 points of ECE, for any seed."""
-    gallery = load()
+def test_default_sample_costs_next_to_nothing() -> None:
+    """At most 0.2% of the full leave-one-out likelihood and 0.3 points of ECE, for any seed.
+
+    CUB-200 has fewer points than the default sample, so there it costs nothing at all.
+    """
+    gallery = reference_data.clinc150()
     own, queries = gallery.own_neighbors.first(50), gallery.query_neighbors.first(50)
     full = fit_temperature(own, gallery.codes)
     hit = (own.labels == gallery.codes[:, None]).any(axis=1)
     likelihood = NegativeLogLikelihood(own.take(hit), gallery.codes[hit])
-    n_samples = min(NEDClassifier().max_fit_samples or 0, len(own))
+    n_samples = NEDClassifier().max_fit_samples
+    assert n_samples is not None
+    assert n_samples < len(own)
 
     def ece(temperature: float) -> float:
         posterior = score(queries, temperature=temperature)

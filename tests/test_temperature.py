@@ -21,12 +21,13 @@ OBJECTIVES: tuple[ObjectiveName, ...] = ("nll", "brier", "top_label")
 
 
 def overlapping_classes(
-    n_points: int = 300, *, seed: int = 0, n_classes: int = 4, k: int = 20
+    n_points: int = 300, *, seed: int = 0, sample: int = 0, n_classes: int = 4, k: int = 20
 ) -> tuple[Neighbors, IntArray]:
     """Leave-one-out neighbours of Gaussian classes that overlap, by brute force."""
-    rng = np.random.default_rng(seed)
+    centres = 1.5 * np.random.default_rng(seed).normal(size=(n_classes, 3))
+    rng = np.random.default_rng([seed, sample])
     labels = rng.integers(0, n_classes, n_points)
-    points = rng.normal(size=(n_classes, 3))[labels] * 1.5 + rng.normal(size=(n_points, 3))
+    points = centres[labels] + rng.normal(size=(n_points, 3))
     sq_distances = np.square(points[:, None] - points[None]).sum(axis=2)
     np.fill_diagonal(sq_distances, np.inf)
     ids = np.argsort(sq_distances, axis=1)[:, :k]
@@ -151,6 +152,74 @@ def test_curve_holds_the_minimum_and_ascends_in_temperature() -> None:
     )
 
 
+def padded(neighbors: Neighbors, seed: int = 0) -> Neighbors:
+    """The same neighbours, some rows cut short."""
+    counts = np.random.default_rng(seed).integers(neighbors.k // 2, neighbors.k + 1, len(neighbors))
+    return Neighbors(neighbors.sq_distances, neighbors.labels, counts=counts)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_padding_takes_no_part_in_losses_and_derivatives(objective: ObjectiveName) -> None:
+    neighbors, labels = overlapping_classes()
+    neighbors = padded(neighbors)
+    hit = (neighbors.labels == labels[:, None]).any(axis=1)
+    neighbors, labels = neighbors.take(hit), labels[hit]
+    loss = build_objective(objective, neighbors, labels)
+    together = np.array(loss(0.3))
+    for i in range(0, len(labels), 20):
+        alone = neighbors.take(np.array([i])).first(int(neighbors.counts[i]))
+        np.testing.assert_allclose(
+            np.ravel(build_objective(objective, alone, labels[[i]])(0.3)), together[:, i]
+        )
+
+
+@pytest.mark.parametrize("objective", ["nll", "brier"])
+def test_fit_on_padded_neighbours_is_at_the_minimum(objective: ObjectiveName) -> None:
+    neighbors, labels = overlapping_classes(k=60)
+    neighbors = padded(neighbors)
+    fit = fit_temperature(neighbors, labels, objective=objective)
+    hit = (neighbors.labels == labels[:, None]).any(axis=1) | (objective != "nll")
+    loss = build_objective(objective, neighbors.take(hit), labels[hit])
+    assert abs(loss(np.log(fit.temperature))[1].mean()) < 1e-6
+    assert fit.standard_error > 0
+
+
+def test_all_neighbours_with_groups_are_those_that_groups_leave() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 120)
+    points = rng.normal(size=(3, 5))[labels] + rng.normal(size=(120, 5))
+    pairs = np.arange(120) // 2
+    everything = NEDClassifier("all").fit(points, labels, groups=pairs)
+    as_many_as_are_left = NEDClassifier(118).fit(points, labels, groups=pairs)
+    assert everything.temperature_ == pytest.approx(as_many_as_are_left.temperature_, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-30, 1e30, 1e300])
+def test_no_scale_of_the_distances_is_too_large_or_small(scale: float) -> None:
+    neighbors, labels = overlapping_classes()
+    scaled = Neighbors(neighbors.sq_distances * scale, neighbors.labels)
+    expected = scale * fit_temperature(neighbors, labels).temperature
+    assert fit_temperature(scaled, labels).temperature == pytest.approx(expected, rel=1e-5)
+
+
+def test_curve_of_a_large_fit_is_of_all_points_and_wide() -> None:
+    neighbors, labels = overlapping_classes(1500)
+    fit = fit_temperature(neighbors, labels)
+    assert fit.curve_temperatures[0] <= fit.temperature / 99
+    assert fit.curve_temperatures[-1] >= fit.temperature * 99
+    hit = (neighbors.labels == labels[:, None]).any(axis=1)
+    loss = build_objective("nll", neighbors.take(hit), labels[hit])
+    for temperature, mean in zip(fit.curve_temperatures, fit.curve_losses, strict=True):
+        assert loss(np.log(temperature))[0].mean() == pytest.approx(mean)
+
+
+def test_standard_error_is_the_spread_over_independent_galleries() -> None:
+    fits = [fit_temperature(*overlapping_classes(500, seed=0, sample=s, k=60)) for s in range(40)]
+    spread = np.std([np.log(fit.temperature) for fit in fits], ddof=1)
+    claimed = np.mean([fit.standard_error / fit.temperature for fit in fits])
+    assert 0.6 < spread / claimed < 1.6
+
+
 def test_round_trip_through_json() -> None:
     fit = fit_temperature(*overlapping_classes())
     again = TemperatureFit.from_dict(json.loads(json.dumps(fit.to_dict())))
@@ -173,7 +242,7 @@ class TestMisses:
     def test_more_than_a_tenth_warn_and_say_what_to_do(self) -> None:
         neighbors, labels = overlapping_classes()
         labels = np.where(np.arange(len(labels)) < 40, 99, labels)
-        with pytest.warns(ManyMissesWarning, match=r"of 300 .* use a larger k"):
+        with pytest.warns(ManyMissesWarning, match=r"of 300 .* use a larger k, or give small"):
             fit_temperature(neighbors, labels)
 
     def test_fewer_than_a_tenth_do_not(self) -> None:
@@ -231,6 +300,21 @@ class TestDegenerate:
         with pytest.warns(DegenerateTemperatureWarning, match="NED becomes kNN"):
             fit = fit_temperature(Neighbors(sq_distances, far_is_right), np.ones(200, int))
         assert fit.status == "high"
+
+    def test_near_duplicates_are_thought_of(self) -> None:
+        rng = np.random.default_rng(0)
+        points = np.repeat(rng.normal(size=(50, 4)), 2, axis=0) + 1e-4 * rng.normal(size=(100, 4))
+        labels = np.repeat(rng.integers(0, 3, 50), 2)
+        with pytest.warns(DegenerateTemperatureWarning, match="groups="):
+            NEDClassifier().fit(points, labels)
+
+    def test_misses_are_never_more_than_all_points(self) -> None:
+        neighbors = Neighbors(
+            [[0.0, 1.0, 3.0]] * 6, [[0, 1, 1], [1, 0, 1], [0, 1, 0]] * 2, counts=[3, 3, 3, 0, 0, 0]
+        )
+        with pytest.warns(ManyMissesWarning):
+            fit = fit_temperature(neighbors, [0, 0, 1, 1, 1, 1], objective="brier")
+        assert fit.miss_fraction == 0.5
 
     @pytest.mark.parametrize("sq_distances", [[[0.0, 1.0]] * 3, [[0.0, 0.0]] * 3])
     def test_one_class_says_nothing_about_it(self, sq_distances: list[list[float]]) -> None:

@@ -20,7 +20,7 @@ from nearsure.leave_one_out import search_leaving_one_out
 from nearsure.memory import check_dense_fits
 from nearsure.model_file import read_model, write_model
 from nearsure.neighbors import Neighbors
-from nearsure.objectives import ObjectiveName
+from nearsure.objectives import ObjectiveName, check_objective
 from nearsure.posterior import Posterior, score
 from nearsure.rules import RuleName, check_rule, check_temperature
 from nearsure.temperature import TemperatureFit, fit_temperature
@@ -128,7 +128,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         Parameters
         ----------
         Z : array of shape (n_support, n_features)
-            Embeddings. Float32 and float64 are kept as they are, without a copy.
+            Embeddings. Float32 and float64 are kept without a copy and must not change afterwards.
         y : array of shape (n_support,)
             Labels.
         groups : array of shape (n_support,), optional
@@ -139,28 +139,58 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         vectors: AnyArray
         labels: AnyArray
         vectors, labels = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
-        self.classes_, self._support_codes = _classes_and_codes(labels)
-        self._groups = None if groups is None else _group_codes(groups, len(vectors))
-        self._index = ExactIndex(self._embedded(vectors))
-        self.n_neighbors_ = self._number_of_neighbors(len(vectors))
-        self.fit_indices_ = self._draw_fit_indices(len(vectors))
-        self._leave_one_out_neighbors: Neighbors | None = None
-        self.temperature_fit_ = None
-        self.temperature_ = None
-        if self.rule == "ned" and self.temperature == "auto":
+        classes, codes = _classes_and_codes(labels)
+        group_codes = None if groups is None else _group_codes(groups, len(vectors))
+        index = ExactIndex(_unit(vectors) if self.metric == "cosine" else vectors)
+        k = self._number_of_neighbors(len(vectors))
+        fit_indices = self._draw_fit_indices(len(vectors))
+        own: Neighbors | None = None
+        fit: TemperatureFit | None = None
+        temperature: float | None = None
+        if self.rule == "ned" and self.temperature != "auto":
+            temperature = float(self.temperature)
+        elif self.rule == "ned":
             if len(vectors) == 1:
                 raise InvalidInputError(
                     "T cannot be fitted on n_samples = 1 support point. Give the temperature."
                 )
-            self.temperature_fit_ = fit_temperature(
-                self._search_leaving_one_out(),
-                self._support_codes[self.fit_indices_],
-                objective=self.objective,
-            )
-            self.temperature_ = self.temperature_fit_.temperature
-        elif self.rule == "ned":
-            self.temperature_ = float(self.temperature)
+            own = _leave_one_out(index, codes, fit_indices, k, group_codes)
+            fit = fit_temperature(own, codes[fit_indices], objective=self.objective)
+            temperature = fit.temperature
+        # Nothing is assigned before everything has succeeded: a failed fit leaves the old one.
+        self.classes_, self._support_codes, self._groups = classes, codes, group_codes
+        self._index, self._metric, self._rule = index, self.metric, self.rule
+        self.n_neighbors_, self.fit_indices_ = k, fit_indices
+        self.temperature_, self.temperature_fit_ = temperature, fit
+        self._leave_one_out_neighbors = own
         return self
+
+    def encode(self, labels: ArrayLike) -> IntArray:
+        """Class codes of labels, as `Posterior` and the metrics of a posterior have them.
+
+        Parameters
+        ----------
+        labels : array of shape (n,)
+            Labels; one that the support set never saw gets the code ``len(classes_)``, which no
+            prediction has.
+
+        Examples
+        --------
+        >>> classifier = NEDClassifier(temperature=1.0).fit([[0.0], [1.0]], ["cat", "dog"])
+        >>> classifier.encode(["dog", "cat", "emu"])
+        array([1, 0, 2])
+        """
+        check_is_fitted(self, "classes_")
+        wanted = np.asarray(labels)
+        try:
+            places = np.searchsorted(self.classes_, wanted)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"labels must be of the kind that was fitted, {self.classes_.dtype}. "
+                f"Got {wanted.dtype} instead."
+            ) from error
+        nearest = np.minimum(places, len(self.classes_) - 1)
+        return np.where(self.classes_[nearest] == wanted, nearest, len(self.classes_))
 
     def predict(self, Q: ArrayLike) -> AnyArray:
         """The most probable class of each query, shape (n,)."""
@@ -212,19 +242,21 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         """
         queries = self._validated_queries(Q)
         if n_neighbors is not None:
-            _check_number_of_neighbors(n_neighbors, len(self._index))
+            n_neighbors = _check_number_of_neighbors(n_neighbors, len(self._index))
         return self._search(queries, n_neighbors)
 
     def leave_one_out_posterior(self) -> Posterior:
         """The posterior of the support points ``fit_indices_``, each leaving itself out."""
-        check_is_fitted(self)
-        if len(self._index) == 1:
-            raise InvalidInputError("A support set of one point has no leave-one-out neighbours.")
-        return self._posterior(self._search_leaving_one_out())
+        check_is_fitted(self, "classes_")
+        if self._leave_one_out_neighbors is None:
+            self._leave_one_out_neighbors = _leave_one_out(
+                self._index, self._support_codes, self.fit_indices_, self.n_neighbors_, self._groups
+            )
+        return self._posterior(self._leave_one_out_neighbors)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
-        check_is_fitted(self)
+        check_is_fitted(self, "classes_")
         write_model(path, *self._state())
 
     @classmethod
@@ -234,6 +266,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
 
     def _check_parameters(self) -> None:
         check_rule(self.rule)
+        check_objective(self.objective)
         if self.metric not in {"euclidean", "cosine"}:
             raise InvalidInputError(
                 f"metric must be 'euclidean' or 'cosine'. Got {self.metric!r} instead."
@@ -266,24 +299,12 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         generator = check_random_state(self.random_state)
         return np.sort(generator.choice(n_support, self.max_fit_samples, replace=False))
 
-    def _embedded(self, Z: AnyArray) -> AnyArray:
-        """The vectors in the space in which distances are Euclidean."""
-        if self.metric == "euclidean":
-            return Z
-        norms = np.linalg.norm(Z.astype(np.float64, copy=False), axis=1)
-        if not norms.all():
-            raise InvalidInputError(
-                f"Row {int(norms.argmin())} is a zero vector, which has no direction: "
-                "metric 'cosine' needs vectors that are not zero."
-            )
-        unit: AnyArray = (Z / norms[:, None]).astype(Z.dtype, copy=False)
-        return unit
-
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
-        check_is_fitted(self)
+        check_is_fitted(self, "classes_")
         if not self._is_acceptable(Q):
             Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
-        return self._embedded(np.asarray(Q))
+        queries = np.asarray(Q)
+        return _unit(queries) if self._metric == "cosine" else queries
 
     def _is_acceptable(self, Q: ArrayLike) -> bool:
         """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
@@ -302,36 +323,25 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         sq_distances, ids = self._index.search(queries, n_neighbors or self.n_neighbors_)
         return Neighbors(sq_distances, self._support_codes[ids], ids)
 
-    def _search_leaving_one_out(self) -> Neighbors:
-        if self._leave_one_out_neighbors is None:
-            self._leave_one_out_neighbors = search_leaving_one_out(
-                self._index,
-                self._index.vectors[self.fit_indices_],
-                self.fit_indices_,
-                self._support_codes,
-                k=self.n_neighbors_,
-                groups=self._groups,
-            )
-        return self._leave_one_out_neighbors
-
     def _posterior(self, neighbors: Neighbors) -> Posterior:
         return score(
             neighbors,
-            rule=self.rule,
+            rule=self._rule,
             temperature=self.temperature_,
             n_classes=len(self.classes_),
         )
 
     def _state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         manifest = {
-            "parameters": self.get_params(),
+            "parameters": _storable(self.get_params()),
+            "metric": self._metric,
+            "rule": self._rule,
             "n_neighbors": int(self.n_neighbors_),
             "temperature": self.temperature_,
             "temperature_fit": self.temperature_fit_ and self.temperature_fit_.to_dict(),
             "classes_dtype": self.classes_.dtype.str,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        _check_storable(manifest["parameters"])
         tensors = {
             "support_vectors": self._index.vectors,
             "support_codes": self._support_codes,
@@ -354,6 +364,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         fit = manifest["temperature_fit"]
         classifier.temperature_fit_ = fit and TemperatureFit.from_dict(fit)
         classifier.fit_indices_ = tensors["fit_indices"]
+        classifier._metric, classifier._rule = manifest["metric"], manifest["rule"]
         classifier._support_codes = tensors["support_codes"]
         classifier._groups = tensors.get("groups")
         classifier._index = ExactIndex(tensors["support_vectors"])
@@ -385,6 +396,8 @@ def _classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
 
 def _group_codes(groups: ArrayLike, n_support: int) -> IntArray:
     groups = np.asarray(groups)
+    if groups.dtype == object:
+        groups = groups.astype(str)  # anything may name a group, None and mixtures too
     if groups.shape != (n_support,):
         raise InvalidInputError(
             f"groups must be one group for each of the {n_support} support points. "
@@ -394,27 +407,55 @@ def _group_codes(groups: ArrayLike, n_support: int) -> IntArray:
 
 
 def _check_number_of_neighbors(n_neighbors: object, n_support: int) -> int:
-    if not (isinstance(n_neighbors, Integral) and 1 <= int(n_neighbors) <= n_support):
+    k = n_neighbors if isinstance(n_neighbors, int | np.integer) else 0
+    if isinstance(k, bool) or not 1 <= k <= n_support:
         raise InvalidInputError(
             f"n_neighbors must be 'auto', 'all' or an integer in [1, {n_support}], the number of "
             f"support points. Got {n_neighbors!r} instead."
         )
-    return int(n_neighbors)
+    return int(k)
 
 
-def _check_storable(parameters: dict[str, Any]) -> None:
+def _unit(vectors: AnyArray) -> AnyArray:
+    """Vectors scaled to unit length, in their own precision."""
+    largest = np.abs(vectors).max(axis=1).astype(np.float64)
+    if not largest.all():
+        raise InvalidInputError(
+            f"Row {int(largest.argmin())} is a zero vector, which has no direction: "
+            "metric 'cosine' needs vectors that are not zero."
+        )
+    # Divided by the largest entry first, so that no square overflows or vanishes.
+    scaled = vectors / largest[:, None]
+    unit: AnyArray = (scaled / np.linalg.norm(scaled, axis=1, keepdims=True)).astype(
+        vectors.dtype, copy=False
+    )
+    return unit
+
+
+def _leave_one_out(
+    index: ExactIndex, codes: IntArray, points: IntArray, k: int, groups: IntArray | None
+) -> Neighbors:
+    return search_leaving_one_out(index, index.vectors[points], points, codes, k=k, groups=groups)
+
+
+def _storable(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON has them; numpy's numbers become Python's."""
     seed = parameters["random_state"]
     if not (seed is None or isinstance(seed, Integral)):
         raise InvalidInputError(
             f"random_state must be an integer or None for a model to be saved. Got {seed!r}."
         )
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in parameters.items()
+    }
 
 
 def _stored_classes(classes: AnyArray) -> AnyArray:
-    """Numbers as they are; strings as the bytes of a JSON list."""
+    """Numbers as they are; strings and objects as the bytes of a JSON list."""
     if classes.dtype.kind in "biuf":
         return classes
-    if not all(isinstance(label, str) for label in classes):
+    if not all(isinstance(label, str | int) for label in classes):
         raise InvalidInputError(
             "Labels must be numbers or strings for a model to be saved. "
             f"Got {type(classes[0]).__name__} instead."
@@ -424,5 +465,5 @@ def _stored_classes(classes: AnyArray) -> AnyArray:
 
 def _restored_classes(stored: AnyArray, dtype: str) -> AnyArray:
     if np.dtype(dtype).kind in "biuf":
-        return stored
+        return stored.astype(dtype, copy=False)
     return np.array(json.loads(stored.tobytes()), dtype)

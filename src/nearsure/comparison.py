@@ -15,7 +15,7 @@ from nearsure.metrics import (
     row_brier_scores,
 )
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import score
+from nearsure.posterior import Posterior, score
 from nearsure.rules import RULE_NAMES, RuleName
 
 TITLES: dict[RuleName, str] = {
@@ -57,51 +57,52 @@ class RuleComparison:
     ----------
     results : sequence of RuleResult
         In the order of the table.
-    n_queries, k : int
-        Size of the comparison.
     """
 
     results: Sequence[RuleResult]
-    n_queries: int
-    k: int
 
     def to_text(self, *, bold: tuple[str, str] = BOLD) -> str:
         """Table for a terminal, in percent, the best of each column bold."""
-        header, *rows = self._cells(bold)
-        widths = [max(len(row[i][0]) for row in (header, *rows)) for i in range(len(header))]
-        lines = []
-        for row in (header, *rows):
-            padded = [
-                mark + " " * (width - len(plain))
-                for (plain, mark), width in zip(row, widths, strict=True)
-            ]
-            lines.append("  ".join(padded).rstrip())
+        rows = self._rows(bold)
+        widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
         lines.insert(1, "  ".join("-" * width for width in widths))
         return "\n".join(lines)
 
     def to_markdown(self) -> str:
         """The same table in Markdown."""
-        header, *rows = [[mark for _, mark in row] for row in self._cells(("**", "**"))]
+        header, *rows = self._rows(("**", "**"))
         lines = [header, ["---"] * len(header), *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
-    def _cells(self, bold: tuple[str, str]) -> list[list[tuple[str, str]]]:
-        """Header and rows, each cell as it counts for the width and as it is shown."""
-        columns = [
-            ("accuracy %", [_percent(r.accuracy) for r in self.results], _best(self, "accuracy")),
-            ("ECE %", [_percent(r.ece) for r in self.results], _best(self, "ece")),
-            ("ECE floor %", [f"{100 * r.ece_floor:.2f}" for r in self.results], set()),
-            ("Brier", [_plain(r.brier) for r in self.results], _best(self, "brier")),
-        ]
-        rows = [[("rule", "rule"), *((name, name) for name, _, _ in columns)]]
-        for i, result in enumerate(self.results):
-            title = TITLES[result.rule]
-            row = [(title, title)]
-            for _, cells, best in columns:
-                shown = f"{bold[0]}{cells[i]}{bold[1]}" if i in best else cells[i]
-                row.append((cells[i], shown))
-            rows.append(row)
-        return rows
+    def _rows(self, bold: tuple[str, str]) -> list[list[str]]:
+        columns = {
+            "rule": [TITLES[result.rule] for result in self.results],
+            "accuracy %": [_percent(result.accuracy) for result in self.results],
+            "ECE %": [_percent(result.ece) for result in self.results],
+            "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in self.results],
+            "Brier": [_plain(result.brier) for result in self.results],
+        }
+        for name, field in (("accuracy %", "accuracy"), ("ECE %", "ece"), ("Brier", "brier")):
+            for i in self._best(field):
+                columns[name][i] = bold[0] + columns[name][i] + bold[1]
+        return [list(columns), *(list(row) for row in zip(*columns.values(), strict=True))]
+
+    def _best(self, field: str) -> list[int]:
+        """Rows that hold the best value of a column as it is printed."""
+        values = [round(getattr(result, field).estimate, 4) for result in self.results]
+        best = max(values) if field == "accuracy" else min(values)
+        return [i for i, value in enumerate(values) if value == best]
+
+
+def score_by(rule: RuleName, neighbors: Neighbors, temperature: float) -> Posterior:
+    """The posterior of a rule; NED alone takes the temperature."""
+    return score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
 
 
 def compare_rules(
@@ -120,7 +121,8 @@ def compare_rules(
     neighbors : Neighbors
         Neighbours of the queries.
     labels : array of shape (n,)
-        True class codes of the queries. A class that the support set never saw is always wrong.
+        True class codes of the queries; ``NEDClassifier.encode`` makes them. A class that the
+        support set never saw is always wrong.
     temperature : float
         T of NED.
     seed : int
@@ -140,7 +142,7 @@ def compare_rules(
     truth = np.asarray(labels)
     results = []
     for rule in rules:
-        posterior = score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
+        posterior = score_by(rule, neighbors, temperature)
         confidence, correct = posterior.confidence, posterior.labels == truth
         ece = bootstrap_interval(
             expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
@@ -157,14 +159,12 @@ def compare_rules(
                 ),
             )
         )
-    return RuleComparison(tuple(results), len(neighbors), neighbors.k)
+    return RuleComparison(tuple(results))
 
 
-def _best(comparison: RuleComparison, column: str) -> set[int]:
-    """Rows that hold the best value of a column as it is printed."""
-    values = [round(getattr(result, column).estimate, 4) for result in comparison.results]
-    best = max(values) if column == "accuracy" else min(values)
-    return {i for i, value in enumerate(values) if value == best}
+def _width(cell: str) -> int:
+    """Characters that a terminal shows."""
+    return len(cell.replace(BOLD[0], "").replace(BOLD[1], ""))
 
 
 def _percent(interval: Interval) -> str:

@@ -5,8 +5,6 @@ the same shape. NaN passes through: whether it marks padding or a broken query i
 decide.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
@@ -15,6 +13,7 @@ from nearsure.errors import InvalidInputError
 # Half precision vectors of unit length have inner products that are off by up to about 1e-3;
 # anything further out is another quantity, not rounding.
 ROUNDING = 1e-3
+ABSOLUTE_ROUNDING = 1e-6
 
 
 def squared_l2(values: AnyArray) -> FloatArray:
@@ -49,8 +48,9 @@ def negative_inner_product(values: AnyArray) -> FloatArray:
 
 def _not_negative(values: AnyArray, quantity: str) -> FloatArray:
     distances = np.array(values, np.float64)
-    # A short distance between long vectors is off by about as much as a long one between short.
-    tolerated = ROUNDING * np.fmax(1.0, np.fmax.reduce(distances, axis=-1, keepdims=True))
+    # A lone duplicate has nothing to be measured by, hence the absolute part.
+    farthest = np.fmax.reduce(distances, axis=-1, keepdims=True, initial=0.0)
+    tolerated = ROUNDING * farthest + ABSOLUTE_ROUNDING
     if (distances < -tolerated).any():
         raise InvalidInputError(
             f"{quantity} must not be negative. Got {np.nanmin(distances):.6g} instead. If these "
@@ -67,16 +67,3 @@ def _from_cosine(values: AnyArray, quantity: str) -> FloatArray:
             "Normalise the vectors to unit length before indexing, or search by Euclidean distance."
         )
     return np.maximum(2.0 - 2.0 * cosines, 0.0)
-
-
-CONVENTIONS: dict[str, Callable[[AnyArray], FloatArray]] = {
-    convention.__name__: convention
-    for convention in (
-        squared_l2,
-        l2,
-        cosine_similarity,
-        cosine_distance,
-        inner_product,
-        negative_inner_product,
-    )
-}

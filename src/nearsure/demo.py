@@ -5,7 +5,6 @@
 
 import argparse
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -13,24 +12,23 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from nearsure import NEDClassifier, Neighbors, TemperatureFit, fit_temperature, score
+from nearsure import NEDClassifier, Neighbors, TemperatureFit
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.comparison import BOLD, TITLES, compare_rules
+from nearsure.comparison import BOLD, TITLES, compare_rules, score_by
 from nearsure.displays import (
     ConfidenceHistogramDisplay,
     NeighborCurveDisplay,
     ReliabilityDisplay,
     RiskCoverageDisplay,
 )
-from nearsure.errors import FitWarning
 from nearsure.extras import require
 from nearsure.index import ExactIndex
 from nearsure.leave_one_out import search_leaving_one_out
-from nearsure.metrics import expected_calibration_error
-from nearsure.rules import RULE_NAMES, RuleName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from nearsure.rules import RuleName
 
 SEED = 0
 K_CURVE = (1, 2, 3, 5, 8, 12, 20, 35, 50, 100, 200, 400)
@@ -56,14 +54,17 @@ def main(arguments: list[str] | None = None) -> None:
         f"k = {classifier.n_neighbors_}, T = {fit.temperature:.1f} +- {fit.standard_error:.1f} "
         f"(leave-one-out likelihood of {fit.n_used} points)\n"
     )
-    comparison = compare_rules(prediction.neighbors, truth, temperature=fit.temperature, seed=SEED)
+    codes = classifier.encode(truth)
+    comparison = compare_rules(prediction.neighbors, codes, temperature=fit.temperature, seed=SEED)
     print(comparison.to_text(bold=BOLD if sys.stdout.isatty() else ("*", "*")))
     print("\nBest of each column bold; 95% bootstrap intervals; the ECE floor is what a perfectly")
     print("calibrated forecaster with the same confidences would show.\n")
 
     for path in (
-        _draw_reliability(output, prediction.neighbors, truth, fit.temperature),
-        _draw_neighbor_curve(output, (gallery, gallery_labels), (queries, truth)),
+        _draw_reliability(output, prediction.neighbors, codes, fit.temperature),
+        _draw_neighbor_curve(
+            output, (gallery, classifier.encode(gallery_labels)), (queries, codes)
+        ),
         _draw_trust(output, prediction.confidence, prediction.labels == truth),
     ):
         print(f"wrote {path}")
@@ -76,7 +77,7 @@ def _draw_reliability(
     figure, axes = _subplots(2, 2, figsize=(10, 10))
     rules: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
     for ax, rule in zip(axes.flat, rules, strict=True):
-        posterior = score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
+        posterior = score_by(rule, neighbors, temperature)
         ReliabilityDisplay.from_predictions(
             posterior.confidence, posterior.labels == truth, name=TITLES[rule]
         ).plot(ax=ax)
@@ -92,23 +93,11 @@ def _draw_neighbor_curve(
     index = ExactIndex(vectors)
     own = search_leaving_one_out(index, vectors, np.arange(len(codes)), codes, k=ks[-1])
     sq_distances, ids = index.search(queries[0], ks[-1])
-    found = Neighbors(sq_distances, codes[ids], ids)
-    accuracy: dict[str, list[float]] = {TITLES[rule]: [] for rule in RULE_NAMES}
-    ece: dict[str, list[float]] = {TITLES[rule]: [] for rule in RULE_NAMES}
-    for k in ks:
-        with warnings.catch_warnings():
-            # With one neighbour only there is nothing for T to weigh, as the fit rightly says.
-            warnings.simplefilter("ignore", FitWarning)
-            temperature = fit_temperature(own.first(k), codes).temperature
-        for rule in RULE_NAMES:
-            posterior = score(
-                found.first(k), rule=rule, temperature=temperature if rule == "ned" else None
-            )
-            correct = posterior.labels == queries[1]
-            accuracy[TITLES[rule]].append(float(correct.mean()))
-            ece[TITLES[rule]].append(expected_calibration_error(posterior.confidence, correct))
+    display = NeighborCurveDisplay.from_neighbors(
+        Neighbors(sq_distances, codes[ids], ids), queries[1], own=own, own_labels=codes, ks=ks
+    )
     figure, axes = _subplots(1, 2, figsize=(12, 5))
-    NeighborCurveDisplay(ks, accuracy, ece).plot(ax=list(axes))
+    display.plot(ax=list(axes))
     return _saved(figure, output / "neighbors.png")
 
 

@@ -19,7 +19,6 @@ from safetensors.numpy import save_file
 from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
 
-FORMAT = "nearsure model"
 FORMAT_VERSION = 1
 
 
@@ -38,14 +37,19 @@ def write_model(
         Numeric arrays.
     """
     path = Path(path)
-    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to save a model in.")
+    tensors = {
+        name: np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("="))
+        for name, tensor in tensors.items()
+    }
     header = json.dumps(
         {
-            "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "manifest": manifest,
             "sha256": {name: _checksum(tensor) for name, tensor in tensors.items()},
-        }
+        },
+        allow_nan=False,
     )
     metadata = {"nearsure": header, "sha256": hashlib.sha256(header.encode()).hexdigest()}
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
@@ -95,7 +99,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _verified_header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
-    if not metadata or set(metadata) != {"nearsure", "sha256"}:
+    if not metadata or not {"nearsure", "sha256"} <= set(metadata):
         raise ModelFileError(
             f"{path} is a safetensors file, but not a nearsure model. NEDClassifier.save makes one."
         )

@@ -26,12 +26,17 @@ SMALLEST_DOUBT = 1e-15
 
 def build_objective(name: ObjectiveName, neighbors: Neighbors, labels: IntArray) -> Objective:
     """Build the objective of that name from leave-one-out neighbours and the points' true codes."""
-    if name not in get_args(ObjectiveName):
-        names = ", ".join(repr(allowed) for allowed in get_args(ObjectiveName))
-        raise InvalidInputError(f"objective must be one of {names}. Got {name!r} instead.")
+    check_objective(name)
     if name == "nll":
         return NegativeLogLikelihood(neighbors, labels)
     return Brier(neighbors, labels) if name == "brier" else TopLabelLogLoss(neighbors, labels)
+
+
+def check_objective(name: str) -> None:
+    """Raise an error that names the objectives if `name` is not one of them."""
+    if name not in get_args(ObjectiveName):
+        names = ", ".join(repr(allowed) for allowed in get_args(ObjectiveName))
+        raise InvalidInputError(f"objective must be one of {names}. Got {name!r} instead.")
 
 
 class NegativeLogLikelihood:
@@ -47,6 +52,10 @@ class NegativeLogLikelihood:
 
     def __init__(self, neighbors: Neighbors, labels: IntArray) -> None:
         self._excess = _excess(neighbors)
+        # Padding weighs 0, but 0 * infinity is no number.
+        self._finite_excess = self._excess
+        if not neighbors.is_full:
+            self._finite_excess = np.where(neighbors.valid, self._excess, 0.0)
         rows, columns = np.nonzero(neighbors.labels == labels[:, None])
         # The first neighbour of the own class in each row; shifting by its excess keeps the
         # likelihood of a point whose own class is far away from underflowing to log 0.
@@ -65,7 +74,7 @@ class NegativeLogLikelihood:
         own_weights = np.exp(-inverse * self._own_excess)
         total = weights.sum(axis=1)
         own_total = np.add.reduceat(own_weights, self._starts)
-        mean = np.vecdot(weights, self._excess) / total
+        mean = np.vecdot(weights, self._finite_excess) / total
         own_mean = self._own_nearest + (
             np.add.reduceat(own_weights * self._own_excess, self._starts) / own_total
         )

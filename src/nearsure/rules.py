@@ -1,9 +1,9 @@
 """The five rules: what weight w_i each neighbour's vote has (eq:wknn_confident_neighbor).
 
-A rule is a function from neighbours to weights of shape (n, k), zero on padding. The weight of the
-nearest neighbour is 1 under every rule, so no sum of weights is ever zero. Adding a rule means
-adding a function here and its name to `RuleName`; `nearsure.posterior` turns the weights into
-probabilities for all of them.
+A rule is a function from neighbours to weights of shape (n, k), zero on padding. The nearest
+neighbour, or one as near, weighs 1 under every rule, so no sum of weights is ever zero. Adding a
+rule means adding a function here and its name to `RuleName`; `nearsure.posterior` turns the weights
+into probabilities for all of them.
 """
 
 from collections.abc import Callable
@@ -150,7 +150,8 @@ def check_rule(rule: str) -> None:
 
 def check_temperature(temperature: float) -> None:
     """Raise an error unless the temperature is a finite number above 0."""
-    if not (isinstance(temperature, Real) and 0 < temperature < np.inf):
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not (number and 0 < temperature < np.inf):
         raise InvalidInputError(
             f"temperature must be a finite number > 0. Got {temperature!r} instead."
         )

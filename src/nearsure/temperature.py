@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 from nearsure.neighbors import Neighbors, integer_codes
-from nearsure.objectives import Objective, ObjectiveName, build_objective
+from nearsure.objectives import Objective, ObjectiveName, build_objective, check_objective
 
 GRID_POINTS = 25
 # The grid only has to find the right valley, for which this many points are enough.
@@ -21,6 +21,8 @@ GRID_SAMPLE = 1000
 RANGE_FACTOR = 32.0
 SMALLEST_EXCESS_QUANTILE = 0.001
 TOO_MANY_MISSES = 0.1
+# Where the curve is drawn beside what the search tries, in units of T.
+CURVE_FACTORS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0, 30.0, 100.0)
 # A loss that changes less than this over the whole range says nothing about T.
 FLAT = 1e-9
 # Far below the standard error of any fit, which is rarely less than 1%.
@@ -45,12 +47,15 @@ class TemperatureFit:
         Mean loss of the points used, at T.
     objective : {"nll", "brier", "top_label"}
         Which loss.
+    n_points : int
+        Points that were given.
     n_used : int
         Points that the loss is a mean over.
     n_missed : int
         Points whose class is not among their neighbours. Under "nll" they are left out.
     curve_temperatures, curve_losses : array of shape (n_evaluated,)
-        Every temperature that was tried, ascending, and its mean loss.
+        Temperatures, ascending, and the mean loss of all points used: dense about T, and at least
+        two decades to either side.
     status : {"interior", "low", "high", "flat"}
         Where the minimum lies in the searched range; "flat" if the loss does not depend on T.
     """
@@ -59,6 +64,7 @@ class TemperatureFit:
     standard_error: float
     loss: float
     objective: ObjectiveName
+    n_points: int
     n_used: int
     n_missed: int
     curve_temperatures: FloatArray
@@ -68,21 +74,28 @@ class TemperatureFit:
     @property
     def miss_fraction(self) -> float:
         """Share of the points whose class is not among their neighbours."""
-        n_points = self.n_used + (self.n_missed if self.objective == "nll" else 0)
-        return self.n_missed / n_points
+        return self.n_missed / self.n_points
 
     def to_dict(self) -> dict[str, Any]:
         """The fit as numbers, strings and lists, for JSON."""
-        return {
-            key: value.tolist() if isinstance(value, np.ndarray) else value
-            for key, value in asdict(self).items()
-        }
+        fields = asdict(self)
+        fields["standard_error"] = None if np.isnan(self.standard_error) else self.standard_error
+        for key in ("curve_temperatures", "curve_losses"):
+            fields[key] = fields[key].tolist()
+        return fields
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        curve = {key: np.array(fields[key]) for key in ("curve_temperatures", "curve_losses")}
-        return cls(**{**fields, **curve})
+        error = fields["standard_error"]
+        return cls(
+            **{
+                **fields,
+                "standard_error": np.nan if error is None else error,
+                "curve_temperatures": np.array(fields["curve_temperatures"]),
+                "curve_losses": np.array(fields["curve_losses"]),
+            }
+        )
 
 
 def fit_temperature(
@@ -126,6 +139,7 @@ def fit_temperature(
             f"labels must be one class code for each of the {len(neighbors)} points. "
             f"Got an array of shape {codes.shape} instead."
         )
+    check_objective(objective)
     hit = (neighbors.labels == codes[:, None]).any(axis=1)
     n_missed = int(len(hit) - hit.sum())
     if n_missed == len(hit):
@@ -134,38 +148,38 @@ def fit_temperature(
             "Search more neighbours, use a support set with two or more members in some classes, "
             "or give the temperature."
         )
-    used = hit if objective == "nll" else neighbors.counts > 0
-    if not used.all():
-        neighbors, codes = neighbors.take(used), codes[used]
-    loss = _MeanLoss(build_objective(objective, neighbors, codes))
-    every = -(-len(neighbors) // GRID_SAMPLE)
-    grid_loss = loss
-    if every > 1:
-        some = slice(None, None, every)
-        grid_loss = _MeanLoss(build_objective(objective, neighbors.take(some), codes[some]))
-    log_temperature, status = _minimum(loss, grid_loss, _excesses(neighbors), len(neighbors))
     if n_missed > TOO_MANY_MISSES * len(hit):
         warnings.warn(
             f"{n_missed} of {len(hit)} support points have no neighbour of their own class among "
-            f"k = {neighbors.k}. Confidence will be too high for such points: use a larger k.",
+            f"k = {neighbors.k}. Confidence will be too high for such points: use a larger k, or "
+            "give small classes more members.",
             ManyMissesWarning,
             stacklevel=2,
         )
+    used = hit if objective == "nll" else neighbors.counts > 0
+    if not used.all():
+        neighbors, codes = neighbors.take(used), codes[used]
+    excess, unit = _in_units_of_excess(neighbors)
+    loss = _MeanLoss(build_objective(objective, excess, codes))
+    log_temperature, status = _minimum(loss, _grid_loss(loss, objective, excess, codes), excess)
     if status != "interior":
         warnings.warn(
             _explanation(status, neighbors, codes), DegenerateTemperatureWarning, stacklevel=2
         )
-    temperature = float(np.exp(log_temperature))
-    relative_error = loss.standard_error(log_temperature) if status == "interior" else np.nan
+    for factor in CURVE_FACTORS:
+        loss(log_temperature + np.log(factor))
     curve = sorted((log_t, mean) for log_t, (mean, _) in loss.evaluated.items())
+    temperature = float(unit * np.exp(log_temperature))
+    relative_error = loss.standard_error(log_temperature) if status == "interior" else np.nan
     return TemperatureFit(
         temperature=temperature,
         standard_error=temperature * relative_error,
         loss=loss(log_temperature),
         objective=objective,
+        n_points=len(hit),
         n_used=len(neighbors),
         n_missed=n_missed,
-        curve_temperatures=np.exp([log_t for log_t, _ in curve]),
+        curve_temperatures=unit * np.exp([log_t for log_t, _ in curve]),
         curve_losses=np.array([mean for _, mean in curve]),
         status=status,
     )
@@ -202,31 +216,47 @@ class _MeanLoss:
         return float(np.sqrt(np.mean(slopes**2) / len(slopes)) / curvature)
 
 
-def _excesses(neighbors: Neighbors) -> FloatArray:
-    """How much farther than the nearest the other neighbours are, where they are."""
+def _in_units_of_excess(neighbors: Neighbors) -> tuple[Neighbors, float]:
+    """Distances beyond the nearest, in units of a typical one, and that unit.
+
+    NED depends on nothing else, and no scale of the data overflows in these units.
+    """
     excess = neighbors.sq_distances - neighbors.sq_distances[:, :1]
-    return excess[(excess > 0) & (excess < np.inf)]
+    positive = excess[(excess > 0) & (excess < np.inf)]
+    unit = float(np.median(positive)) if positive.size else 1.0
+    return Neighbors(excess / unit, neighbors.labels, counts=neighbors.counts), unit
 
 
-def _minimum(
-    loss: _MeanLoss, grid_loss: _MeanLoss, excess: FloatArray, n_points: int
-) -> tuple[float, Status]:
+def _grid_loss(
+    loss: "_MeanLoss", objective: ObjectiveName, excess: Neighbors, codes: IntArray
+) -> "_MeanLoss":
+    """The loss that the coarse grid looks at: of all the points, or of some if they are many."""
+    every = -(-len(excess) // GRID_SAMPLE)
+    if every == 1:
+        return loss
+    some = slice(None, None, every)
+    return _MeanLoss(build_objective(objective, excess.take(some), codes[some]))
+
+
+def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, excess: Neighbors) -> tuple[float, Status]:
     """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope."""
-    if not excess.size:
+    distances = excess.sq_distances
+    positive = distances[(distances > 0) & (distances < np.inf)]
+    if not positive.size:
         return 0.0, "flat"
-    low = np.log(np.quantile(excess, SMALLEST_EXCESS_QUANTILE) / RANGE_FACTOR)
-    high = np.log(excess.max() * RANGE_FACTOR)
+    low = np.log(np.quantile(positive, SMALLEST_EXCESS_QUANTILE) / RANGE_FACTOR)
+    high = np.log(positive.max() * RANGE_FACTOR)
     grid = np.linspace(low, high, GRID_POINTS)
     losses = np.array([grid_loss(log_t) for log_t in grid])
     best = int(losses.argmin())
     # An end of the range that is as good as the best, but for rounding, means there is no valley.
     low_is_best, high_is_best = losses[[0, -1]] <= losses[best] + FLAT
     if (low_is_best or high_is_best) and grid_loss is not loss:
-        return _minimum(loss, loss, excess, n_points)  # none in the sample: ask all the points
+        return _minimum(loss, loss, excess)  # none in the sample: ask all the points
     if low_is_best and high_is_best:
-        return float(np.log(np.median(excess))), "flat"
+        return 0.0, "flat"
     if low_is_best:
-        return _largest_not_rejected(loss, grid, n_points), "low"
+        return _largest_not_rejected(loss, grid, len(excess)), "low"
     if high_is_best:
         return high, "high"
     return _bottom_of_valley(loss, grid, best), "interior"
@@ -264,8 +294,8 @@ def _largest_not_rejected(loss: _MeanLoss, grid: FloatArray, n_points: int) -> f
 def _explanation(status: Status, neighbors: Neighbors, labels: IntArray) -> str:
     if status == "flat":
         return (
-            "The loss is the same at every temperature (one class only, or every point has "
-            "neighbours of its own class alone), so T is a typical distance and not fitted."
+            "The loss is the same at every temperature (one neighbour or one class only, or all "
+            "neighbours equally far), so T is not fitted: any would do as well."
         )
     if status == "high":
         return (
@@ -285,5 +315,6 @@ def _explanation(status: Status, neighbors: Neighbors, labels: IntArray) -> str:
         )
     return (
         "The loss falls down to T = 0: the nearest neighbour is of the right class for every "
-        "support point, so the data give no lower limit to T. T is the largest that the data allow."
+        "support point, so the data give no lower limit to T. T is the largest that the data "
+        "allow. If that is because of near-duplicates, pass groups= to leave them out together."
     )

@@ -46,8 +46,8 @@ def test_the_ink_is_the_numbers(scored: tuple[FloatArray, BoolArray]) -> None:
     np.testing.assert_allclose(np.asarray(points.get_xdata()), bins.mean_confidence[1:])
     np.testing.assert_allclose(np.asarray(points.get_ydata()), bins.accuracy[1:])
     assert display.counts_ax_ is not None
-    shares = [bar.get_height() for bar in display.counts_ax_.patches if isinstance(bar, Rectangle)]
-    np.testing.assert_allclose(shares, bins.weights)
+    heights = [bar.get_height() for bar in display.counts_ax_.patches if isinstance(bar, Rectangle)]
+    np.testing.assert_allclose(heights, bins.counts)
 
 
 @pytest.mark.parametrize("layout", [None, "constrained", "tight"])

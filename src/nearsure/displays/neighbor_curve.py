@@ -1,5 +1,6 @@
 """Neighbour curve: accuracy and calibration against the number of neighbours."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -8,8 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray
+from nearsure.comparison import TITLES, score_by
 from nearsure.displays.canvas import figure_of, line_style, new_axes
-from nearsure.errors import InvalidInputError
+from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.metrics import accuracy, expected_calibration_error
+from nearsure.neighbors import Neighbors
+from nearsure.rules import RULE_NAMES, RuleName
+from nearsure.temperature import fit_temperature
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +96,54 @@ class NeighborCurveDisplay:
     def rules(self) -> tuple[str, ...]:
         """Names of the rules, in the order of their styles."""
         return tuple(dict.fromkeys((*self.accuracy, *self.calibration_error)))
+
+    @classmethod
+    def from_neighbors(
+        cls,
+        neighbors: Neighbors,
+        labels: ArrayLike,
+        *,
+        own: Neighbors,
+        own_labels: ArrayLike,
+        ks: Sequence[int],
+        rules: Sequence[RuleName] = RULE_NAMES,
+    ) -> Self:
+        """Compute the numbers of the plots from one search; T is fitted anew for each k.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            Neighbours of the queries, at least as many as the largest k.
+        labels : array-like of shape (n,)
+            True class codes of the queries.
+        own : Neighbors
+            Leave-one-out neighbours of the support points, on which T is fitted.
+        own_labels : array-like of shape (n_own,)
+            Class codes of these points.
+        ks : sequence of int
+            Numbers of neighbours.
+        rules : sequence of rule names
+            Which rules, in the order of their styles.
+
+        Returns
+        -------
+        NeighborCurveDisplay
+        """
+        right: dict[str, list[float]] = {TITLES[rule]: [] for rule in rules}
+        error: dict[str, list[float]] = {TITLES[rule]: [] for rule in rules}
+        for k in ks:
+            with warnings.catch_warnings():
+                # A small k misses classes and one neighbour leaves T open: that is what is shown.
+                warnings.simplefilter("ignore", FitWarning)
+                temperature = fit_temperature(own.first(k), own_labels).temperature
+            for rule in rules:
+                posterior = score_by(rule, neighbors.first(k), temperature)
+                correct = posterior.labels == np.asarray(labels)
+                right[TITLES[rule]].append(accuracy(correct))
+                error[TITLES[rule]].append(
+                    expected_calibration_error(posterior.confidence, correct)
+                )
+        return cls(ks, right, error)
 
     def plot(self, ax: "Sequence[Axes] | None" = None, *, name: str | None = None) -> Self:
         """Draw the two plots.

@@ -110,7 +110,7 @@ class ReliabilityDisplay:
         name : str, optional
             Name of the method, in place of the display's own.
         show_counts : bool, default=True
-            Whether to draw the share of rows of each bin in a strip below the diagram.
+            Whether to draw the number of rows of each bin in a strip below the diagram.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class ReliabilityDisplay:
         ax.tick_params(labelbottom=False)
         strip.bar(
             self.bins.edges[:-1],
-            self.bins.weights,
+            self.bins.counts,
             np.diff(self.bins.edges),
             align="edge",
             color=GREY,
@@ -204,6 +204,7 @@ class ReliabilityDisplay:
             edgecolor="white",
             linewidth=0.8,
         )
-        strip.set(ylabel="Share\nof rows")
-        strip.locator_params(axis="y", nbins=2)
+        # Logarithmic, from below 1: a bin of few rows is seen, and seen to be of few rows.
+        strip.set_yscale("log")
+        strip.set(ylabel="Rows", ylim=(0.7, 2.0 * float(self.bins.counts.max())))
         return strip

@@ -8,7 +8,6 @@ on faiss's rounding error; the rare query where it could is searched again with 
 answer therefore depends on the data alone: not on batch size, thread count or a common offset.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import faiss
@@ -25,7 +24,7 @@ DIFFERENCE_BLOCK = 1 << 18
 FLOAT32_ROUNDING = 2.0**-24
 SMALLEST_FLOAT32 = 2.0**-126
 LONGEST_UNSPLIT_DOT = 8192
-N_THREADS = os.cpu_count() or 1
+CENTRE_SAMPLE = 1000
 
 
 class ExactIndex:
@@ -199,7 +198,7 @@ class ExactIndex:
                     )
                     _sums_of_squares(differences[there], out=exact[rows, left : left + columns])
 
-        n_workers = min(N_THREADS, n // step)
+        n_workers = min(faiss.omp_get_max_threads(), n // step)
         if n_workers < 2:  # noqa: PLR2004
             fill(0, n)
         else:
@@ -215,11 +214,13 @@ def _blocks(rows: IntArray, size: int) -> list[IntArray]:
 
 def _centre_and_scale(vectors: AnyArray) -> tuple[FloatArray, float]:
     """What to subtract from vectors and then divide them by, for float32 to serve them well."""
-    centre = vectors.mean(axis=0, dtype=np.float64)
+    # The median of a sample is near enough to the middle, and no outlier moves it away.
+    sample = vectors[:: -(-len(vectors) // CENTRE_SAMPLE)].astype(np.float64)
+    centre = np.median(sample, axis=0)
     if vectors.dtype == np.float32:
-        # A sample tells whether they are of ordinary size about the origin, as embeddings are.
-        mean_sq_norm = float(np.square(vectors[:1000], dtype=np.float64).sum(axis=1).mean())
-        if centre @ centre <= mean_sq_norm / 2 and 2.0**-40 < mean_sq_norm < 2.0**40:
+        # Of ordinary size about the origin, as embeddings are, they can be searched in place.
+        sq_norm = float(np.median(np.square(sample).sum(axis=1)))
+        if centre @ centre <= sq_norm / 2 and 2.0**-40 < sq_norm < 2.0**40:
             return np.zeros_like(centre), 1.0
     spread = float(np.maximum(vectors.max(axis=0) - centre, centre - vectors.min(axis=0)).max())
     return centre, spread or 1.0
