@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("throughput", "single_query", "memory", "fit_sample")
+BENCHMARKS = ("throughput", "single_query", "memory", "sparse", "fit_sample")
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
 """NEDClassifier: what a user calls, and what a user gets wrong."""
 
 import datetime as dt
+import math
 from typing import Any, TypeAlias, cast
 
 import faiss
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -163,6 +167,39 @@ class TestSameAnswerWhateverTheCircumstances:
         )
         np.testing.assert_array_equal(wide, copies[0])
         np.testing.assert_array_equal(fortran, copies[1])
+
+
+def naive_ned(
+    gallery: AnyArray, codes: IntArray, query: AnyArray, k: int, T: float
+) -> dict[int, float]:
+    """Algorithm 1 of the paper, in loops; the k nearest by distance, then row number."""
+    distances = [
+        sum((float(a) - float(b)) ** 2 for a, b in zip(query, z, strict=True)) for z in gallery
+    ]
+    nearest = sorted(range(len(gallery)), key=lambda i: (distances[i], i))[:k]
+    weights = [math.exp(-(distances[i] - distances[nearest[0]]) / T) for i in nearest]
+    shares: dict[int, float] = {}
+    for i, weight in zip(nearest, weights, strict=True):
+        shares[int(codes[i])] = shares.get(int(codes[i]), 0.0) + weight / sum(weights)
+    return shares
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_any_small_gallery_is_scored_as_the_paper_says(data: st.DataObject) -> None:
+    """Small integers in every number type: ties and duplicates abound."""
+    n, m = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 4))
+    k, T = data.draw(st.integers(1, n)), data.draw(st.sampled_from([0.1, 1.0, 30.0]))
+    dtype = data.draw(st.sampled_from([np.float16, np.float32, np.float64, np.int8, np.uint16]))
+    values = arrays(np.int64, (n + 3, m), elements=st.integers(0, 4))
+    gallery, queries = np.split(data.draw(values).astype(dtype), [n])
+    labels = data.draw(arrays(np.int64, n, elements=st.integers(0, 3)))
+    fitted = NEDClassifier(k, T).fit(gallery, labels)
+    probabilities = fitted.predict_proba(queries)
+    for query, row in zip(queries, probabilities, strict=True):
+        shares = naive_ned(gallery, fitted.encode(labels), query, k, T)
+        expected = [shares.get(code, 0.0) for code in range(len(fitted.classes_))]
+        np.testing.assert_allclose(row, expected, atol=1e-12)
 
 
 class TestFit:

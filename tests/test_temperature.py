@@ -107,6 +107,16 @@ def test_finds_the_minimum_that_a_dense_scan_finds(objective: ObjectiveName, see
     assert np.log(fit.temperature) == pytest.approx(truth.x, abs=1e-3)
 
 
+@pytest.mark.parametrize("n_points", [300, 1500])
+def test_top_label_is_within_a_hair_of_a_dense_scan(n_points: int) -> None:
+    """The loss jumps wherever a prediction changes, so that no scan finds its very bottom."""
+    neighbors, labels = overlapping_classes(n_points, k=60)
+    fit = fit_temperature(neighbors, labels, objective="top_label")
+    loss = build_objective("top_label", neighbors, labels)
+    scan = [loss(log_t)[0].mean() for log_t in np.log(fit.temperature) + np.linspace(-3, 3, 601)]
+    assert fit.loss <= min(scan) + 0.001
+
+
 def test_large_fits_agree_with_a_scan_of_all_points() -> None:
     """The grid looks at a sample; the answer must still be that of all the points."""
     neighbors, labels = overlapping_classes(3500)

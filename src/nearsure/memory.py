@@ -1,6 +1,7 @@
 """How much memory a result may take."""
 
 import os
+import sys
 from pathlib import Path
 
 from nearsure.errors import DenseResultTooLargeError
@@ -13,7 +14,9 @@ def available_bytes() -> int:
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return sys.maxsize  # a system that does not tell: leave it to the allocation to fail
 
 
 def check_dense_fits(n_queries: int, n_classes: int) -> None:

@@ -14,6 +14,8 @@ from nearsure.neighbors import Neighbors, integer_codes
 from nearsure.objectives import Objective, ObjectiveName, build_objective, check_objective
 
 GRID_POINTS = 25
+# Steps of log T about a sample's minimum, among which that of all points is looked for.
+NARROW_GRID = np.array([-4.0, -1.0, -0.3, -0.1, 0.0, 0.1, 0.3, 1.0, 4.0])
 # The grid only has to find the right valley, for which this many points are enough.
 GRID_SAMPLE = 1000
 # At T = the smallest excess / 32 a neighbour that is farther weighs less than exp(-32); at 32 times
@@ -22,7 +24,7 @@ RANGE_FACTOR = 32.0
 SMALLEST_EXCESS_QUANTILE = 0.001
 TOO_MANY_MISSES = 0.1
 # Where the curve is drawn beside what the search tries, in units of T.
-CURVE_FACTORS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0, 30.0, 100.0)
+CURVE_FACTORS = (0.01, 0.1, 0.3, 3.0, 10.0, 100.0)
 # A loss that changes less than this over the whole range says nothing about T.
 FLAT = 1e-9
 # Far below the standard error of any fit, which is rarely less than 1%.
@@ -159,9 +161,13 @@ def fit_temperature(
     used = hit if objective == "nll" else neighbors.counts > 0
     if not used.all():
         neighbors, codes = neighbors.take(used), codes[used]
-    excess, unit = _in_units_of_excess(neighbors)
+    some = slice(None, None, -(-len(neighbors) // GRID_SAMPLE))
+    excess, unit = _in_units_of_excess(neighbors, some)
     loss = _MeanLoss(build_objective(objective, excess, codes))
-    log_temperature, status = _minimum(loss, _grid_loss(loss, objective, excess, codes), excess)
+    grid_loss = loss
+    if len(codes[some]) < len(codes):
+        grid_loss = _MeanLoss(build_objective(objective, excess.take(some), codes[some]))
+    log_temperature, status = _minimum(loss, grid_loss, excess.take(some))
     if status != "interior":
         warnings.warn(
             _explanation(status, neighbors, codes), DegenerateTemperatureWarning, stacklevel=2
@@ -190,6 +196,7 @@ class _MeanLoss:
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
+        self.n_points = 0
         self.evaluated: dict[float, tuple[float, float]] = {}
 
     def __call__(self, log_temperature: float) -> float:
@@ -201,6 +208,7 @@ class _MeanLoss:
     def _at(self, log_temperature: float) -> tuple[float, float]:
         if log_temperature not in self.evaluated:
             losses, slopes = self._objective(log_temperature)
+            self.n_points = len(losses)
             self.evaluated[log_temperature] = float(losses.mean()), float(slopes.mean())
         return self.evaluated[log_temperature]
 
@@ -216,32 +224,27 @@ class _MeanLoss:
         return float(np.sqrt(np.mean(slopes**2) / len(slopes)) / curvature)
 
 
-def _in_units_of_excess(neighbors: Neighbors) -> tuple[Neighbors, float]:
-    """Distances beyond the nearest, in units of a typical one, and that unit.
+def _in_units_of_excess(neighbors: Neighbors, some: slice) -> tuple[Neighbors, float]:
+    """Distances beyond the nearest, in units of a typical one of some points, and that unit.
 
     NED depends on nothing else, and no scale of the data overflows in these units.
     """
     excess = neighbors.sq_distances - neighbors.sq_distances[:, :1]
-    positive = excess[(excess > 0) & (excess < np.inf)]
+    positive = _positive(excess[some])
     unit = float(np.median(positive)) if positive.size else 1.0
     return Neighbors(excess / unit, neighbors.labels, counts=neighbors.counts), unit
 
 
-def _grid_loss(
-    loss: "_MeanLoss", objective: ObjectiveName, excess: Neighbors, codes: IntArray
-) -> "_MeanLoss":
-    """The loss that the coarse grid looks at: of all the points, or of some if they are many."""
-    every = -(-len(excess) // GRID_SAMPLE)
-    if every == 1:
-        return loss
-    some = slice(None, None, every)
-    return _MeanLoss(build_objective(objective, excess.take(some), codes[some]))
+def _positive(excess: FloatArray) -> FloatArray:
+    return excess[(excess > 0) & (excess < np.inf)]
 
 
-def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, excess: Neighbors) -> tuple[float, Status]:
-    """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope."""
-    distances = excess.sq_distances
-    positive = distances[(distances > 0) & (distances < np.inf)]
+def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, grid_points: Neighbors) -> tuple[float, Status]:
+    """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope.
+
+    The grid may look at fewer points than the loss; they also say how far it has to reach.
+    """
+    positive = _positive(grid_points.sq_distances)
     if not positive.size:
         return 0.0, "flat"
     low = np.log(np.quantile(positive, SMALLEST_EXCESS_QUANTILE) / RANGE_FACTOR)
@@ -252,37 +255,45 @@ def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, excess: Neighbors) -> tuple[
     # An end of the range that is as good as the best, but for rounding, means there is no valley.
     low_is_best, high_is_best = losses[[0, -1]] <= losses[best] + FLAT
     if (low_is_best or high_is_best) and grid_loss is not loss:
-        return _minimum(loss, loss, excess)  # none in the sample: ask all the points
+        return _minimum(loss, loss, grid_points)  # none in the sample: ask all the points
     if low_is_best and high_is_best:
         return 0.0, "flat"
     if low_is_best:
-        return _largest_not_rejected(loss, grid, len(excess)), "low"
+        return _largest_not_rejected(loss, grid), "low"
     if high_is_best:
         return high, "high"
-    return _bottom_of_valley(loss, grid, best), "interior"
+    near = grid
+    if grid_loss is not loss:
+        sampled = _bottom_of_valley(grid_loss, grid, best)
+        near = sampled + NARROW_GRID
+        best = len(near) // 2
+    return _bottom_of_valley(loss, near, best), "interior"
 
 
 def _bottom_of_valley(loss: _MeanLoss, grid: FloatArray, best: int) -> float:
+    """The minimum about a point of the grid, from the first points beside it where it rises."""
     left, right = best - 1, best + 1
     while loss.slope(grid[left]) >= 0 and left > 0:
         left -= 1
-    while loss.slope(grid[right]) <= 0 and right < GRID_POINTS - 1:
+    while loss.slope(grid[right]) <= 0 and right < len(grid) - 1:
         right += 1
     if loss.slope(grid[left]) < 0 < loss.slope(grid[right]):
         root = float(brentq(loss.slope, grid[left], grid[right], xtol=LOG_TEMPERATURE_TOLERANCE))
         if loss(root) <= min(mean for mean, _ in loss.evaluated.values()) + FLAT:
             return root
-    # "top_label" jumps where a prediction changes, so the lowest value need not be at the root.
+    # "top_label" jumps where a prediction changes, so its lowest value is at no root: scan for it.
+    for log_t in np.linspace(grid[max(best - 3, 0)], grid[min(best + 3, len(grid) - 1)], 61):
+        loss(log_t)
     return min(loss.evaluated, key=loss)
 
 
-def _largest_not_rejected(loss: _MeanLoss, grid: FloatArray, n_points: int) -> float:
+def _largest_not_rejected(loss: _MeanLoss, grid: FloatArray) -> float:
     """The largest log T whose likelihood is within one standard error of the limit T = 0.
 
     Where the loss falls all the way to T = 0, any T below this explains the points as well; the
     largest claims the least certainty.
     """
-    allowed = loss(grid[0]) + ONE_STANDARD_ERROR_OF_LIKELIHOOD / n_points
+    allowed = loss(grid[0]) + ONE_STANDARD_ERROR_OF_LIKELIHOOD / loss.n_points
     rejected = next((i for i, log_t in enumerate(grid) if loss(log_t) > allowed), None)
     if rejected is None:
         return float(grid[-1])

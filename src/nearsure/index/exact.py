@@ -17,8 +17,9 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 
 SPARE_CANDIDATES = 6
-# Queries that faiss sees at a time: what it takes in one block of matrix products itself.
-QUERY_BLOCK = 4096
+# Queries that faiss sees at a time: few enough for a keyboard interrupt to be heard between them,
+# and many, as it computes the norms of all support vectors anew each time.
+QUERY_BLOCK = 8192
 # Differences computed at a time, so that a block of them stays in the processor's cache.
 DIFFERENCE_BLOCK = 1 << 18
 FLOAT32_ROUNDING = 2.0**-24
