@@ -1,6 +1,5 @@
 """The estimator: a labelled gallery in, labels with calibrated confidence out."""
 
-import json
 from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
@@ -10,12 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.index import ExactIndex
+from nearsure.index import ExactIndex, unit_vectors
+from nearsure.labels import (
+    classes_and_codes,
+    codes_of,
+    group_codes,
+    restored_classes,
+    stored_classes,
+)
 from nearsure.leave_one_out import search_leaving_one_out
 from nearsure.memory import check_dense_fits
 from nearsure.model_file import read_model, write_model
@@ -139,9 +144,9 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         vectors: AnyArray
         labels: AnyArray
         vectors, labels = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
-        classes, codes = _classes_and_codes(labels)
-        group_codes = None if groups is None else _group_codes(groups, len(vectors))
-        index = ExactIndex(_unit(vectors) if self.metric == "cosine" else vectors)
+        classes, codes = classes_and_codes(labels)
+        own_groups = None if groups is None else group_codes(groups, len(vectors))
+        index = ExactIndex(unit_vectors(vectors) if self.metric == "cosine" else vectors)
         k = self._number_of_neighbors(len(vectors))
         fit_indices = self._draw_fit_indices(len(vectors))
         own: Neighbors | None = None
@@ -154,11 +159,11 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
                 raise InvalidInputError(
                     "T cannot be fitted on n_samples = 1 support point. Give the temperature."
                 )
-            own = _leave_one_out(index, codes, fit_indices, k, group_codes)
+            own = _leave_one_out(index, codes, fit_indices, k, own_groups)
             fit = fit_temperature(own, codes[fit_indices], objective=self.objective)
             temperature = fit.temperature
         # Nothing is assigned before everything has succeeded: a failed fit leaves the old one.
-        self.classes_, self._support_codes, self._groups = classes, codes, group_codes
+        self.classes_, self._support_codes, self._groups = classes, codes, own_groups
         self._index, self._metric, self._rule = index, self.metric, self.rule
         self.n_neighbors_, self.fit_indices_ = k, fit_indices
         self.temperature_, self.temperature_fit_ = temperature, fit
@@ -181,16 +186,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         array([1, 0, 2])
         """
         check_is_fitted(self, "classes_")
-        wanted = np.asarray(labels)
-        try:
-            places = np.searchsorted(self.classes_, wanted)
-        except TypeError as error:
-            raise InvalidInputError(
-                f"labels must be of the kind that was fitted, {self.classes_.dtype}. "
-                f"Got {wanted.dtype} instead."
-            ) from error
-        nearest = np.minimum(places, len(self.classes_) - 1)
-        return np.where(self.classes_[nearest] == wanted, nearest, len(self.classes_))
+        return codes_of(labels, self.classes_)
 
     def predict(self, Q: ArrayLike) -> AnyArray:
         """The most probable class of each query, shape (n,)."""
@@ -304,7 +300,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         if not self._is_acceptable(Q):
             Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
         queries = np.asarray(Q)
-        return _unit(queries) if self._metric == "cosine" else queries
+        return unit_vectors(queries) if self._metric == "cosine" else queries
 
     def _is_acceptable(self, Q: ArrayLike) -> bool:
         """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
@@ -345,7 +341,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
         tensors = {
             "support_vectors": self._index.vectors,
             "support_codes": self._support_codes,
-            "classes": _stored_classes(self.classes_),
+            "classes": stored_classes(self.classes_),
             "fit_indices": self.fit_indices_,
         }
         if self._groups is not None:
@@ -355,7 +351,7 @@ class NEDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # un
     @classmethod
     def _from_state(cls, manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> Self:
         classifier = cls(**manifest["parameters"])
-        classifier.classes_ = _restored_classes(tensors["classes"], manifest["classes_dtype"])
+        classifier.classes_ = restored_classes(tensors["classes"], manifest["classes_dtype"])
         classifier.n_features_in_ = tensors["support_vectors"].shape[1]
         if manifest["feature_names"]:
             classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
@@ -378,34 +374,6 @@ def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
     return [np.float32] if half else [np.float64, np.float32]
 
 
-def _classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
-    # Not check_classification_targets, which suspects a regression behind many small classes.
-    if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
-        raise InvalidInputError(
-            f"Unknown label type: {target}. Labels must name classes: one string, integer or "
-            "object that sorts for each support point."
-        )
-    try:
-        classes, codes = np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise InvalidInputError(
-            f"Labels must sort, so that classes have one order. Got labels that do not: {error}."
-        ) from error
-    return classes, codes.astype(np.int64, copy=False)
-
-
-def _group_codes(groups: ArrayLike, n_support: int) -> IntArray:
-    groups = np.asarray(groups)
-    if groups.dtype == object:
-        groups = groups.astype(str)  # anything may name a group, None and mixtures too
-    if groups.shape != (n_support,):
-        raise InvalidInputError(
-            f"groups must be one group for each of the {n_support} support points. "
-            f"Got an array of shape {groups.shape} instead."
-        )
-    return np.unique(groups, return_inverse=True)[1].astype(np.int64, copy=False)
-
-
 def _check_number_of_neighbors(n_neighbors: object, n_support: int) -> int:
     k = n_neighbors if isinstance(n_neighbors, int | np.integer) else 0
     if isinstance(k, bool) or not 1 <= k <= n_support:
@@ -414,22 +382,6 @@ def _check_number_of_neighbors(n_neighbors: object, n_support: int) -> int:
             f"support points. Got {n_neighbors!r} instead."
         )
     return int(k)
-
-
-def _unit(vectors: AnyArray) -> AnyArray:
-    """Vectors scaled to unit length, in their own precision."""
-    largest = np.abs(vectors).max(axis=1).astype(np.float64)
-    if not largest.all():
-        raise InvalidInputError(
-            f"Row {int(largest.argmin())} is a zero vector, which has no direction: "
-            "metric 'cosine' needs vectors that are not zero."
-        )
-    # Divided by the largest entry first, so that no square overflows or vanishes.
-    scaled = vectors / largest[:, None]
-    unit: AnyArray = (scaled / np.linalg.norm(scaled, axis=1, keepdims=True)).astype(
-        vectors.dtype, copy=False
-    )
-    return unit
 
 
 def _leave_one_out(
@@ -449,21 +401,3 @@ def _storable(parameters: dict[str, Any]) -> dict[str, Any]:
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in parameters.items()
     }
-
-
-def _stored_classes(classes: AnyArray) -> AnyArray:
-    """Numbers as they are; strings and objects as the bytes of a JSON list."""
-    if classes.dtype.kind in "biuf":
-        return classes
-    if not all(isinstance(label, str | int) for label in classes):
-        raise InvalidInputError(
-            "Labels must be numbers or strings for a model to be saved. "
-            f"Got {type(classes[0]).__name__} instead."
-        )
-    return np.frombuffer(json.dumps(classes.tolist()).encode(), np.uint8)
-
-
-def _restored_classes(stored: AnyArray, dtype: str) -> AnyArray:
-    if np.dtype(dtype).kind in "biuf":
-        return stored.astype(dtype, copy=False)
-    return np.array(json.loads(stored.tobytes()), dtype)
