@@ -9,6 +9,15 @@ from matplotlib import image
 from nearsure import demo
 
 
+@pytest.mark.parametrize("share", ["0", "1", "-0.1"])
+def test_a_gallery_of_all_or_nothing_is_refused(
+    share: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        demo.main(["--gallery", share])
+    assert "--gallery must lie between 0 and 1" in capsys.readouterr().err
+
+
 def test_prints_the_table_and_writes_the_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

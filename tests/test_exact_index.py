@@ -381,7 +381,7 @@ def test_ordinary_vectors_are_certified_at_once(
 def test_only_the_uncertain_queries_are_asked_again() -> None:
     rng = np.random.default_rng(21)
     vectors = rng.normal(size=(1000, 8))
-    vectors[:30] = vectors[0]  # more duplicates than candidates: the first cannot be certain
+    vectors[:25] = vectors[0]  # more duplicates than candidates: the first cannot be certain
     queries = np.vstack([vectors[:1], rng.normal(size=(39, 8)) + 1.0])
     asked = []
 
@@ -391,5 +391,4 @@ def test_only_the_uncertain_queries_are_asked_again() -> None:
             return super()._propose(queries, n_candidates)
 
     assert_same(Recording(vectors).search(queries, 5), brute_force(vectors, queries, 5))
-    assert asked[0] == 40
-    assert set(asked[1:]) == {1}
+    assert asked == [40, 1]

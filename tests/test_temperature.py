@@ -212,6 +212,22 @@ def test_no_scale_of_the_distances_is_too_large_or_small(scale: float) -> None:
     assert fit_temperature(scaled, labels).temperature == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_sample_that_says_nothing_is_not_the_last_word() -> None:
+    """Every other point sees only equally far neighbours, and the grid's sample is these."""
+    neighbors, labels = overlapping_classes(1000)
+    mute = Neighbors(
+        np.stack([np.ones_like(neighbors.sq_distances), neighbors.sq_distances], 1).reshape(
+            2000, -1
+        ),
+        np.repeat(neighbors.labels, 2, axis=0),
+    )
+    fit = fit_temperature(mute, np.repeat(labels, 2))
+    assert fit.status == "interior"
+    assert fit.temperature == pytest.approx(
+        fit_temperature(neighbors, labels).temperature, rel=1e-4
+    )
+
+
 def test_curve_of_a_large_fit_is_of_all_points_and_wide() -> None:
     neighbors, labels = overlapping_classes(1500)
     fit = fit_temperature(neighbors, labels)

@@ -38,13 +38,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the demonstration and say where its pictures are."""
     parser = argparse.ArgumentParser(prog="nearsure.demo", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder")
-    output: Path = parser.parse_args(arguments).output
+    parser.add_argument("--gallery", type=float, default=0.2, help="share of digits in the gallery")
+    options = parser.parse_args(arguments)
+    if not 0 < options.gallery < 1:
+        parser.error(f"--gallery must lie between 0 and 1. Got {options.gallery} instead.")
+    output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
 
     # A small gallery, about 36 examples of each digit, so that there is something to be unsure of.
     Z, y = load_digits(return_X_y=True)
     gallery, queries, gallery_labels, truth = train_test_split(
-        Z, y, test_size=0.8, random_state=SEED, stratify=y
+        Z, y, train_size=options.gallery, random_state=SEED, stratify=y
     )
     classifier = NEDClassifier().fit(gallery, gallery_labels)
     prediction = classifier.predict_with_confidence(queries)

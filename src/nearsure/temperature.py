@@ -168,6 +168,8 @@ def fit_temperature(
     if len(codes[some]) < len(codes):
         grid_loss = _MeanLoss(build_objective(objective, excess.take(some), codes[some]))
     log_temperature, status = _minimum(loss, grid_loss, excess.take(some))
+    if status != "interior" and grid_loss is not loss:
+        log_temperature, status = _minimum(loss, loss, excess)  # no valley in the sample: ask all
     if status != "interior":
         warnings.warn(
             _explanation(status, neighbors, codes), DegenerateTemperatureWarning, stacklevel=2
@@ -254,12 +256,10 @@ def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, grid_points: Neighbors) -> t
     best = int(losses.argmin())
     # An end of the range that is as good as the best, but for rounding, means there is no valley.
     low_is_best, high_is_best = losses[[0, -1]] <= losses[best] + FLAT
-    if (low_is_best or high_is_best) and grid_loss is not loss:
-        return _minimum(loss, loss, grid_points)  # none in the sample: ask all the points
     if low_is_best and high_is_best:
         return 0.0, "flat"
     if low_is_best:
-        return _largest_not_rejected(loss, grid), "low"
+        return _largest_not_rejected(grid_loss, grid), "low"
     if high_is_best:
         return high, "high"
     near = grid

@@ -5,7 +5,8 @@ percent off for data far from the origin. So its distances only propose candidat
 asked for; the candidates' distances are then computed anew as sums of squared differences in
 float64. Whether a point that was not proposed could still belong to the answer follows from a bound
 on faiss's rounding error; the rare query where it could is searched again with more candidates. The
-answer therefore depends on the data alone: not on batch size, thread count or a common offset.
+answer therefore depends on the vectors alone: not on batch size or thread count, and on a common
+offset only as far as the vectors themselves are rounded by it.
 """
 
 from concurrent.futures import ThreadPoolExecutor
