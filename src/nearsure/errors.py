@@ -4,6 +4,10 @@ NearsureError
 ├── InvalidInputError (ValueError)       an argument is not what the function takes
 ├── MissingExtraError (ImportError)      an optional dependency is not installed
 ├── ModelFileError (ValueError)          a saved model is cut off, altered or of a newer format
+├── EmbeddingsFileError (ValueError)     a file of embeddings is missing, broken or lacks a part
+├── ConfigError (ValueError)             a run's configuration has an unknown key or a bad value
+├── DatasetError (ValueError)            images on disk are not the data set that was named
+│   └── BrokenImageError                 one or more image files cannot be decoded
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
 
 FitWarning (UserWarning)
@@ -29,6 +33,22 @@ class MissingExtraError(NearsureError, ImportError):
 
 class ModelFileError(NearsureError, ValueError):
     """A saved model cannot be trusted: cut off, altered, foreign or of a newer format."""
+
+
+class EmbeddingsFileError(NearsureError, ValueError):
+    """A file of embeddings is missing, unreadable, or lacks a part that was asked for."""
+
+
+class ConfigError(NearsureError, ValueError):
+    """A run's configuration has an unknown key or a value that is not allowed."""
+
+
+class DatasetError(NearsureError, ValueError):
+    """The images on disk are not the data set that was named: missing, half unpacked, misfit."""
+
+
+class BrokenImageError(DatasetError):
+    """One or more image files cannot be decoded; the message lists them."""
 
 
 class DenseResultTooLargeError(NearsureError, MemoryError):

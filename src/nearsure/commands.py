@@ -1,0 +1,150 @@
+"""What `nearsure` can do: `reproduce` and `evaluate`."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearsure.extras import require
+from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
+from nearsure.lab.experiment import EvaluationSettings, run_experiment
+from nearsure.lab.report import write_report
+
+app = typer.Typer(
+    help="Calibrated confidence for nearest-neighbour search results.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Neighbours = Annotated[int, typer.Option("-k", min=1, help="Neighbours of the tables.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Resamples = Annotated[int, typer.Option(min=10, help="Bootstrap resamples of each interval.")]
+Output = Annotated[Path | None, typer.Option(help="Folder of the report.")]
+
+
+@app.callback()
+def _nearsure() -> None:
+    """Keep the names of commands, however few there are."""
+
+
+@app.command()
+def reproduce(  # noqa: PLR0917 (options, by name)
+    dataset: Annotated[
+        str, typer.Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
+    ],
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
+    loss: Annotated[
+        list[str] | None, typer.Option(help="Only this loss; may be given more than once.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML or JSON with settings that replace the recipe's.")
+    ] = None,
+    part: Annotated[
+        str, typer.Option(help="standard, or tuning: seen classes alone, to choose schedules.")
+    ] = "standard",
+    k: Neighbours = 50,
+    seed: Seed = 0,
+    resamples: Resamples = 1000,
+    output: Output = None,
+    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Train, embed, search and score: the paper's Tables 1 and 4 and Figures 1 and 2.
+
+    Interrupted at any moment, the same command goes on where it stopped.
+
+    Example: nearsure reproduce glyphs
+    """
+    for module in ("torch", "pydantic", "pytorch_metric_learning", "tqdm"):
+        require(module, extra="train", purpose="Reproducing the paper")
+    # Late, so that `nearsure evaluate` works, and starts quickly, without them.
+    from nearsure.lab.config import read_changes  # noqa: PLC0415
+    from nearsure.lab.recipes import checked_losses, recipe  # noqa: PLC0415
+    from nearsure.lab.reproduce import reproduce as run  # noqa: PLC0415
+
+    changes: dict[str, Any] = read_changes(config) if config else {}
+    if part != "standard":
+        changes["dataset"] = changes.get("dataset", {}) | {"part": part}
+    chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config or "--part"))
+    if loss:
+        chosen = chosen.only(checked_losses(loss))
+    files = run(
+        chosen,
+        EvaluationSettings(k=k, seed=seed, n_resamples=resamples),
+        cache=cache,
+        output=output or Path("results") / (dataset if part == "standard" else f"{dataset}-{part}"),
+        command=_command(root),
+        say=typer.echo,
+    )
+    _say_files(files)
+
+
+@app.command()
+def evaluate(  # noqa: PLR0917 (options, by name)
+    embeddings: Annotated[
+        Path, typer.Argument(help="npz, npy, parquet or safetensors file; of the queries.")
+    ],
+    labels: Annotated[Path | None, typer.Option(help="npy, txt or csv file of labels.")] = None,
+    vectors_key: Annotated[str | None, typer.Option(help="Array or column of the vectors.")] = None,
+    labels_key: Annotated[str | None, typer.Option(help="Array or column of the labels.")] = None,
+    gallery: Annotated[
+        Path | None, typer.Option(help="File of the gallery, if it is another one.")
+    ] = None,
+    gallery_labels: Annotated[Path | None, typer.Option(help="File of its labels.")] = None,
+    gallery_vectors_key: Annotated[str | None, typer.Option(help="Its vectors.")] = None,
+    gallery_labels_key: Annotated[str | None, typer.Option(help="Its labels.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the data, in titles.")] = None,
+    k: Neighbours = 50,
+    seed: Seed = 0,
+    resamples: Resamples = 1000,
+    output: Output = None,
+) -> None:
+    """The same tables and figures from saved embeddings.
+
+    Without a gallery every point is searched among the others, and half of the points among the
+    other half.
+
+    Example: nearsure evaluate sentences.npz --vectors-key test_x --labels-key test_y
+    --gallery-vectors-key train_x --gallery-labels-key train_y
+    """
+    queries = load_embeddings(
+        embeddings, labels_path=labels, vectors_key=vectors_key, labels_key=labels_key
+    )
+    supports: EmbeddingSet | None = None
+    if gallery or gallery_vectors_key or gallery_labels_key or gallery_labels:
+        supports = load_embeddings(
+            gallery or embeddings,
+            labels_path=gallery_labels,
+            vectors_key=gallery_vectors_key or (vectors_key if gallery else None),
+            labels_key=gallery_labels_key or (labels_key if gallery else None),
+        )
+    settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
+    title = name or embeddings.stem
+    experiment = run_experiment("given embeddings", queries, supports, settings)
+    for protocol, evaluation in experiment.evaluations.items():
+        typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
+    files = write_report(
+        output or Path("results") / title,
+        title,
+        [experiment],
+        command=_command(embeddings, gallery, labels, gallery_labels),
+        settings=asdict(settings),
+        main=experiment.name,
+    )
+    _say_files(files)
+
+
+def _command(*paths: Path | None) -> str:
+    """What was typed, without the folders of this machine."""
+    private = {str(path): path.name for path in paths if path is not None}
+    words = [private.get(word, word) for word in sys.argv[1:]]
+    return shlex.join(["nearsure", *words])
+
+
+def _say_files(files: list[Path]) -> None:
+    for path in files:
+        typer.echo(f"wrote {path}")

@@ -1,0 +1,195 @@
+"""Any folder of class folders: each sub-folder is a class and holds its images."""
+
+import os
+from pathlib import Path
+
+from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.lab.datasets.image_file import read_image
+from nearsure.lab.datasets.labelled_images import (
+    ImageSplit,
+    LabelledImages,
+    first_few,
+    split_by_class,
+)
+from nearsure.lab.datasets.listed_images import existing_folder
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
+NOTE_SUFFIXES = (".txt", ".md", ".csv", ".json", ".xml")
+LEFT_BY_SYSTEMS = ("thumbs.db", "desktop.ini", "__macosx", "@eadir")
+EXPECTED = "a folder for each class, with the images of the class in it"
+
+
+def load_class_folders(
+    root: str | os.PathLike[str],
+    *,
+    dataset: str,
+    n_train_classes: int | None = None,
+    drop_single_images: bool = False,
+) -> ImageSplit:
+    """Read a folder of class folders and split it by class.
+
+    If the root holds the two folders ``train`` and ``test`` and no other, these hold the class
+    folders. Else its own sub-folders are the classes; sorted by name, the first are seen and the
+    others unseen.
+
+    Hidden files, notes (.txt, .md, .csv, .json, .xml) and what desktop systems leave behind
+    (Thumbs.db and the like) are passed over. Anything else in a class folder that does not have
+    the suffix of an image is an error, because a class would be smaller than it looks.
+
+    Parameters
+    ----------
+    root : path
+        The folder.
+    dataset : str
+        Name of the data set.
+    n_train_classes : int, optional
+        How many classes are seen; by default half of them, rounded down.
+    drop_single_images : bool
+        Leave out classes of one image, in place of an error. The split is made before, so that no
+        class changes its side.
+
+    Returns
+    -------
+    ImageSplit
+        Names are paths below the root; labels are names of folders.
+
+    Raises
+    ------
+    DatasetError
+        If the root or a class folder is missing, empty or holds what it should not.
+    InvalidInputError
+        If `n_train_classes` leaves a part without classes, or comes with ``train`` and ``test``.
+    """
+    folder = existing_folder(root, dataset=dataset, expected=EXPECTED)
+    names = class_names(folder, dataset=dataset)
+    if set(names) == {"train", "test"}:
+        if n_train_classes is not None:
+            raise InvalidInputError(
+                f"n_train_classes must be None where the folders train and test of {folder} say "
+                f"which classes are seen. Got {n_train_classes} instead."
+            )
+        parts = [_part(folder, part, dataset=dataset) for part in ("train", "test")]
+        if drop_single_images:
+            parts = [part.without_single_images() for part in parts]
+        return ImageSplit(dataset, *parts)
+    images = read_class_folders(folder, names, dataset=dataset)
+    return split_by_class(
+        images,
+        dataset=dataset,
+        seen_classes=names[: _n_seen(names, n_train_classes, folder, dataset)],
+        drop_single_images=drop_single_images,
+    )
+
+
+def class_names(folder: Path, *, dataset: str) -> list[str]:
+    """Names of the class folders, sorted.
+
+    Raises
+    ------
+    DatasetError
+        If there is none, or if an image lies outside of them.
+    """
+    folders, files = _entries(folder)
+    loose = [name for name in files if _is_image(name)]
+    if loose:
+        raise DatasetError(
+            f"{dataset}: {folder} should hold {EXPECTED}. "
+            f"Got images outside of any class folder: {first_few(loose)}."
+        )
+    if not folders:
+        raise DatasetError(f"{dataset}: {folder} should hold {EXPECTED}. It holds no folder.")
+    return folders
+
+
+def read_class_folders(
+    folder: Path, names: list[str], *, dataset: str, below: str = ""
+) -> LabelledImages:
+    """The images of some class folders, class by class, sorted by name.
+
+    Parameters
+    ----------
+    folder : Path
+        What holds the class folders.
+    names : list of str
+        The class folders.
+    dataset : str
+        Name of the data set, for messages.
+    below : str
+        What stands before the path of an image in its name, for example ``"train/"``.
+
+    Raises
+    ------
+    DatasetError
+        If a class folder is empty, or holds a folder or a file that is neither image nor note.
+    """
+    paths: list[str] = []
+    labels: list[str] = []
+    for label in names:
+        files = _images_of(folder / label, dataset=dataset)
+        paths += [f"{label}/{file}" for file in files]
+        labels += [label] * len(files)
+    return LabelledImages(
+        tuple(below + path for path in paths),
+        tuple(labels),
+        lambda i: read_image(folder / paths[i]),
+    )
+
+
+def _part(folder: Path, part: str, *, dataset: str) -> LabelledImages:
+    names = class_names(folder / part, dataset=dataset)
+    return read_class_folders(folder / part, names, dataset=dataset, below=f"{part}/")
+
+
+def _n_seen(names: list[str], n_train_classes: int | None, folder: Path, dataset: str) -> int:
+    if len(names) == 1:
+        raise DatasetError(
+            f"{dataset}: {folder} should hold two class folders or more, one to learn from and "
+            f"one to be tested on. Got {names[0]} alone."
+        )
+    if n_train_classes is None:
+        return len(names) // 2
+    if not 0 < n_train_classes < len(names):
+        raise InvalidInputError(
+            f"n_train_classes must be from 1 to {len(names) - 1}, as {folder} has {len(names)} "
+            f"classes and some must stay unseen. Got {n_train_classes} instead."
+        )
+    return n_train_classes
+
+
+def _images_of(folder: Path, *, dataset: str) -> list[str]:
+    folders, files = _entries(folder)
+    if folders:
+        raise DatasetError(
+            f"{dataset}: the class folder {folder} should hold images, not folders. "
+            f"Got {first_few(folders)}."
+        )
+    images = [name for name in files if _is_image(name)]
+    strange = [
+        name for name in files if not _is_image(name) and not name.lower().endswith(NOTE_SUFFIXES)
+    ]
+    if strange:
+        raise DatasetError(
+            f"{dataset}: the class folder {folder} should hold images ({' '.join(IMAGE_SUFFIXES)})."
+            f" Got {first_few(strange)}. Convert or remove what is not an image."
+        )
+    if not images:
+        raise DatasetError(f"{dataset}: the class folder {folder} holds no image.")
+    return images
+
+
+def _entries(folder: Path) -> tuple[list[str], list[str]]:
+    """Names of the folders and of the files in a folder, sorted, without what is passed over."""
+    folders: list[str] = []
+    files: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.name.lower() not in LEFT_BY_SYSTEMS:
+                    (folders if entry.is_dir() else files).append(entry.name)
+    except OSError as error:
+        raise DatasetError(f"The folder {folder} cannot be listed: {error.strerror}.") from error
+    return sorted(folders), sorted(files)
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMAGE_SUFFIXES)

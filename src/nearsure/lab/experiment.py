@@ -1,0 +1,193 @@
+"""Embeddings to figures: every protocol that fits, each step cached where a cache is given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.lab.embeddings_file import EmbeddingSet
+from nearsure.lab.evaluation import Evaluation, evaluate
+from nearsure.lab.protocols import (
+    ProtocolName,
+    ProtocolNeighbors,
+    all_against_others,
+    encode_labels,
+    gallery_and_queries,
+    given_gallery,
+)
+from nearsure.lab.stages import Stage
+from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
+from nearsure.neighbors import Neighbors
+
+SWEPT_KS = (10, 20, 50, 100)
+STAGES = ("neighbors", "evaluation", "sweep")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """How embeddings are evaluated.
+
+    Parameters
+    ----------
+    k : int
+        Neighbours of the tables.
+    k_most : int
+        Largest k of the curves.
+    seed : int
+        Of the bootstrap and of the half that is the gallery.
+    n_resamples : int
+        Of every interval.
+    """
+
+    k: int = 50
+    k_most: int = 200
+    seed: int = 0
+    n_resamples: int = 1000
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What was found with one set of embeddings.
+
+    Parameters
+    ----------
+    name : str
+        Of the run: its loss, or the file.
+    evaluations, sweeps : mapping of protocol to Evaluation, Sweep
+        The figures.
+    details : mapping
+        Settings and training, for the JSON.
+    """
+
+    name: str
+    evaluations: Mapping[ProtocolName, Evaluation]
+    sweeps: Mapping[ProtocolName, Sweep]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        return {
+            **self.details,
+            "evaluations": {name: found.to_dict() for name, found in self.evaluations.items()},
+            "sweeps": {name: asdict(sweep) for name, sweep in self.sweeps.items()},
+        }
+
+
+def run_experiment(
+    name: str,
+    queries: EmbeddingSet,
+    gallery: EmbeddingSet | None,
+    settings: EvaluationSettings,
+    *,
+    cache: Path | None = None,
+    key: str = "",
+    details: Mapping[str, Any] | None = None,
+) -> Experiment:
+    """Evaluate embeddings by every protocol that they allow.
+
+    Parameters
+    ----------
+    name : str
+        Of the run.
+    queries : EmbeddingSet
+        Points of the unseen classes.
+    gallery : EmbeddingSet, optional
+        What they are searched among. None: among each other, by the paper's protocol (every
+        point against all others) and by the strict one (half gallery, half queries).
+    settings : EvaluationSettings
+        k, seed and the like.
+    cache : Path, optional
+        Folder of stages.
+    key : str
+        What the embeddings are, for the cache.
+    details : mapping, optional
+        Kept with the result.
+    """
+    evaluations: dict[ProtocolName, Evaluation] = {}
+    sweeps: dict[ProtocolName, Sweep] = {}
+    for protocol, search in _searches(queries, gallery, settings).items():
+        inputs = {"embeddings": key, "protocol": protocol, **asdict(settings)}
+        stages = [Stage(cache, name, inputs) if cache else None for name in STAGES]
+        found = _cached_neighbors(search, stages[0])
+        evaluations[protocol] = Evaluation.from_dict(
+            _cached_document(partial(_evaluation_of, found, settings), stages[1])
+        )
+        sweeps[protocol] = Sweep.from_dict(_cached_document(partial(_sweep_of, found), stages[2]))
+    return Experiment(name, evaluations, sweeps, dict(details or {}))
+
+
+def _evaluation_of(found: ProtocolNeighbors, settings: EvaluationSettings) -> dict[str, Any]:
+    k = min(settings.k, found.k)
+    return evaluate(found, k=k, seed=settings.seed, n_resamples=settings.n_resamples).to_dict()
+
+
+def _sweep_of(found: ProtocolNeighbors) -> dict[str, Any]:
+    ks = [k for k in SWEPT_KS if k <= found.k] or [found.k]
+    return asdict(temperature_and_k_sweep(found, ks=ks))
+
+
+def _cached_document(compute: Callable[[], dict[str, Any]], stage: Stage | None) -> dict[str, Any]:
+    return compute() if stage is None else stage.document(stage.name, compute)
+
+
+def _searches(
+    queries: EmbeddingSet, gallery: EmbeddingSet | None, settings: EvaluationSettings
+) -> dict[ProtocolName, Callable[[], ProtocolNeighbors]]:
+    """The searches that the embeddings allow, not yet done."""
+    if gallery is not None:
+        gallery_codes, query_codes = encode_labels(gallery.labels, queries.labels)
+        k = min(settings.k_most, len(gallery) - 1)
+        return {
+            "given_gallery": lambda: given_gallery(
+                gallery.vectors, gallery_codes, queries.vectors, query_codes, k=k
+            )
+        }
+    codes, _ = encode_labels(queries.labels)
+    k, k_half = (min(settings.k_most, n - 1) for n in (len(queries), len(queries) // 2))
+    return {
+        "all_against_others": lambda: all_against_others(queries.vectors, codes, k=k),
+        "gallery_and_queries": lambda: gallery_and_queries(
+            queries.vectors, codes, k=k_half, seed=settings.seed
+        ),
+    }
+
+
+def _cached_neighbors(
+    search: Callable[[], ProtocolNeighbors], stage: Stage | None
+) -> ProtocolNeighbors:
+    if stage is None:
+        return search()
+    stored = stage.arrays("neighbors", lambda: _to_arrays(search()))
+    own, queries = (
+        Neighbors(
+            stored[f"{part}.sq_distances"],
+            stored[f"{part}.labels"],
+            stored[f"{part}.ids"],
+            stored[f"{part}.counts"],
+        )
+        for part in ("own", "queries")
+    )
+    return ProtocolNeighbors(
+        stage.inputs["protocol"],
+        own,
+        stored["own_codes"],
+        queries,
+        stored["query_codes"],
+        int(stored["n_classes"][0]),
+    )
+
+
+def _to_arrays(found: ProtocolNeighbors) -> dict[str, AnyArray]:
+    arrays: dict[str, AnyArray] = {"own_codes": found.own_codes, "query_codes": found.query_codes}
+    for part, neighbors in (("own", found.own), ("queries", found.queries)):
+        arrays |= {
+            f"{part}.sq_distances": neighbors.sq_distances,
+            f"{part}.labels": neighbors.labels,
+            f"{part}.ids": np.asarray(neighbors.ids),
+            f"{part}.counts": neighbors.counts,
+        }
+    return arrays | {"n_classes": np.array([found.n_classes])}

@@ -1,0 +1,156 @@
+"""The paper's figures as PNG, drawn from stored numbers alone."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearsure.comparison import TITLES
+from nearsure.displays import NeighborCurveDisplay, ReliabilityDisplay
+from nearsure.displays.canvas import line_style
+from nearsure.extras import require
+from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.sweep import Sweep
+from nearsure.rules import RuleName
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Those that give a probability: 1NN is always sure.
+UNSURE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
+DOTS_PER_INCH = 120
+
+
+def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | None = None) -> Path:
+    """Reliability diagrams of kNN, Dudani, Gou and NED (the paper's Figure 1).
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        The numbers.
+    path : path
+        Where to write the PNG; its folder is made if need be.
+    name : str, optional
+        Name of the data, for the title.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    figure = _figure((10, 10.4))
+    axes = figure.subplots(2, 2)
+    for ax, rule in zip(axes.flat, UNSURE_RULES, strict=True):
+        error = evaluation.result_of(rule).ece.estimate
+        ReliabilityDisplay(evaluation.reliability[rule], error, TITLES[rule]).plot(ax=ax)
+    _entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
+    return _saved(figure, path)
+
+
+def draw_neighbor_curve(
+    evaluation: Evaluation, path: str | Path, *, name: str | None = None
+) -> Path:
+    """Accuracy and ECE against k (the paper's Figure 2, which has accuracy only).
+
+    Parameters
+    ----------
+    evaluation, path, name
+        As of `draw_reliability`.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    curve = evaluation.curve
+    display = NeighborCurveDisplay(
+        curve.ks,
+        {TITLES[rule]: values for rule, values in curve.accuracy.items()},
+        # The ECE of a rule that is always sure is its error, and would dwarf the others.
+        {TITLES[rule]: curve.ece[rule] for rule in UNSURE_RULES},
+    )
+    figure = _figure((12, 5))
+    display.plot(ax=list(figure.subplots(1, 2)))
+    _entitle(figure, name, f"{evaluation.n_queries:,} queries")
+    return _saved(figure, path)
+
+
+def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Path:
+    """Accuracy and ECE of NED against T, with the best baseline of each k as a level.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The numbers.
+    path, name
+        As of `draw_reliability`.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    figure = _figure((12, 5.4))
+    left, right = figure.subplots(1, 2)
+    for place, k in enumerate(sweep.ks):
+        rule = sweep.best_baseline(k)
+        label = f"NED, k = {k}"
+        level = f"{TITLES[rule]}, k = {k}"
+        ned, levels = sweep.accuracy[place], sweep.baseline_accuracy[rule][place]
+        _draw_line(left, sweep, place, ned, (label, level, levels))
+        ned, levels = sweep.ece[place], sweep.baseline_ece[rule][place]
+        _draw_line(right, sweep, place, ned, (label, level, levels))
+    left.set_ylabel("Accuracy")
+    right.set_ylabel("Expected calibration error")
+    right.set_ylim(bottom=0)
+    for ax in (left, right):
+        ax.axvline(1.0, color="black", linewidth=0.8, alpha=0.6)
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.set_xlabel("T / fitted T")
+        ax.grid(visible=True, alpha=0.3)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
+    _entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
+    return _saved(figure, path)
+
+
+def _draw_line(
+    ax: "Axes",
+    sweep: Sweep,
+    place: int,
+    ned: tuple[float, ...],
+    names_and_level: tuple[str, str, float],
+) -> None:
+    style = line_style(place)
+    label, level_label, level = names_and_level
+    ax.plot(
+        np.asarray(sweep.factors),
+        np.asarray(ned),
+        color=style.color,
+        marker=style.marker,
+        markersize=5,
+        linewidth=1.8,
+        label=label,
+    )
+    ax.axhline(level, color=style.color, linestyle="--", linewidth=1.1, label=level_label)
+
+
+def _figure(size: tuple[float, float]) -> "Figure":
+    # Not pyplot's, which would keep every figure until it is closed.
+    module = require("matplotlib.figure", extra="plot", purpose="A figure")
+    figure: Figure = module.Figure(figsize=size)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)  # inches, between panels
+    return figure
+
+
+def _entitle(figure: "Figure", name: str | None, circumstances: str) -> None:
+    figure.suptitle(circumstances if name is None else f"{name}: {circumstances}")
+
+
+def _saved(figure: "Figure", path: str | Path) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+    return path

@@ -1,0 +1,118 @@
+"""Experiments to a folder that people and programs read: README.md, results.json, pictures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nearsure.lab.experiment import Experiment
+from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
+from nearsure.lab.protocols import ProtocolName
+from nearsure.lab.stages import written_whole
+from nearsure.lab.tables import PROTOCOLS, table_1, table_4
+from nearsure.lab.versions import versions
+
+PROTOCOL_TITLES: dict[ProtocolName, str] = {
+    "all_against_others": "Every point against all others (the paper's protocol)",
+    "gallery_and_queries": "Half gallery, half queries (strict)",
+    "given_gallery": "Given gallery and queries",
+}
+
+
+def write_report(
+    folder: Path,
+    dataset: str,
+    experiments: Sequence[Experiment],
+    *,
+    command: str,
+    settings: Mapping[str, Any],
+    main: str,
+) -> list[Path]:
+    """Write tables, figures and numbers.
+
+    Parameters
+    ----------
+    folder : Path
+        Where; it is made if need be.
+    dataset : str
+        What was evaluated.
+    experiments : sequence of Experiment
+        The runs, in the order of the tables.
+    command : str
+        What a reader types to get the same.
+    settings : mapping
+        Of the evaluation, for the JSON.
+    main : str
+        The run of Table 1 and of the figures.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    by_name = {experiment.name: experiment for experiment in experiments}
+    files = [_write_json(folder / "results.json", dataset, experiments, command, settings)]
+    text = [f"# {dataset}", f"Made by `{command}`."]
+    if len(experiments) > 1:
+        text += ["## 1NN, by embedding", _first_neighbors(experiments)]
+    for protocol in by_name[main].evaluations:
+        text += [f"## {PROTOCOL_TITLES[protocol]}", f"### Table 1: {main}"]
+        evaluation = by_name[main].evaluations[protocol]
+        text += [table_1(dataset, main, evaluation)]
+        if len(experiments) > 1:
+            evaluations = {e.name: e.evaluations[protocol] for e in experiments}
+            text += ["### Table 4: losses", table_4(dataset, evaluations)]
+        title = f"{dataset}, {main}"
+        short = protocol.replace("_", "-")
+        pictures = {
+            "Figure 1: reliability": draw_reliability(
+                evaluation, folder / f"figure-1-{short}.png", name=title
+            ),
+            "Figure 2: accuracy and ECE against k": draw_neighbor_curve(
+                evaluation, folder / f"figure-2-{short}.png", name=title
+            ),
+            "NED at other temperatures": draw_sweep(
+                by_name[main].sweeps[protocol], folder / f"temperature-{short}.png", name=title
+            ),
+        }
+        for caption, path in pictures.items():
+            text += [f"### {caption}", f"![{caption}]({path.name})"]
+            files.append(path)
+        text += ["Accuracy / ECE in percent:", by_name[main].sweeps[protocol].to_markdown()]
+    readme = folder / "README.md"
+    with written_whole(readme) as draft:
+        draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
+    return [readme, *files]
+
+
+def _first_neighbors(experiments: Sequence[Experiment]) -> str:
+    """Accuracy of the nearest neighbour alone: what training did to the embedding."""
+    lines = ["| embedding | protocol | 1NN accuracy % |", "| --- | --- | --- |"]
+    for experiment in experiments:
+        for protocol, evaluation in experiment.evaluations.items():
+            right = evaluation.result_of("1nn").accuracy
+            lines.append(
+                f"| {experiment.name} | {PROTOCOLS[protocol]} | {100 * right.estimate:.2f} "
+                f"({100 * right.low:.2f} to {100 * right.high:.2f}) |"
+            )
+    return "\n".join(lines)
+
+
+def _write_json(
+    path: Path,
+    dataset: str,
+    experiments: Sequence[Experiment],
+    command: str,
+    settings: Mapping[str, Any],
+) -> Path:
+    document = {
+        "dataset": dataset,
+        "command": command,
+        "versions": versions(),
+        "evaluation": dict(settings),
+        "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
+    }
+    with written_whole(path) as draft:
+        draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path

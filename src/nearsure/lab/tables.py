@@ -1,0 +1,143 @@
+"""The paper's tables in Markdown, with our figures and the paper's in one cell."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from nearsure.comparison import TITLES, RuleResult
+from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.paper import TABLE_1_LOSS, TABLE_4_LOSSES, paper_cell
+from nearsure.lab.protocols import ProtocolName
+from nearsure.metrics import Interval
+from nearsure.rules import RULE_NAMES, RuleName
+
+PROTOCOLS: dict[ProtocolName, str] = {
+    "all_against_others": "every point a query against all others, T fitted on the same points",
+    "gallery_and_queries": "half of every class the gallery, which fits T, the other half queries",
+    "given_gallery": "the data set's own gallery, which fits T, and its queries",
+}
+LEGEND = (
+    "Accuracy and ECE (15 bins of equal width) in percent, with 95% bootstrap intervals; the best "
+    "of each column bold."
+)
+PAPER_LEGEND = ' "paper 74.9, -11.0": the paper has 74.9, and we 11.0 points less.'
+
+Column = Literal["accuracy", "ece", "brier"]
+
+
+def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
+    """Rules against accuracy, ECE, its floor and Brier score, as in the paper's Table 1.
+
+    Parameters
+    ----------
+    dataset, loss : str
+        What was evaluated, by the names of `paper_cell` where the paper has it.
+    evaluation : Evaluation
+        The figures.
+
+    Returns
+    -------
+    str
+        A paragraph that says what was asked, a table, and what a reader must know.
+    """
+    results = [evaluation.result_of(rule) for rule in RULE_NAMES]
+    columns = {
+        "rule": [TITLES[rule] for rule in RULE_NAMES],
+        "accuracy %": _column(dataset, loss, evaluation, "accuracy"),
+        "ECE %": _column(dataset, loss, evaluation, "ece"),
+        "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in results],
+        "Brier": _column(dataset, loss, evaluation, "brier"),
+    }
+    head = f"**{dataset}, {loss}**: {_circumstances(evaluation)}"
+    return "\n\n".join([head, _legend(columns), _markdown(columns), *_notes(evaluation)]) + "\n"
+
+
+def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
+    """Rules against accuracy and ECE under several losses, as in the paper's Table 4.
+
+    Parameters
+    ----------
+    dataset : str
+        What was evaluated.
+    evaluations : mapping of str to Evaluation
+        The figures of each loss, by the names of `paper_cell` where the paper has it. The
+        paper's losses come first, in its order.
+
+    Returns
+    -------
+    str
+        A line for each loss that says what was asked, a table, and what a reader must know.
+    """
+    known = [loss for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES) if loss in evaluations]
+    losses = [*known, *(loss for loss in evaluations if loss not in known)]
+    columns = {"rule": [TITLES[rule] for rule in RULE_NAMES]}
+    for loss in losses:
+        columns[f"{loss}: accuracy %"] = _column(dataset, loss, evaluations[loss], "accuracy")
+        columns[f"{loss}: ECE %"] = _column(dataset, loss, evaluations[loss], "ece")
+    head = [f"- {loss}: {_circumstances(evaluations[loss])}" for loss in losses]
+    notes = [f"{loss}: {note}" for loss in losses for note in _notes(evaluations[loss])]
+    parts = [f"**{dataset}**", "\n".join(head), _legend(columns), _markdown(columns), *notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def _circumstances(evaluation: Evaluation) -> str:
+    fit = evaluation.temperature_fit
+    error = "" if fit.status != "interior" else f" +- {fit.standard_error:.2g}"
+    queries = f"{evaluation.n_queries:,} queries"
+    if evaluation.n_unknown_queries:
+        queries += f" ({evaluation.n_unknown_queries:,} of a class that the gallery lacks)"
+    if evaluation.protocol != "all_against_others":
+        queries += f", {evaluation.n_gallery:,} points in the gallery"
+    return (
+        f"{PROTOCOLS[evaluation.protocol]}; k = {evaluation.k}, T = {fit.temperature:.4g}{error} "
+        f"({100 * fit.miss_fraction:.1f}% of the gallery without a neighbour of their class); "
+        f"{queries}, {evaluation.n_classes:,} classes."
+    )
+
+
+def _legend(columns: dict[str, list[str]]) -> str:
+    has_paper = any("; paper " in cell for cells in columns.values() for cell in cells)
+    return LEGEND + PAPER_LEGEND if has_paper else LEGEND
+
+
+def _notes(evaluation: Evaluation) -> list[str]:
+    return [f"Note: {note}" for note in evaluation.notes]
+
+
+def _column(dataset: str, loss: str, evaluation: Evaluation, column: Column) -> list[str]:
+    """The cells of all rules, the best bold as it is printed: ties share it."""
+    intervals = {rule: _interval(evaluation.result_of(rule), column) for rule in RULE_NAMES}
+    printed = {rule: round(interval.estimate, 4) for rule, interval in intervals.items()}
+    best = max(printed.values()) if column == "accuracy" else min(printed.values())
+    cells = []
+    for rule, interval in intervals.items():
+        scale, digits = (1, 4) if column == "brier" else (100, 2)
+        estimate = f"{scale * interval.estimate:.{digits}f}"
+        if printed[rule] == best:
+            estimate = f"**{estimate}**"
+        low, high = scale * interval.low, scale * interval.high
+        cell = f"{estimate} ({low:.{digits}f} to {high:.{digits}f})"
+        # The strict protocol is not the paper's: half the gallery makes another task.
+        if evaluation.protocol != "gallery_and_queries":
+            cell += _beside(dataset, loss, rule, column, interval.estimate)
+        cells.append(cell)
+    return cells
+
+
+def _interval(result: RuleResult, column: Column) -> Interval:
+    return {"accuracy": result.accuracy, "ece": result.ece, "brier": result.brier}[column]
+
+
+def _beside(dataset: str, loss: str, rule: RuleName, column: Column, ours: float) -> str:
+    cell = paper_cell(dataset, loss, rule)
+    if cell is None or column == "brier":
+        return ""
+    paper = cell.accuracy if column == "accuracy" else cell.ece
+    if paper is None:
+        return ""
+    digits = 1 if loss == TABLE_1_LOSS else 2  # as the paper prints them
+    return f"; paper {100 * paper:.{digits}f}, {100 * (ours - paper):+.{digits}f}"
+
+
+def _markdown(columns: dict[str, list[str]]) -> str:
+    rows = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values(), strict=True))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

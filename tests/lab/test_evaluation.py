@@ -1,0 +1,139 @@
+"""Evaluation: the figures of plain calls, warnings kept as notes, JSON that comes back whole."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from experiments import cub200, evaluation, found
+
+from nearsure import fit_temperature, score
+from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.lab.evaluation import Evaluation, evaluate
+from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, given_gallery
+from nearsure.metrics import expected_calibration_error
+from nearsure.rules import RULE_NAMES, RuleName
+
+
+def figures(data: ProtocolNeighbors, rule: RuleName, k: int) -> tuple[float, float]:
+    temperature = fit_temperature(data.own.first(k), data.own_codes).temperature
+    posterior = score(
+        data.queries.first(k), rule=rule, temperature=temperature if rule == "ned" else None
+    )
+    correct = posterior.labels == data.query_codes
+    return float(correct.mean()), expected_calibration_error(posterior.confidence, correct)
+
+
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_comparison_curve_and_bins_agree_with_plain_calls(rule: RuleName) -> None:
+    result, curve = evaluation().result_of(rule), evaluation().curve
+    expected = figures(found(), rule, 20)
+    assert (result.accuracy.estimate, result.ece.estimate) == expected
+    place = curve.ks.index(20)
+    assert (curve.accuracy[rule][place], curve.ece[rule][place]) == expected
+    assert (curve.accuracy[rule][-1], curve.ece[rule][-1]) == figures(found(), rule, 35)
+    bins = evaluation().reliability[rule]
+    assert len(bins) == 15
+    assert bins.counts.sum() == 240
+    assert np.nansum(bins.weights * np.abs(bins.gap)) == pytest.approx(expected[1])
+
+
+def test_what_was_asked_is_kept() -> None:
+    done = evaluation()
+    assert (done.n_gallery, done.n_queries, done.n_classes, done.k) == (240, 240, 8, 20)
+    assert done.curve.ks == (1, 2, 3, 5, 10, 20, 35)
+    assert done.temperature_fit.temperature == pytest.approx(
+        fit_temperature(found().own.first(20), found().own_codes).temperature
+    )
+
+
+def test_json_comes_back_whole() -> None:
+    text = evaluation().to_json()
+    again = Evaluation.from_json(text)
+    assert again.to_json() == text
+    assert again.comparison == evaluation().comparison
+    assert again.curve == evaluation().curve
+    for rule in RULE_NAMES:
+        ours, theirs = evaluation().reliability[rule], again.reliability[rule]
+        for name in ("edges", "counts", "mean_confidence", "accuracy"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert "NaN" not in text  # 1NN fills one bin of fifteen
+    assert np.isnan(again.reliability["1nn"].accuracy[0])
+
+
+def test_nan_of_a_degenerate_fit_and_of_an_interval_survives_json() -> None:
+    result = evaluation().comparison.results[0]
+    holed = replace(
+        evaluation(),
+        comparison=replace(
+            evaluation().comparison,
+            results=(replace(result, ece=replace(result.ece, low=np.nan, high=np.nan)),),
+        ),
+        temperature_fit=replace(evaluation().temperature_fit, standard_error=np.nan),
+    )
+    again = Evaluation.from_json(holed.to_json())
+    assert np.isnan(again.comparison.results[0].ece.low)
+    assert np.isnan(again.temperature_fit.standard_error)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"protocol": "given_gallery"}'])
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="evaluation must be"):
+        Evaluation.from_json(text)
+
+
+def test_unknown_fields_are_refused() -> None:
+    fields = {**evaluation().to_dict(), "flavour": 1}
+    with pytest.raises(InvalidInputError, match="flavour"):
+        Evaluation.from_json(json.dumps(fields))
+
+
+def test_warnings_of_the_fit_become_notes() -> None:
+    rng = np.random.default_rng(1)
+    noise = all_against_others(rng.standard_normal((90, 3)), np.repeat(np.arange(30), 3), k=5)
+    with pytest.warns(FitWarning) as warned:
+        fit_temperature(noise.own, noise.own_codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = evaluate(noise, k=5, seed=0, n_resamples=5)
+    assert done.notes == tuple(str(warning.message) for warning in warned)
+    assert any("support points have no neighbour" in note for note in done.notes)
+    assert Evaluation.from_json(done.to_json()).notes == done.notes
+
+
+def test_unknown_queries_are_wrong_under_every_rule() -> None:
+    data = found()
+    unknown = np.where(np.arange(240) < 60, 8, data.query_codes)
+    asked = ProtocolNeighbors("given_gallery", data.own, data.own_codes, data.queries, unknown, 8)
+    done = evaluate(asked, k=20, seed=0, n_resamples=5, ks=[20])
+    assert done.n_unknown_queries == 60
+    for rule in RULE_NAMES:
+        temperature = done.temperature_fit.temperature if rule == "ned" else None
+        labels = score(data.queries.first(20), rule=rule, temperature=temperature).labels
+        right = (labels == data.query_codes)[60:].sum()
+        assert done.result_of(rule).accuracy.estimate == right / 240
+
+
+def test_queries_that_are_copies_of_the_gallery_are_noted() -> None:
+    vectors = np.random.default_rng(0).standard_normal((30, 3))
+    codes = np.repeat(np.arange(3), 10)
+    asked = given_gallery(
+        vectors, codes, np.vstack([vectors[:2], vectors[2:9] + 9]), codes[:9], k=9
+    )
+    notes = evaluate(asked, k=9, seed=0, n_resamples=5, ks=[9]).notes
+    assert any(note.startswith("2 of 9 queries equal a point") for note in notes)
+
+
+def test_more_neighbours_than_were_searched_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"k must lie in \[1, 40\]"):
+        evaluate(found(), k=41, seed=0)
+
+
+def test_reference_figures_of_cub200() -> None:
+    done = evaluate(cub200(), k=50, seed=0, n_resamples=5, ks=[50])
+    expected: dict[RuleName, tuple[float, float]] = {"ned": (63.88, 8.15), "dudani": (64.55, 19.2)}
+    for rule, (right, error) in expected.items():
+        result = done.result_of(rule)
+        assert 100 * result.accuracy.estimate == pytest.approx(right, abs=0.05)
+        assert 100 * result.ece.estimate == pytest.approx(error, abs=0.05)

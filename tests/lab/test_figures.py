@@ -1,0 +1,112 @@
+"""Figures: drawn from stored numbers, nothing cut off, pyplot left alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments import evaluation, found
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from nearsure.errors import MissingExtraError
+from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
+from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
+
+DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
+
+
+def numbers(draw: Callable[..., Path]) -> Evaluation | Sweep:
+    if draw is draw_sweep:
+        return temperature_and_k_sweep(found(), ks=[5, 20])
+    return Evaluation.from_json(evaluation().to_json())
+
+
+def lines_of(ax: Axes) -> dict[str, tuple[float, ...]]:
+    return {
+        str(line.get_label()): tuple(np.asarray(line.get_ydata(), float).tolist())
+        for line in ax.get_lines()
+    }
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved."""
+    saved: list[Figure] = []
+    save = Figure.savefig
+
+    def remember(self: Figure, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        saved.append(self)
+        save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", remember)
+    return saved
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_a_png_is_written_with_nothing_at_its_rim(
+    draw: Callable[..., Path], tmp_path: Path, figures: list[Figure]
+) -> None:
+    path = draw(numbers(draw), tmp_path / "new" / "folder" / "f.png", name="birds")
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        pixels = np.asarray(image.convert("L"))
+    assert min(pixels[0].min(), pixels[-1].min(), pixels[:, 0].min(), pixels[:, -1].min()) == 255
+    assert pixels.min() < 50
+    assert figures[0].get_suptitle().startswith("birds: ")
+    assert plt.get_fignums() == []
+
+
+def test_reliability_shows_four_rules_with_their_ece(tmp_path: Path, figures: list[Figure]) -> None:
+    draw_reliability(evaluation(), tmp_path / "f.png")
+    titles = [ax.get_title() for ax in figures[0].axes if ax.get_title()]
+    assert titles == [
+        f"{title}: ECE {evaluation().result_of(rule).ece.estimate:.3f}"  # type: ignore[arg-type]
+        for rule, title in (
+            ("knn", "kNN"),
+            ("dudani", "WkNN (Dudani)"),
+            ("gou", "WkNN (Gou)"),
+            ("ned", "NED"),
+        )
+    ]
+
+
+def test_curve_shows_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -> None:
+    draw_neighbor_curve(evaluation(), tmp_path / "f.png")
+    left, right = figures[0].axes
+    curve = evaluation().curve
+    accuracy = lines_of(left)
+    error = lines_of(right)
+    assert accuracy["NED"] == curve.accuracy["ned"]
+    assert accuracy["1NN"] == curve.accuracy["1nn"]
+    assert error["kNN"] == curve.ece["knn"]
+    assert "1NN" not in error
+
+
+def test_sweep_shows_ned_and_the_best_baseline(tmp_path: Path, figures: list[Figure]) -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[5, 20])
+    draw_sweep(sweep, tmp_path / "f.png")
+    left, right = figures[0].axes
+    lines = lines_of(left)
+    assert lines["NED, k = 20"] == sweep.accuracy[1]
+    best = sweep.best_baseline(20)
+    level = next(lines[label] for label in lines if label.endswith("), k = 20"))
+    assert set(level) == {sweep.baseline_accuracy[best][1]}
+    errors = lines_of(right)
+    assert errors["NED, k = 5"] == sweep.ece[0]
+
+
+def test_without_matplotlib_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def import_nothing(name: str) -> ModuleType:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("nearsure.extras.import_module", import_nothing)
+    with pytest.raises(MissingExtraError, match=r"pip install 'nearsure\[plot\]'"):
+        draw_reliability(evaluation(), tmp_path / "f.png")

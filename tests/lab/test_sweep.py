@@ -1,0 +1,57 @@
+"""The sweep: NED at T is NED, at a huge T it is kNN, at a tiny one 1NN."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from experiments import evaluation, found
+
+from nearsure import fit_temperature, score
+from nearsure.errors import InvalidInputError
+from nearsure.lab.sweep import temperature_and_k_sweep
+
+
+def test_factor_1_is_the_evaluation() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[10, 20], factors=[0.5, 1.0, 2.0])
+    ned = evaluation().result_of("ned")
+    assert sweep.accuracy[1][1] == ned.accuracy.estimate
+    assert sweep.ece[1][1] == ned.ece.estimate
+    assert sweep.baseline_accuracy["gou"][1] == evaluation().result_of("gou").accuracy.estimate
+    assert sweep.baseline_ece["dudani"][1] == evaluation().result_of("dudani").ece.estimate
+
+
+def test_factors_multiply_the_temperature_of_each_k() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[12, 30], factors=[3.0])
+    for place, k in enumerate((12, 30)):
+        temperature = fit_temperature(found().own.first(k), found().own_codes).temperature
+        assert sweep.temperatures[place] == temperature
+        labels = score(found().queries.first(k), temperature=3 * temperature).labels
+        assert sweep.accuracy[place] == ((labels == found().query_codes).mean(),)
+
+
+def test_the_limits_are_1nn_and_knn() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1e-9, 1e9])
+    assert sweep.accuracy[0][0] == evaluation().result_of("1nn").accuracy.estimate
+    assert sweep.ece[0][1] == pytest.approx(evaluation().result_of("knn").ece.estimate, abs=0.01)
+
+
+def test_best_factor_and_baseline() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20, 40])
+    for place, k in enumerate(sweep.ks):
+        at_best = sweep.accuracy[place][sweep.factors.index(sweep.best_factor(k))]
+        assert at_best == max(sweep.accuracy[place])
+        best = sweep.baseline_accuracy[sweep.best_baseline(k)][place]
+        assert best == max(rule[place] for rule in sweep.baseline_accuracy.values())
+        row = sweep.to_markdown().splitlines()[2 + place]
+        assert f"**{100 * at_best:.2f} /" in row
+
+
+def test_a_sweep_is_plain_json() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1.0])
+    assert json.loads(json.dumps(asdict(sweep)))["accuracy"] == [[sweep.accuracy[0][0]]]
+
+
+@pytest.mark.parametrize("factors", [[], [0.0, 1.0], [2.0, 1.0], [1.0, 1.0], [-1.0]])
+def test_factors_must_ascend_from_above_0(factors: list[float]) -> None:
+    with pytest.raises(InvalidInputError, match="ascend from above 0"):
+        temperature_and_k_sweep(found(), ks=[5], factors=factors)
