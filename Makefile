@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo reproduce test lint format bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
+
+reproduce: $(INSTALLED)
+	$(BIN)/nearsure reproduce glyphs
 
 test: lint
 	$(BIN)/pytest -n auto

@@ -77,7 +77,7 @@ def reproduce(  # noqa: PLR0917 (options, by name)
         EvaluationSettings(k=k, seed=seed, n_resamples=resamples),
         cache=cache,
         output=output or Path("results") / (dataset if part == "standard" else f"{dataset}-{part}"),
-        command=_command(root),
+        command=_command(),
         say=typer.echo,
     )
     _say_files(files)
@@ -131,17 +131,21 @@ def evaluate(  # noqa: PLR0917 (options, by name)
         output or Path("results") / title,
         title,
         [experiment],
-        command=_command(embeddings, gallery, labels, gallery_labels),
+        command=_command(),
         settings=asdict(settings),
         main=experiment.name,
     )
     _say_files(files)
 
 
-def _command(*paths: Path | None) -> str:
+def _command() -> str:
     """What was typed, without the folders of this machine."""
-    private = {str(path): path.name for path in paths if path is not None}
-    words = [private.get(word, word) for word in sys.argv[1:]]
+    words = []
+    for word in sys.argv[1:]:
+        option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        path = Path(value)
+        private = path.is_absolute() or ".." in path.parts
+        words.append(f"{option}{equals}{path.name if private else value}")
     return shlex.join(["nearsure", *words])
 
 

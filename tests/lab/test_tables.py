@@ -6,7 +6,7 @@ import pytest
 from experiments import evaluation
 
 from nearsure.comparison import TITLES
-from nearsure.lab.tables import table_1, table_4
+from nearsure.lab.tables import best_k_table, table_1, table_4
 from nearsure.rules import RULE_NAMES
 
 
@@ -17,7 +17,7 @@ def cells(table: str) -> list[list[str]]:
 
 def test_cells_hold_our_figure_with_its_interval_and_the_papers_with_the_difference() -> None:
     header, _, *rows = cells(table_1("cub200", "normalized-softmax", evaluation()))
-    assert header == ["rule", "accuracy %", "ECE %", "ECE floor %", "Brier"]
+    assert header[:5] == ["rule", "accuracy %", "ECE %", "ECE floor %", "Brier"]
     assert [row[0] for row in rows] == [TITLES[rule] for rule in RULE_NAMES]
     ned = evaluation().result_of("ned")
     right, error = 100 * ned.accuracy.estimate, 100 * ned.ece.estimate
@@ -31,6 +31,26 @@ def test_cells_hold_our_figure_with_its_interval_and_the_papers_with_the_differe
     assert "paper 67.2" in rows[0][1]
     assert "paper" not in rows[0][2]
     assert rows[0][2].startswith(f"{100 * (1 - first.accuracy.estimate):.2f}")
+
+
+def test_gains_are_paired_differences_of_accuracy() -> None:
+    header, _, *rows = cells(table_1("own", "own", evaluation()))
+    assert header[5] == "NED's accuracy less this"
+    ned = evaluation().result_of("ned").accuracy.estimate
+    for rule, row in zip(RULE_NAMES[:-1], rows[:-1], strict=True):
+        gain = 100 * (ned - evaluation().result_of(rule).accuracy.estimate)
+        assert row[5].startswith(f"{gain:+.2f} (")
+    assert len(rows[-1]) == 5  # NED less itself says nothing
+
+
+def test_every_rule_is_shown_at_the_k_where_it_is_right_most_often() -> None:
+    _, _, *rows = cells(best_k_table(evaluation()))
+    curve = evaluation().curve
+    for rule, row in zip(RULE_NAMES, rows, strict=True):
+        best = max(curve.accuracy[rule])
+        assert row[2] == f"{100 * best:.2f}"
+        if rule != "1nn":
+            assert curve.accuracy[rule][curve.ks.index(int(row[1]))] == best
 
 
 @pytest.mark.parametrize(("column", "field"), [(1, "accuracy"), (2, "ece"), (4, "brier")])

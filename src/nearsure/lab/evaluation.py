@@ -13,7 +13,7 @@ from nearsure.comparison import TITLES, RuleComparison, RuleResult, compare_rule
 from nearsure.displays import NeighborCurveDisplay
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.lab.protocols import ProtocolName, ProtocolNeighbors
-from nearsure.metrics import Bins, Interval, bin_by_confidence
+from nearsure.metrics import Bins, Interval, bin_by_confidence, bootstrap_interval
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.temperature import TemperatureFit, fit_temperature
@@ -63,6 +63,9 @@ class Evaluation:
         Accuracy and ECE against k.
     reliability : mapping of rule name to Bins
         The bins of each rule's ECE.
+    ned_gain : mapping of rule name to Interval
+        NED's accuracy less that of each other rule on the same queries. Its interval is far
+        narrower than the two accuracies' own would suggest, as they err on the same queries.
     notes : tuple of str
         What a reader must know: warnings of the fit, queries that are copies of gallery points.
     """
@@ -79,6 +82,7 @@ class Evaluation:
     comparison: RuleComparison
     curve: NeighborCurve
     reliability: Mapping[RuleName, Bins]
+    ned_gain: Mapping[RuleName, Interval]
     notes: tuple[str, ...]
 
     def result_of(self, rule: RuleName) -> RuleResult:
@@ -96,6 +100,7 @@ class Evaluation:
             "reliability": {
                 rule: _without_nan(asdict(bins)) for rule, bins in self.reliability.items()
             },
+            "ned_gain": {rule: asdict(gain) for rule, gain in self.ned_gain.items()},
             "notes": list(self.notes),
         }
 
@@ -116,6 +121,9 @@ class Evaluation:
                     ),
                     "reliability": {
                         rule: _bins_of(bins) for rule, bins in fields["reliability"].items()
+                    },
+                    "ned_gain": {
+                        rule: _interval_of(gain) for rule, gain in fields["ned_gain"].items()
                     },
                     "notes": tuple(fields["notes"]),
                 }
@@ -175,11 +183,22 @@ def evaluate(
     if found.protocol != "all_against_others" and copies:
         note = f"{copies} of {len(queries)} queries equal a point of the gallery exactly."
         notes += (f"{note} If these are the same items, the figures are too good.",)
-    reliability = {}
+    reliability, correct = {}, {}
     for rule in RULE_NAMES:
         posterior = score_by(rule, queries, fit.temperature)
-        correct = posterior.labels == found.query_codes
-        reliability[rule] = bin_by_confidence(posterior.confidence, correct)
+        correct[rule] = posterior.labels == found.query_codes
+        reliability[rule] = bin_by_confidence(posterior.confidence, correct[rule])
+    ned_gain: dict[RuleName, Interval] = {
+        rule: bootstrap_interval(
+            np.mean,
+            np.subtract(correct["ned"], correct[rule], dtype=np.float64),
+            seed=seed,
+            n_resamples=n_resamples,
+            bounds=(-1.0, 1.0),
+        )
+        for rule in RULE_NAMES
+        if rule != "ned"
+    }
     return Evaluation(
         protocol=found.protocol,
         n_gallery=len(found.own),
@@ -199,6 +218,7 @@ def evaluate(
         ),
         curve=_curve(found, ks),
         reliability=reliability,
+        ned_gain=ned_gain,
         notes=notes,
     )
 

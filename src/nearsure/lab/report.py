@@ -9,7 +9,7 @@ from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.stages import written_whole
-from nearsure.lab.tables import PROTOCOLS, table_1, table_4
+from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
 from nearsure.lab.versions import versions
 
 PROTOCOL_TITLES: dict[ProtocolName, str] = {
@@ -17,6 +17,9 @@ PROTOCOL_TITLES: dict[ProtocolName, str] = {
     "gallery_and_queries": "Half gallery, half queries (strict)",
     "given_gallery": "Given gallery and queries",
 }
+BEST_K = (
+    "The k of Figure 2 at which each rule is right most often, chosen on the queries themselves:"
+)
 
 
 def write_report(
@@ -60,6 +63,7 @@ def write_report(
         text += [f"## {PROTOCOL_TITLES[protocol]}", f"### Table 1: {main}"]
         evaluation = by_name[main].evaluations[protocol]
         text += [table_1(dataset, main, evaluation)]
+        text += ["### Each rule at its best k", BEST_K, best_k_table(evaluation)]
         if len(experiments) > 1:
             evaluations = {e.name: e.evaluations[protocol] for e in experiments}
             text += ["### Table 4: losses", table_4(dataset, evaluations)]

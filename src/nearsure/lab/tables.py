@@ -46,9 +46,27 @@ def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
         "ECE %": _column(dataset, loss, evaluation, "ece"),
         "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in results],
         "Brier": _column(dataset, loss, evaluation, "brier"),
+        "NED's accuracy less this": [_gain(evaluation, rule) for rule in RULE_NAMES],
     }
     head = f"**{dataset}, {loss}**: {_circumstances(evaluation)}"
     return "\n\n".join([head, _legend(columns), _markdown(columns), *_notes(evaluation)]) + "\n"
+
+
+def best_k_table(evaluation: Evaluation) -> str:
+    """Each rule at the k of the curve where it is right most often, found on the queries.
+
+    One k for all rules is unfair to those that want a small one, so each is shown at its best;
+    as it is chosen on the very queries, every accuracy here is a little too good.
+    """
+    curve = evaluation.curve
+    columns: dict[str, list[str]] = {"rule": [], "its best k": [], "accuracy %": [], "ECE %": []}
+    for rule in RULE_NAMES:
+        best = max(range(len(curve.ks)), key=lambda i: curve.accuracy[rule][i])
+        columns["rule"].append(TITLES[rule])
+        columns["its best k"].append("1" if rule == "1nn" else str(curve.ks[best]))
+        columns["accuracy %"].append(f"{100 * curve.accuracy[rule][best]:.2f}")
+        columns["ECE %"].append(f"{100 * curve.ece[rule][best]:.2f}")
+    return _markdown(columns)
 
 
 def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
@@ -121,6 +139,14 @@ def _column(dataset: str, loss: str, evaluation: Evaluation, column: Column) -> 
             cell += _beside(dataset, loss, rule, column, interval.estimate)
         cells.append(cell)
     return cells
+
+
+def _gain(evaluation: Evaluation, rule: RuleName) -> str:
+    """NED's accuracy less a rule's, in points, paired by query."""
+    if rule == "ned":
+        return ""
+    gain = evaluation.ned_gain[rule]
+    return f"{100 * gain.estimate:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})"
 
 
 def _interval(result: RuleResult, column: Column) -> Interval:
