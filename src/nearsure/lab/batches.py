@@ -47,11 +47,7 @@ def balanced_rows(
     rng = np.random.default_rng([seed, CLASS_STREAM, step])
     order = np.argsort(codes, kind="stable")
     classes, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    if classes_per_batch > len(classes):
-        raise InvalidInputError(
-            f"classes_per_batch must not exceed the {len(classes)} classes of the train part. "
-            f"Got {classes_per_batch} instead."
-        )
+    refuse_too_many_classes(classes_per_batch, len(classes))
     chosen = rng.choice(len(classes), classes_per_batch, replace=False)
     return np.concatenate(
         [
@@ -59,6 +55,16 @@ def balanced_rows(
             for c in chosen
         ]
     )
+
+
+def refuse_too_many_classes(classes_per_batch: int, n_classes: int) -> None:
+    """Say so before anything is computed, if batches would need more classes than there are."""
+    if classes_per_batch > n_classes:
+        raise InvalidInputError(
+            f"classes_per_batch must not exceed the {n_classes} classes of the train part. "
+            f"Got {classes_per_batch} instead. Lower training.classes_per_batch; N-pairs, which "
+            "takes pairs, has half of classes_per_batch * images_per_class."
+        )
 
 
 def view_generator(seed: int, step: int, position: int) -> np.random.Generator:

@@ -19,9 +19,9 @@ LOSSES: tuple[LossName, ...] = ("normalized-softmax", "triplet", "n-pairs", "pro
 
 
 class Settings(BaseModel):
-    """Base of the parts: frozen, and a key that does not exist is an error."""
+    """Base of the parts: frozen, a key that does not exist is an error, and so is infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class DatasetSettings(Settings):
@@ -96,7 +96,8 @@ class TrainingSettings(Settings):
     warmup : float
         Share of the steps in which the rate rises; after them it falls as a half cosine to zero.
     smallest_crop : float
-        Random crops cover this share of the image or more; 1 shows the whole image.
+        Random crops cover this share of the image or more, of an elongated image the largest
+        square; 1 shows the whole of a square image.
     flip : bool
         Mirror half of the images.
     proxies_from_class_means : bool
@@ -105,7 +106,7 @@ class TrainingSettings(Settings):
     """
 
     loss: LossName = "normalized-softmax"
-    epochs: float = Field(default=10, gt=0)
+    epochs: float = Field(default=10.0, gt=0)
     classes_per_batch: int = Field(default=16, ge=2)
     images_per_class: int = Field(default=4, ge=2)
     learning_rate: float = Field(default=1e-4, gt=0)
@@ -146,7 +147,7 @@ def read_changes(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        changes = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        changes = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as TOML or JSON: {error}") from error
     if not isinstance(changes, dict):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.lab.backbones import make_backbone
 from nearsure.lab.batches import balanced_rows, view_generator
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, Pixels
@@ -94,16 +93,19 @@ class EmbeddingRun:
     def features(self, part: str) -> AnyArray:
         """Pooled features of the backbone before any training, shape (n, n_features)."""
         images = self._part(part)
-        backbone = make_backbone(self.settings.model.backbone).eval()
         inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
         stage = Stage(self.cache, "features", inputs)
         return stage.rows(
             part,
             len(images),
-            partial(self._forward, backbone, images),
+            lambda rows: self._forward(self._untrained_backbone, images, rows),
             chunk=FEATURE_CHUNK,
             track=_bar(f"features of {part}"),
         )
+
+    @cached_property
+    def _untrained_backbone(self) -> nn.Module:
+        return make_embedder(self.settings).backbone.eval()
 
     @cached_property
     def history(self) -> list[float]:

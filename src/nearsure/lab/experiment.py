@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.errors import InvalidInputError
 from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.protocols import (
@@ -36,7 +37,7 @@ class EvaluationSettings:
     k : int
         Neighbours of the tables.
     k_most : int
-        Largest k of the curves.
+        Largest k of the curves; `k`, if that is larger.
     seed : int
         Of the bootstrap and of the half that is the gallery.
     n_resamples : int
@@ -47,6 +48,11 @@ class EvaluationSettings:
     k_most: int = 200
     seed: int = 0
     n_resamples: int = 1000
+
+    @property
+    def n_searched(self) -> int:
+        """Neighbours to search for each point, if there are so many."""
+        return max(self.k, self.k_most)
 
 
 @dataclass(frozen=True)
@@ -103,10 +109,12 @@ def run_experiment(
     cache : Path, optional
         Folder of stages.
     key : str
-        What the embeddings are, for the cache.
+        What the embeddings are, for the cache, which needs it.
     details : mapping, optional
         Kept with the result.
     """
+    if cache and not key:
+        raise InvalidInputError("With a cache, key must say what the embeddings are. Got ''.")
     evaluations: dict[ProtocolName, Evaluation] = {}
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():
@@ -140,14 +148,14 @@ def _searches(
     """The searches that the embeddings allow, not yet done."""
     if gallery is not None:
         gallery_codes, query_codes = encode_labels(gallery.labels, queries.labels)
-        k = min(settings.k_most, len(gallery) - 1)
+        k = min(settings.n_searched, len(gallery) - 1)
         return {
             "given_gallery": lambda: given_gallery(
                 gallery.vectors, gallery_codes, queries.vectors, query_codes, k=k
             )
         }
     codes, _ = encode_labels(queries.labels)
-    k, k_half = (min(settings.k_most, n - 1) for n in (len(queries), len(queries) // 2))
+    k, k_half = (min(settings.n_searched, n - 1) for n in (len(queries), len(queries) // 2))
     return {
         "all_against_others": lambda: all_against_others(queries.vectors, codes, k=k),
         "gallery_and_queries": lambda: gallery_and_queries(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearsure.comparison import TITLES
 from nearsure.displays import NeighborCurveDisplay, ReliabilityDisplay
@@ -114,6 +115,13 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
     _entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
     return _saved(figure, path)
+
+
+def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
+    """Write pixels as they are, shape (height, width, 3), uint8, to a PNG."""
+    pillow = require("PIL.Image", extra="plot", purpose="A picture")
+    pillow.fromarray(pixels).save(path)
+    return Path(path)
 
 
 def _draw_line(

@@ -1,11 +1,15 @@
 """The images of a run, found, looked through and, where they are small, drawn in advance."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
+from nearsure.errors import DatasetError
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets import load_split
 from nearsure.lab.datasets.image_file import find_broken, refuse_broken, skip_broken
@@ -14,6 +18,7 @@ from nearsure.lab.embedding_run import in_memory
 from nearsure.lab.stages import Stage, digest
 
 TUNING_SHARE = 3 / 4
+SAMPLED = 32
 
 
 def prepare_images(settings: DatasetSettings, *, seed: int, cache: Path) -> ImageSplit:
@@ -31,9 +36,37 @@ def prepare_images(settings: DatasetSettings, *, seed: int, cache: Path) -> Imag
         return _each_part(split, lambda images, part: in_memory(images, stage, part))
     broken = _broken_images(split, cache)
     if settings.skip_broken_images:
-        return _each_part(split, lambda images, _: skip_broken(images, broken))
+        return _without_broken(split, broken, drop_single_images=settings.drop_single_images)
     refuse_broken(broken, dataset=settings.name)
     return split
+
+
+def refuse_other_pixels(split: ImageSplit, cache: Path) -> None:
+    """Notice images that changed under the same names, whose stages would be taken for theirs.
+
+    Raises
+    ------
+    DatasetError
+        If some of the images are not what they were when the cache was made.
+    """
+    for part, images in _parts(split).items():
+        names = digest([images.names, images.labels])
+        now = _sample(images)
+        stage = Stage(cache, "sampled", {"images": names})
+        if stage.document("pixels", partial(_sample, images)) != now:
+            raise DatasetError(
+                f"The {part} images of {split.dataset} have the names of those that {cache} was "
+                "made from, but other pixels. Use another folder (--cache), or delete this one."
+            )
+
+
+def _sample(images: LabelledImages) -> dict[str, str]:
+    """A digest of some of the pixels."""
+    pixels = hashlib.sha256()
+    for row in np.linspace(0, len(images) - 1, SAMPLED, dtype=int).tolist():
+        image = images.read(row)
+        pixels.update(f"{image.shape}".encode() + image.tobytes())
+    return {"pixels": pixels.hexdigest()}
 
 
 def tuning_split(split: ImageSplit) -> ImageSplit:
@@ -57,8 +90,29 @@ def _broken_images(split: ImageSplit, cache: Path) -> dict[str, str]:
                 ),
             )
 
-        broken |= stage.document("broken", look_through)
+        found = stage.document("broken", look_through)
+        # They may have been copied again since, as the message asks.
+        suspects = [row for row, name in enumerate(images.names) if name in found]
+        broken |= find_broken(images.take(suspects))
     return broken
+
+
+def _without_broken(
+    split: ImageSplit, broken: dict[str, str], *, drop_single_images: bool
+) -> ImageSplit:
+    """The images that can be read; what is left of a class may be one image."""
+
+    def kept(images: LabelledImages, part: str) -> LabelledImages:
+        readable = skip_broken(images, broken)
+        # A single query is fair where there is a gallery to find its class in.
+        single_is_fair = part != "train" and split.gallery is not None
+        return (
+            readable.without_single_images()
+            if drop_single_images and not single_is_fair
+            else readable
+        )
+
+    return _each_part(split, kept)
 
 
 def _parts(split: ImageSplit) -> dict[str, LabelledImages]:

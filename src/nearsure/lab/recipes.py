@@ -29,11 +29,21 @@ class Recipe:
     dataset : str
         Which.
     runs : dict of RunSettings
-        By the name of the loss; `BEFORE` is the backbone as it comes.
+        By the name of the loss; `BEFORE` is the backbone as it comes. All on the same images.
     """
 
     dataset: str
     runs: dict[str, RunSettings]
+
+    @property
+    def main(self) -> str:
+        """The run of Table 1 and of the figures: the first that was trained."""
+        return next((name for name in self.runs if name != BEFORE), BEFORE)
+
+    @property
+    def part(self) -> str:
+        """Which images: "standard" or "tuning"."""
+        return next(iter(self.runs.values())).dataset.part
 
     def only(self, losses: list[LossName]) -> "Recipe":
         """The same recipe with some of the losses; what comes before training stays."""
@@ -68,38 +78,65 @@ def recipe(
     seed : int
         Of every run.
     changes : dict, optional
-        Nested settings that replace the recipe's in every run.
+        Nested settings that replace the recipe's in every run. N-pairs makes pairs of what is
+        left, and what comes before training keeps its model.
     source : str
         What the changes are called in messages.
+
+    Raises
+    ------
+    ConfigError
+        If the data set does not exist or lacks its folder, or if the changes are not allowed: those
+        of loss, data set or seed would give runs that are not what they are called.
     """
     if dataset not in get_args(DatasetName):
         raise ConfigError(
             f"A data set is one of {', '.join(get_args(DatasetName))}. Got {dataset!r} instead."
         )
+    changes = changes or {}
+    _refuse_other_names(changes, dataset, source)
+
+    def settled(run: RunSettings) -> RunSettings:
+        given = {"dataset": {"name": dataset, "root": root}, "seed": seed}
+        return changed(changed(run, given, source="settings"), changes, source=source)
+
     if dataset == "glyphs":
         if root is not None:
             raise ConfigError("Glyphs are drawn, not read: root must not be given.")
-        first, others = GLYPHS, GLYPHS
+        first = others = settled(GLYPHS)
         runs: dict[str, RunSettings] = {}
     else:
         if root is None:
             raise ConfigError(f"{dataset} needs its folder: --root FOLDER.")
-        first = {"cub200": CUB200, "cars196": CARS196}.get(dataset, ANY)
-        others = _head(first)
+        preset = {"cub200": CUB200, "cars196": CARS196}.get(dataset, ANY)
+        first, others = settled(preset), settled(_head(preset))
         runs = {BEFORE: _untrained(first)}
     runs |= {loss: (first if loss == LOSSES[0] else others).with_loss(loss) for loss in LOSSES}
-    given = {"dataset": {"name": dataset, "root": root}, "seed": seed}
-    return Recipe(
-        dataset,
-        {
-            name: changed(changed(run, given, source="settings"), changes or {}, source=source)
-            for name, run in runs.items()
-        },
-    )
+    return Recipe(dataset, runs)
+
+
+def _refuse_other_names(changes: dict[str, Any], dataset: str, source: str) -> None:
+    """Keep runs what they are called; parts that are no tables are left to `changed`."""
+    images, training = changes.get("dataset"), changes.get("training")
+    if isinstance(training, dict) and "loss" in training:
+        raise ConfigError(
+            f"{source}: training.loss must not be given, as each run of a recipe has its own: "
+            "choose with --loss."
+        )
+    if "seed" in changes:
+        raise ConfigError(
+            f"{source}: seed must not be given, as evaluation has it, too: choose with --seed."
+        )
+    if isinstance(images, dict) and images.get("name", dataset) != dataset:
+        raise ConfigError(
+            f"{source}: dataset.name must be {dataset!r}, the data set of the command, or be left "
+            f"out. Got {images['name']!r} instead."
+        )
 
 
 def _untrained(run: RunSettings) -> RunSettings:
-    return run.model_copy(update={"model": ModelSettings(trained="nothing")})
+    model = ModelSettings(backbone=run.model.backbone, trained="nothing")
+    return run.model_copy(update={"model": model})
 
 
 def _head(run: RunSettings) -> RunSettings:
@@ -114,7 +151,11 @@ def _head(run: RunSettings) -> RunSettings:
 
 # The schedules were chosen on the seen classes alone (`--part tuning`).
 HEAD_TRAINING = TrainingSettings(
-    epochs=20, classes_per_batch=32, images_per_class=4, learning_rate=1e-3, weight_decay=1e-3
+    epochs=10,
+    classes_per_batch=32,
+    learning_rate=2e-4,
+    proxy_learning_rate=2e-3,
+    weight_decay=1e-3,
 )
 GLYPHS = RunSettings(
     dataset=DatasetSettings(name="glyphs", image_size=32),

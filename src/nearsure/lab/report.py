@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearsure.lab.experiment import Experiment
-from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
+from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.stages import written_whole
 from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
@@ -17,6 +20,10 @@ PROTOCOL_TITLES: dict[ProtocolName, str] = {
     "gallery_and_queries": "Half gallery, half queries (strict)",
     "given_gallery": "Given gallery and queries",
 }
+SWEEP = (
+    "Accuracy % / ECE % / voters, the number of equal votes that would say as much as the weights "
+    "do ((sum of w)^2 / sum of w^2, mean over the queries):"
+)
 BEST_K = (
     "The k of Figure 2 at which each rule is right most often, chosen on the queries themselves:"
 )
@@ -30,6 +37,7 @@ def write_report(
     command: str,
     settings: Mapping[str, Any],
     main: str,
+    examples: NDArray[np.uint8] | None = None,
 ) -> list[Path]:
     """Write tables, figures and numbers.
 
@@ -47,6 +55,8 @@ def write_report(
         Of the evaluation, for the JSON.
     main : str
         The run of Table 1 and of the figures.
+    examples : array of shape (height, width, 3), optional
+        A picture of some of the data.
 
     Returns
     -------
@@ -57,6 +67,9 @@ def write_report(
     by_name = {experiment.name: experiment for experiment in experiments}
     files = [_write_json(folder / "results.json", dataset, experiments, command, settings)]
     text = [f"# {dataset}", f"Made by `{command}`."]
+    if examples is not None:
+        files.append(save_picture(examples, folder / "examples.png"))
+        text += ["Unseen classes, one a row:", "![examples](examples.png)"]
     if len(experiments) > 1:
         text += ["## 1NN, by embedding", _first_neighbors(experiments)]
     for protocol in by_name[main].evaluations:
@@ -83,7 +96,7 @@ def write_report(
         for caption, path in pictures.items():
             text += [f"### {caption}", f"![{caption}]({path.name})"]
             files.append(path)
-        text += ["Accuracy / ECE in percent:", by_name[main].sweeps[protocol].to_markdown()]
+        text += [SWEEP, by_name[main].sweeps[protocol].to_markdown()]
     readme = folder / "README.md"
     with written_whole(readme) as draft:
         draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")

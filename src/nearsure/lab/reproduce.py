@@ -7,12 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from nearsure.lab.allocator import keep_freed_memory
+from nearsure.lab.batches import refuse_too_many_classes
+from nearsure.lab.config import DatasetSettings
+from nearsure.lab.contact_sheet import contact_sheet
+from nearsure.lab.datasets.labelled_images import ImageSplit, Pixels
 from nearsure.lab.embedding_run import EmbeddingRun
 from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
-from nearsure.lab.prepared_images import prepare_images
+from nearsure.lab.prepared_images import prepare_images, refuse_other_pixels
 from nearsure.lab.recipes import Recipe
 from nearsure.lab.report import write_report
+
+# Rows and columns of the picture of examples.
+SHOWN = 12
 
 
 def reproduce(
@@ -47,9 +54,10 @@ def reproduce(
         The files of the report.
     """
     keep_freed_memory()
+    splits = _splits(recipe, cache)
     experiments: list[Experiment] = []
     for name, run in recipe.runs.items():
-        split = prepare_images(run.dataset, seed=run.seed, cache=cache)
+        split = splits[run.dataset, run.seed]
         say(
             f"{recipe.dataset}, {name}: {len(split.train)} images of "
             f"{len(split.train.classes)} seen classes, {len(split.queries)} of "
@@ -81,7 +89,44 @@ def reproduce(
                 f"  {protocol}: 1NN {100 * first.accuracy.estimate:.2f}%, NED "
                 f"{100 * ned.accuracy.estimate:.2f}% with ECE {100 * ned.ece.estimate:.2f}%"
             )
-    main = "normalized-softmax" if "normalized-softmax" in recipe.runs else next(iter(recipe.runs))
     return write_report(
-        output, recipe.dataset, experiments, command=command, settings=asdict(settings), main=main
+        output,
+        recipe.dataset,
+        experiments,
+        command=command,
+        settings=asdict(settings),
+        main=recipe.main,
+        examples=_examples(recipe, splits),
     )
+
+
+def _examples(
+    recipe: Recipe, splits: dict[tuple[DatasetSettings, int], ImageSplit]
+) -> Pixels | None:
+    """Some glyphs; the pictures of other data sets are not ours to copy."""
+    if recipe.dataset != "glyphs":
+        return None
+    (settings, seed), split = next(iter(splits.items()))
+    columns = min(SHOWN, settings.images_per_class)
+    return contact_sheet(
+        split.queries,
+        classes=SHOWN,
+        images_per_class=columns,
+        size=2 * settings.image_size,
+        seed=seed,
+    )
+
+
+def _splits(recipe: Recipe, cache: Path) -> dict[tuple[DatasetSettings, int], ImageSplit]:
+    """The images of every run; what does not fit is said before the first run takes its hours."""
+    splits: dict[tuple[DatasetSettings, int], ImageSplit] = {}
+    for run in recipe.runs.values():
+        images = (run.dataset, run.seed)
+        if images not in splits:
+            splits[images] = prepare_images(run.dataset, seed=run.seed, cache=cache)
+            if recipe.dataset != "glyphs":  # which are drawn, and cached by what draws them
+                refuse_other_pixels(splits[images], cache)
+        if run.model.trained != "nothing":
+            n_classes = len(splits[images].train.classes)
+            refuse_too_many_classes(run.training.classes_per_batch, n_classes)
+    return splits

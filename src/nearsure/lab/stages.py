@@ -106,7 +106,7 @@ class Stage:
                 draft.write_text(json.dumps(compute(), indent=1) + "\n", encoding="utf-8")
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise NearsureError(
                 f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
             ) from error
@@ -139,7 +139,13 @@ class Stage:
         ranges = [range(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
 
         def chunk_of(part: range) -> AnyArray:
-            found = self.arrays(f"{name}-{part.start:07d}", lambda: {"rows": compute(part)})
-            return found["rows"]
+            file = f"{name}-{part.start:07d}"
+            rows = self.arrays(file, lambda: {"rows": compute(part)})["rows"]
+            if len(rows) != len(part):
+                raise NearsureError(
+                    f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {len(rows)} "
+                    "instead. Delete it and run again; it will be made anew."
+                )
+            return rows
 
         return np.concatenate([chunk_of(part) for part in track(ranges)])

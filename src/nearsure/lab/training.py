@@ -28,7 +28,7 @@ def n_steps(settings: TrainingSettings, n_images: int) -> int:
 
 
 def rate_factor(step: int, steps: int, warmup: float) -> float:
-    """Share of the learning rate at a step.
+    """Share of the learning rate at a step; the top lies between two steps.
 
     Examples
     --------

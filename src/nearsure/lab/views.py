@@ -34,7 +34,11 @@ def random_view(
     smallest_crop: float,
     flip: bool,
 ) -> Pixels:
-    """A random crop that covers at least a share of the image, resized, mirrored half the time."""
+    """A random crop, resized, and mirrored half of the time where `flip` says so.
+
+    It covers at least the share `smallest_crop` of the image. Where no such crop of a customary
+    shape is found, as in an elongated image, it is the largest square, at a random place.
+    """
     height, width = image.shape[:2]
     crop_width = crop_height = float(min(height, width))
     for _ in range(ATTEMPTS):

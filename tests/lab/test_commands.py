@@ -1,0 +1,204 @@
+"""The command: reports from files, and mistakes as one sentence with exit code 2."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from tiny_images import write_tree
+
+from nearsure import command_line, commands
+from nearsure.command_line import main
+from nearsure.errors import MissingExtraError
+
+
+def nearsure(monkeypatch: pytest.MonkeyPatch, *words: str | int | Path) -> int:
+    """Type a command; gives its exit code."""
+    monkeypatch.setattr("sys.argv", ["nearsure", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 10)
+    vectors = rng.standard_normal((4, 3))[codes] + 0.7 * rng.standard_normal((40, 3))
+    np.savez(
+        tmp_path / "points.npz", embeddings=vectors, labels=codes, more=vectors[::2], own=codes[::2]
+    )
+    return tmp_path / "points.npz"
+
+
+def test_saved_embeddings_give_a_report(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(file.parent)
+    assert nearsure(monkeypatch, "evaluate", "points.npz", "-k", 5, "--resamples", 10) == 0
+    shown = capsys.readouterr().out
+    assert "all_against_others, k = 5:" in shown
+    assert "gallery_and_queries, k = 5:" in shown
+    written = [Path(line.removeprefix("wrote ")) for line in shown.splitlines() if "wrote" in line]
+    assert Path("results/points/README.md") in written
+    assert all(path.is_file() for path in written)
+    assert "Table 1" in Path("results/points/README.md").read_text()
+    document = json.loads(Path("results/points/results.json").read_text())
+    assert document["evaluation"] == {"k": 5, "k_most": 200, "seed": 0, "n_resamples": 10}
+    assert document["command"] == "nearsure evaluate points.npz -k 5 --resamples 10"
+
+
+def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = file.parent / "out"
+    code = nearsure(
+        monkeypatch,
+        *("evaluate", file, "--vectors-key", "more", "--labels-key", "own"),
+        *("--gallery-vectors-key", "embeddings", "--gallery-labels-key", "labels"),
+        *("-k", 5, "--resamples", 10, "--name", "dots", f"--output={output}/"),
+    )
+    assert code == 0
+    document = json.loads((output / "results.json").read_text())
+    assert document["dataset"] == "dots"
+    (evaluation,) = document["runs"]["given embeddings"]["evaluations"].values()
+    assert (evaluation["protocol"], evaluation["n_queries"]) == ("given_gallery", 20)
+    assert evaluation["n_gallery"] == 40
+    for name in ("README.md", "results.json"):
+        text = (output / name).read_text()
+        assert str(file.parent) not in text
+        assert "evaluate points.npz " in text
+        assert "--output=out" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["reproduce", "mnist"], r"A data set is one of glyphs, .* Got 'mnist' instead\."),
+        (["reproduce", "cub200"], r"cub200 needs its folder: --root FOLDER\."),
+        (["reproduce", "cub200", "--root", "nowhere"], r".*nowhere.*"),
+        (["reproduce", "glyphs", "--root", "."], r"Glyphs are drawn.*"),
+        (["reproduce", "glyphs", "--loss", "arcface"], r"A loss is one of .* Got arcface\."),
+        (["reproduce", "glyphs", "--part", "test"], r"--part must be standard or tuning\. .*"),
+        (["reproduce", "glyphs", "--config", "no.toml"], r"no.toml cannot be read as TOML .*"),
+        (
+            ["reproduce", "glyphs", "--config", "bad.toml"],
+            r"bad.toml: there is no setting 'training.epoch'; allowed are loss, epochs, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--part", "tuning", "--config", "flat.toml"],
+            r"flat.toml: dataset: .*'glyphs'.*",
+        ),
+        (["evaluate", "no.npz"], r".*no.npz.*"),
+        (["evaluate", "two.npz"], r"'a', 'b' could each be the vectors of two.npz: .*"),
+        (["evaluate", "points.npz", "--labels-key", "y"], r"points.npz has no array 'y' .*"),
+        (
+            ["evaluate", "points.npz", "--resamples", "10", "--output", "bad.toml"],
+            r"bad.toml: File exists\.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("bad.toml").write_text("[training]\nepoch = 3\n")
+    Path("flat.toml").write_text('dataset = "glyphs"\n')
+    np.savez("two.npz", a=np.ones((3, 2)), b=np.ones((3, 2)), labels=np.arange(3))
+    assert nearsure(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"nearsure: {sentence}\n", said), said
+    assert "Traceback" not in said
+
+
+def test_a_broken_image_is_named_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_tree(tmp_path / "tree")
+    (root / "c" / "1.png").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert nearsure(monkeypatch, "reproduce", "class-folders", "--root", root) == 2
+    assert str(root / "c" / "1.png") in capsys.readouterr().err
+    assert [path.name.partition("-")[0] for path in Path("runs").iterdir()] == ["checked"] * 2
+
+
+def test_too_many_classes_a_batch_are_said_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_tree(tmp_path / "tree")
+    monkeypatch.chdir(tmp_path)
+    assert nearsure(monkeypatch, "reproduce", "class-folders", "--root", root) == 2
+    assert "exceed the 4 classes of the train part. Got 16" in capsys.readouterr().err
+    assert not list(Path("runs").glob("features*"))
+
+
+def test_ctrl_c_is_said_and_is_not_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "load_embeddings", interrupt)
+    assert nearsure(monkeypatch, "evaluate", "x.npz") == 130
+    assert capsys.readouterr().err == "nearsure: Interrupted; the same command goes on from here.\n"
+
+
+def test_a_missing_extra_is_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(module: str, *, extra: str, purpose: str) -> None:
+        raise MissingExtraError(f"{purpose} needs {module}: pip install 'nearsure[{extra}]'")
+
+    monkeypatch.setattr(command_line, "require", missing)
+    assert nearsure(monkeypatch, "evaluate", "x.npz") == 2
+    assert capsys.readouterr().err == (
+        "nearsure: The nearsure command needs typer: pip install 'nearsure[cli]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--root", "/home/me/birds/", "-k", "5"], "--root birds -k 5"),
+        (["--root=/home/me/a=b/birds"], "--root=birds"),
+        (["--config", "../../me/my.toml"], "--config my.toml"),
+        (["data/points.npz", "--name", "a b"], "data/points.npz --name 'a b'"),
+    ],
+)
+def test_a_report_does_not_tell_the_folders_of_a_machine(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["nearsure", *words])
+    assert commands._command() == f"nearsure {shown}"
+
+
+def test_help_names_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(commands.app, typer.Typer)
+    assert nearsure(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "reproduce" in shown
+    assert "evaluate" in shown
+
+
+def test_saved_embeddings_are_evaluated_without_what_training_needs(tmp_path: Path) -> None:
+    blocked = "torch", "pydantic", "pytorch_metric_learning", "tqdm"
+    path = tmp_path / "points.npz"
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 10)
+    vectors = 3 * rng.standard_normal((4, 3))[codes] + rng.standard_normal((40, 3))
+    np.savez(path, vectors=vectors, labels=codes)
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); "
+        "from nearsure.command_line import main; main()"
+    )
+    words = ["evaluate", str(path), "-k", "5", "--resamples", "20", "--output", str(tmp_path / "o")]
+    subprocess.run([sys.executable, "-c", script, *words], check=True, capture_output=True)  # noqa: S603
+    assert (tmp_path / "o" / "README.md").exists()

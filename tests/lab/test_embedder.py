@@ -1,0 +1,165 @@
+"""The embedder: its head, its place on the sphere, its backbones, and whose randomness it uses."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nearsure.lab.backbones import EfficientNetLite0, SmallCNN
+from nearsure.lab.config import DatasetSettings, ModelSettings, RunSettings, TrainingSettings
+from nearsure.lab.embedder import Embedder, make_embedder, on_sphere, to_tensor
+
+
+class Flat(nn.Module):
+    """The pixels themselves."""
+
+    n_features = 12
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)
+
+
+@cache
+def efficientnet() -> EfficientNetLite0:
+    return EfficientNetLite0()
+
+
+def settings(seed: int = 0, **training: str) -> RunSettings:
+    return RunSettings(
+        dataset=DatasetSettings(name="glyphs", image_size=32),
+        model=ModelSettings(backbone="small-cnn", embedding_size=16),
+        training=TrainingSettings.model_validate(training),
+        seed=seed,
+    )
+
+
+def images(n: int = 5, size: int = 2) -> Tensor:
+    return torch.rand(n, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_head_is_linear_without_bias_and_layer_normalised() -> None:
+    embedder = Embedder(Flat(), 4, layer_norm=True)
+    (weight,) = embedder.parameters()
+    assert weight.shape == (4, 12)
+    plain = images().flatten(1).double().numpy() @ weight.detach().double().numpy().T
+    centred = plain - plain.mean(axis=1, keepdims=True)
+    expected = centred / np.sqrt(plain.var(axis=1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(embedder(images()).detach().numpy(), expected, rtol=1e-3, atol=1e-5)
+    without = Embedder(Flat(), 4, layer_norm=False)
+    without.load_state_dict(embedder.state_dict())
+    np.testing.assert_allclose(without(images()).detach().numpy(), plain, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_size_the_features_are_the_embedding() -> None:
+    embedder = Embedder(Flat(), None, layer_norm=False)
+    assert embedder.embedding_size == 12
+    assert not list(embedder.parameters())
+    torch.testing.assert_close(embedder(images()), images().flatten(1))
+
+
+def test_the_head_starts_with_rows_at_right_angles() -> None:
+    (weight,) = Embedder(Flat(), 4, layer_norm=True).parameters()
+    torch.testing.assert_close(weight @ weight.T, torch.eye(4), atol=1e-5, rtol=0)
+
+
+def test_images_go_the_same_way_as_their_features() -> None:
+    embedder = make_embedder(settings()).eval()
+    pictures = images(3, 32)
+    torch.testing.assert_close(
+        embedder(pictures), embedder.from_features(embedder.backbone(pictures))
+    )
+
+
+def test_on_the_sphere_every_length_is_one_and_directions_stay() -> None:
+    vectors = torch.tensor([[3.0, 4.0], [-0.001, 0.0], [1e6, -1e6]])
+    unit = on_sphere(vectors)
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(3))
+    torch.testing.assert_close(unit[0], torch.tensor([0.6, 0.8]))
+    assert unit.dtype == torch.float32
+
+
+def test_pixels_become_channels_in_the_range_from_0_to_1() -> None:
+    view = np.zeros((4, 4, 3), np.uint8)
+    view[1, 2] = (255, 51, 0)
+    batch = to_tensor([np.zeros((4, 4, 3), np.uint8), view[:, ::-1]])
+    assert batch.shape == (2, 3, 4, 4)
+    assert batch.dtype == torch.float32
+    torch.testing.assert_close(batch[1, :, 1, 1], torch.tensor([1.0, 0.2, 0.0]))
+    assert batch.sum().item() == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "trained", "expected"),
+    [
+        ("normalized-softmax", "all", True),
+        ("triplet", "all", False),
+        ("normalized-softmax", "nothing", False),
+    ],
+)
+def test_layer_normalisation_belongs_to_normalized_softmax(
+    loss: str, trained: str, *, expected: bool
+) -> None:
+    run = settings(loss=loss)
+    # Not a run that settings allow, but quick to make.
+    model = run.model.model_copy(update={"trained": trained})
+    assert make_embedder(run.model_copy(update={"model": model})).layer_norm == expected
+
+
+def test_the_seed_alone_decides_the_weights() -> None:
+    before = torch.get_rng_state()
+    first, again, other = (make_embedder(settings(seed)).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, weight in first.items():
+        assert torch.equal(weight, again[name])
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+    torch.manual_seed(5)
+    moved = make_embedder(settings(1)).state_dict()
+    assert torch.equal(first["head.weight"], moved["head.weight"])
+    torch.set_rng_state(before)
+
+
+def test_the_small_network_takes_pictures_of_any_size_from_16_pixels() -> None:
+    for size in (16, 32, 45):
+        assert SmallCNN().eval()(images(2, size)).shape == (2, SmallCNN.n_features)
+
+
+def test_efficientnet_scales_its_input_as_its_makers_did() -> None:
+    seen = []
+
+    def note(_: nn.Module, inputs: tuple[Tensor]) -> None:
+        seen.append(inputs[0])
+
+    network = efficientnet().eval()
+    hook = network.network._conv_stem.register_forward_pre_hook(note)
+    with torch.inference_mode():
+        features = network(torch.stack([torch.zeros(3, 32, 32), torch.ones(3, 32, 32)]))
+    hook.remove()
+    assert features.shape == (2, 1280)
+    assert set(seen[0][0].flatten().tolist()) == {-127 / 128}
+    assert set(seen[0][1].flatten().tolist()) == {1.0}
+
+
+def test_efficientnet_keeps_the_statistics_of_imagenet_while_it_trains() -> None:
+    embedder = Embedder(efficientnet(), 8, layer_norm=True).train()
+    norms = [module for module in embedder.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert len(norms) > 40
+    assert not any(module.training for module in norms)
+    assert embedder.training
+    assert embedder.backbone.training
+    before = [module.running_mean.clone() for module in norms if module.running_mean is not None]
+    pictures = images(2, 32)
+    trained = embedder(pictures).detach()
+    after = [module.running_mean for module in norms if module.running_mean is not None]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    # Nothing else is random either: no dropout, no random depth.
+    torch.testing.assert_close(trained, embedder.eval()(pictures).detach(), rtol=0, atol=0)
+
+
+def test_efficientnet_makes_sense_of_images_from_0_to_1() -> None:
+    """A picture and its slightly darker copy lie closer than two pictures."""
+    pictures = images(2, 64)
+    with torch.inference_mode():
+        one, two, dark = on_sphere(efficientnet().eval()(torch.cat([pictures, 0.9 * pictures[:1]])))
+    assert (one - dark).norm() < (one - two).norm()

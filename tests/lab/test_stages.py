@@ -1,0 +1,150 @@
+"""Stages: whole files or none, computed once, taken up where they stopped."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nearsure.arrays import AnyArray
+from nearsure.errors import NearsureError
+from nearsure.lab.stages import Stage, digest, written_whole
+
+
+class Counted:
+    """Gives rows and remembers for which ranges."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        self.asked: list[range] = []
+        self.failing = failing
+
+    def __call__(self, rows: range) -> AnyArray:
+        self.asked.append(rows)
+        if rows.start == self.failing:
+            raise OSError("no more")
+        return np.array([[row, row**2] for row in rows])
+
+
+def stage(root: Path, **inputs: Any) -> Stage:  # noqa: ANN401
+    return Stage(root, "work", inputs)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.txt"
+    with written_whole(path) as draft:
+        draft.write_text("half")
+        assert not path.exists()
+        assert draft.parent == path.parent  # on the same file system
+        draft.write_text("whole")
+    assert path.read_text() == "whole"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+def test_an_exception_leaves_neither_file_nor_draft(tmp_path: Path, old: str | None) -> None:
+    path = tmp_path / "a.txt"
+    if old is not None:
+        path.write_text(old)
+
+    def interrupted() -> None:
+        with written_whole(path) as draft:
+            draft.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names(tmp_path) == ([] if old is None else ["a.txt"])
+    assert old is None or path.read_text() == old
+
+
+def test_arrays_are_computed_once(tmp_path: Path) -> None:
+    calls = []
+
+    def compute() -> dict[str, AnyArray]:
+        calls.append(1)
+        return {"a": np.arange(6).reshape(2, 3).T, "b": np.array([0.5], np.float32)}
+
+    first = stage(tmp_path, seed=1).arrays("x", compute)
+    second = stage(tmp_path, seed=1).arrays("x", compute)
+    assert len(calls) == 1
+    for found in (first, second):
+        np.testing.assert_array_equal(found["a"], [[0, 3], [1, 4], [2, 5]])
+        assert found["b"].dtype == np.float32
+
+
+def test_a_document_is_computed_once_and_is_the_same_from_disk(tmp_path: Path) -> None:
+    calls = []
+
+    def compute() -> dict[str, Any]:
+        calls.append(1)
+        return {"a": (1, 2.5), "b": None}
+
+    first = stage(tmp_path).document("x", compute)
+    assert first == stage(tmp_path).document("x", compute) == {"a": [1, 2.5], "b": None}
+    assert len(calls) == 1
+
+
+def test_another_input_is_another_folder(tmp_path: Path) -> None:
+    folders = {
+        stage(tmp_path, seed=1, loss="triplet").folder,
+        stage(tmp_path, loss="triplet", seed=1).folder,  # the order does not matter
+        stage(tmp_path, seed=2, loss="triplet").folder,
+        Stage(tmp_path, "other", {"seed": 1, "loss": "triplet"}).folder,
+    }
+    assert len(folders) == 3
+    assert digest({"a": 1}) != digest({"a": 1.5})
+
+
+def test_a_stage_says_what_it_depends_on(tmp_path: Path) -> None:
+    work = stage(tmp_path, seed=1)
+    work.document("x", dict)
+    assert json.loads((work.folder / "inputs.json").read_text()) == {"seed": 1}
+
+
+def test_rows_are_those_of_one_call(tmp_path: Path) -> None:
+    compute = Counted()
+    rows = stage(tmp_path).rows("x", 10, compute, chunk=4)
+    np.testing.assert_array_equal(rows, Counted()(range(10)))
+    assert compute.asked == [range(4), range(4, 8), range(8, 10)]
+
+
+def test_rows_go_on_after_a_failure_in_the_middle(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no more"):
+        stage(tmp_path).rows("x", 10, Counted(failing=4), chunk=4)
+    again = Counted()
+    rows = stage(tmp_path).rows("x", 10, again, chunk=4)
+    assert again.asked == [range(4, 8), range(8, 10)]
+    np.testing.assert_array_equal(rows, Counted()(range(10)))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda work: work.arrays("x", lambda: {"a": np.zeros(3)}),
+        lambda work: work.document("x", lambda: {"a": 1}),
+    ],
+)
+def test_a_damaged_file_is_named_and_what_to_do(
+    tmp_path: Path, read: Callable[[Stage], object]
+) -> None:
+    work = stage(tmp_path)
+    read(work)
+    path = next(path for path in work.folder.iterdir() if path.stem == "x")
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(NearsureError, match="is damaged") as caught:
+        read(work)
+    assert str(path) in str(caught.value)
+    assert "Delete it and run again" in str(caught.value)
+
+
+def test_rows_of_another_number_than_expected_are_refused(tmp_path: Path) -> None:
+    work = stage(tmp_path)
+    work.rows("x", 6, Counted(), chunk=6)
+    with pytest.raises(NearsureError, match=r"x-0000000.safetensors must hold 4 rows. Got 6"):
+        work.rows("x", 6, Counted(), chunk=4)

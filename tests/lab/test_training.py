@@ -1,0 +1,207 @@
+"""Training: it learns, it goes on where it stopped bit for bit, and it says when it diverges."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nearsure.errors import NearsureError
+from nearsure.lab import training
+from nearsure.lab.batches import balanced_rows
+from nearsure.lab.checkpoint import read_tensors
+from nearsure.lab.config import LOSSES, LossName, TrainingSettings
+from nearsure.lab.losses import make_loss
+from nearsure.lab.training import CHECKPOINT, Batch, n_steps, rate_factor, train
+
+N_CLASSES, STEPS = 6, 30
+CODES = np.repeat(np.arange(N_CLASSES), 10)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other would take most of the time of such small steps."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def points() -> Tensor:
+    """Two coordinates tell the classes; six are louder and tell nothing."""
+    rng = np.random.default_rng(0)
+    angle = 2 * np.pi * CODES / N_CLASSES
+    signal = np.stack([np.cos(angle), np.sin(angle)], axis=1) + 0.1 * rng.normal(size=(60, 2))
+    return torch.from_numpy(np.hstack([signal, rng.normal(size=(60, 6))])).float()
+
+
+def network() -> nn.Module:
+    """With batch normalisation, whose statistics are a state too."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(8, 8, bias=False), nn.BatchNorm1d(8))
+
+
+def batch(inputs: Tensor, step: int) -> Batch:
+    rows = balanced_rows(CODES, classes_per_batch=6, images_per_class=4, seed=0, step=step)
+    return inputs[rows], torch.from_numpy(CODES[rows])
+
+
+def run(
+    folder: Path,
+    *,
+    loss: LossName = "normalized-softmax",
+    stop_after: int | None = None,
+    dies_at: int | None = None,
+) -> tuple[list[float], dict[str, Tensor]]:
+    modules = {
+        "embedder": network(),
+        "loss": make_loss(loss, n_classes=N_CLASSES, embedding_size=8, seed=0),
+    }
+
+    def make_batch(step: int) -> Batch:
+        if step == dies_at:
+            raise KeyboardInterrupt
+        return batch(points(), step)
+
+    settings = TrainingSettings(loss=loss, learning_rate=0.05, proxy_learning_rate=0.05)
+    history = train(
+        modules["embedder"],
+        modules,
+        make_batch,
+        settings,
+        steps=STEPS,
+        folder=folder,
+        stop_after=stop_after,
+    )
+    weights = {
+        f"{name}/{key}": tensor
+        for name, module in modules.items()
+        for key, tensor in module.state_dict().items()
+    }
+    return history, weights
+
+
+def nearest_is_right(embed: nn.Module) -> float:
+    with torch.inference_mode():
+        vectors = nn.functional.normalize(embed(points()), dim=1)
+    sq_distances = torch.cdist(vectors, vectors).fill_diagonal_(math.inf)
+    return float(np.mean(CODES[sq_distances.argmin(dim=1).numpy()] == CODES))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_falls_and_neighbours_become_right(tmp_path: Path, loss: LossName) -> None:
+    history, weights = run(tmp_path, loss=loss)
+    assert len(history) == STEPS
+    assert np.mean(history[-5:]) < 0.7 * np.mean(history[:5])
+    trained = network()
+    trained.load_state_dict(
+        {key.removeprefix("embedder/"): w for key, w in weights.items() if "embedder/" in key}
+    )
+    assert nearest_is_right(trained.eval()) > nearest_is_right(network().eval()) + 0.2
+
+
+@pytest.mark.parametrize("loss", ["normalized-softmax", "triplet"])
+@pytest.mark.parametrize("stops", [(1,), (7, 8, 20), (29,), (30,)])
+def test_interrupted_and_taken_up_is_bit_for_bit_the_same(
+    tmp_path: Path, loss: LossName, stops: tuple[int, ...]
+) -> None:
+    history, weights = run(tmp_path / "whole", loss=loss)
+    for stop in stops:
+        part, _ = run(tmp_path / "parts", loss=loss, stop_after=stop)
+        assert part == history[:stop]
+    again, taken_up = run(tmp_path / "parts", loss=loss)
+    assert again == history
+    assert taken_up.keys() == weights.keys()
+    for name, weight in weights.items():
+        assert torch.equal(weight, taken_up[name]), name
+
+
+def test_a_run_that_dies_is_taken_up_from_its_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, weights = run(tmp_path / "whole")
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", -1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", dies_at=12)
+    assert read_tensors(tmp_path / "parts" / CHECKPOINT)[1] == 12
+    again, taken_up = run(tmp_path / "parts")
+    assert again == history
+    assert all(torch.equal(weight, taken_up[name]) for name, weight in weights.items())
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    history, _ = run(tmp_path)
+    written = (tmp_path / CHECKPOINT).stat().st_mtime_ns
+    assert run(tmp_path)[0] == history
+    assert (tmp_path / CHECKPOINT).stat().st_mtime_ns == written
+
+
+def test_modules_rest_and_determinism_is_given_back(tmp_path: Path) -> None:
+    torch.use_deterministic_algorithms(mode=False)
+    modules = {
+        "embedder": network(),
+        "loss": make_loss("triplet", n_classes=6, embedding_size=8, seed=0),
+    }
+    seen: list[bool] = []
+
+    def embed(inputs: Tensor) -> Tensor:
+        seen.append(torch.are_deterministic_algorithms_enabled() and modules["embedder"].training)
+        result: Tensor = modules["embedder"](inputs)
+        return result
+
+    train(embed, modules, partial(batch, points()), TrainingSettings(), steps=2, folder=tmp_path)
+    assert seen == [True, True]
+    assert not modules["embedder"].training
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_loss_that_is_no_number_is_an_error_and_not_a_checkpoint(tmp_path: Path) -> None:
+    modules = {
+        "embedder": network(),
+        "loss": make_loss("n-pairs", n_classes=6, embedding_size=8, seed=0),
+    }
+
+    def nan_at_three(step: int) -> Batch:
+        inputs, codes = batch(points(), step)
+        return (inputs * math.nan if step == 3 else inputs), codes
+
+    settings = TrainingSettings(loss="n-pairs")
+    with pytest.raises(NearsureError, match=r"n-pairs came to a loss of nan at step 3\. Lower"):
+        train(modules["embedder"], modules, nan_at_three, settings, steps=9, folder=tmp_path)
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    run(tmp_path, stop_after=2)
+    path = tmp_path / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(NearsureError, match="is not a checkpoint") as caught:
+        run(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_the_rate_rises_in_a_line_and_falls_as_a_half_cosine() -> None:
+    factors = np.array([rate_factor(step, 100, 0.2) for step in range(100)])
+    np.testing.assert_allclose(factors[:20], np.arange(1, 21) / 20)
+    np.testing.assert_allclose(factors[20:], (1 + np.cos(np.pi * np.arange(80) / 80)) / 2)
+    assert factors[20] == 1
+    assert 0 < factors[-1] < 0.001
+
+
+def test_without_warmup_the_rate_starts_whole() -> None:
+    factors = [rate_factor(step, 10, 0) for step in range(10)]
+    assert factors[0] == 1
+    assert factors == sorted(factors, reverse=True)
+    assert rate_factor(0, 1, 0.5) == 1
+
+
+def test_steps_are_as_many_images_as_the_epochs_have() -> None:
+    settings = TrainingSettings(epochs=2.5, classes_per_batch=4, images_per_class=5)
+    assert n_steps(settings, 80) == 10
+    assert n_steps(settings, 81) == 11
+    assert n_steps(settings, 1) == 1
