@@ -199,7 +199,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "pydantic", "pytorch_metric_learning", "tqdm"}:
+        if name.partition(".")[0] in {"torch", "pytorch_metric_learning", "tqdm"}:
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, Absent())
