@@ -10,7 +10,7 @@ demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
 
 reproduce: $(INSTALLED)
-	$(BIN)/nearsure reproduce glyphs
+	$(BIN)/nearsure reproduce glyphs --output reproduced/glyphs
 
 test: lint
 	$(BIN)/pytest -n auto
@@ -35,4 +35,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-output
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-output reproduced runs

@@ -176,8 +176,8 @@ CUB200 = RunSettings(
     training=TrainingSettings(epochs=8, learning_rate=1e-4, proxy_learning_rate=1e-3),
 )
 CARS196 = RunSettings(
-    dataset=DatasetSettings(name="cars196", image_size=112),
-    training=TrainingSettings(epochs=12, learning_rate=5e-4, proxy_learning_rate=5e-3),
+    dataset=DatasetSettings(name="cars196", image_size=160),
+    training=TrainingSettings(epochs=7, learning_rate=3e-4, proxy_learning_rate=5e-3),
 )
 ANY = RunSettings(
     dataset=DatasetSettings(name="class-folders", image_size=160),

@@ -20,6 +20,7 @@ PROTOCOL_TITLES: dict[ProtocolName, str] = {
     "gallery_and_queries": "Half gallery, half queries (strict)",
     "given_gallery": "Given gallery and queries",
 }
+TRAINED = {"nothing": "nothing", "head": "linear head", "all": "whole network"}
 SWEEP = (
     "Accuracy % / ECE % / voters, the number of equal votes that would say as much as the weights "
     "do ((sum of w)^2 / sum of w^2, mean over the queries):"
@@ -105,15 +106,22 @@ def write_report(
 
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
-    lines = ["| embedding | protocol | 1NN accuracy % |", "| --- | --- | --- |"]
+    lines = ["| embedding | trained | protocol | 1NN accuracy % |", "| --- | --- | --- | --- |"]
     for experiment in experiments:
         for protocol, evaluation in experiment.evaluations.items():
             right = evaluation.result_of("1nn").accuracy
             lines.append(
-                f"| {experiment.name} | {PROTOCOLS[protocol]} | {100 * right.estimate:.2f} "
+                f"| {experiment.name} | {_trained(experiment)} | {PROTOCOLS[protocol]} "
+                f"| {100 * right.estimate:.2f} "
                 f"({100 * right.low:.2f} to {100 * right.high:.2f}) |"
             )
     return "\n".join(lines)
+
+
+def _trained(experiment: Experiment) -> str:
+    """Which part of the network learnt."""
+    settings = experiment.details.get("settings", {})
+    return TRAINED.get(settings.get("model", {}).get("trained", ""), "")
 
 
 def _write_json(
