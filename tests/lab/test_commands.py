@@ -134,7 +134,7 @@ def test_too_many_classes_a_batch_are_said_before_anything_is_trained(
     root = write_tree(tmp_path / "tree")
     monkeypatch.chdir(tmp_path)
     assert nearsure(monkeypatch, "reproduce", "class-folders", "--root", root) == 2
-    assert "exceed the 4 classes of the train part. Got 16" in capsys.readouterr().err
+    assert "exceed the 4 classes of the train part. Got 8" in capsys.readouterr().err
     assert not list(Path("runs").glob("features*"))
 
 
@@ -209,3 +209,43 @@ main()
     words = ["evaluate", str(path), "-k", "5", "--resamples", "20", "--output", str(tmp_path / "o")]
     subprocess.run([sys.executable, "-c", script, *words], check=True, capture_output=True)  # noqa: S603
     assert (tmp_path / "o" / "README.md").exists()
+
+
+@pytest.mark.parametrize("words", [["--gallery-labels-key", "labels"], ["--gallery", "FILE"]])
+def test_a_gallery_that_is_the_queries_is_refused(
+    words: list[str],
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [str(file) if word == "FILE" else word for word in words]
+    assert nearsure(monkeypatch, "evaluate", file, *given) == 2
+    assert "or each query finds itself" in capsys.readouterr().err
+
+
+def test_notes_are_said_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    gallery, codes = rng.standard_normal((40, 3)), np.repeat(np.arange(4), 10)
+    queries = np.vstack([gallery[:3], rng.standard_normal((17, 3))])
+    np.savez(tmp_path / "both.npz", a=gallery, b=codes, c=queries, d=codes[:20])
+    words = ["--vectors-key", "c", "--labels-key", "d", "--gallery-vectors-key", "a"]
+    words += ["--gallery-labels-key", "b", "-k", "5", "--resamples", "20"]
+    words += ["--output", str(tmp_path / "o")]
+    assert nearsure(monkeypatch, "evaluate", tmp_path / "both.npz", *words) == 0
+    assert "Note: 3 of 20 queries equal a gallery point exactly." in capsys.readouterr().out
+
+
+def test_summary_prints_the_table_and_names_an_empty_folder(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-k", "5", "--resamples", "20", "--name", "points", "--output"]
+    results = tmp_path / "results"
+    assert nearsure(monkeypatch, "evaluate", file, *words, results / "points") == 0
+    capsys.readouterr()
+    assert nearsure(monkeypatch, "summary", results) == 0
+    assert "| points | given embeddings | half and half |" in capsys.readouterr().out
+    (tmp_path / "empty").mkdir()
+    assert nearsure(monkeypatch, "summary", tmp_path / "empty") == 2
+    assert "There is none" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Runs on a small tree: unit vectors, the same from two caches, others for another seed."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 from tiny_images import settings, write_tree
 
 from nearsure.arrays import AnyArray
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, NearsureError
+from nearsure.lab import embedding_run
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.labelled_images import ImageSplit
 from nearsure.lab.embedding_run import EmbeddingRun, _class_means
 from nearsure.lab.prepared_images import prepare_images
+from nearsure.lab.training import train
 
 SMALL = {"model": {"backbone": "small-cnn", "embedding_size": 8}}
 HEAD = {"model": {"trained": "head", "embedding_size": 8}}
@@ -148,3 +151,23 @@ def test_class_means_are_means() -> None:
     means = _class_means(torch.from_numpy(vectors).float(), codes)
     expected = [vectors[codes == code].mean(axis=0) for code in range(3)]
     np.testing.assert_allclose(means.numpy(), expected)
+
+
+def test_a_training_that_another_version_began_is_not_continued(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = settings(root, **SMALL)
+    split = split_of(run, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(embedding_run, "versions", lambda: {"torch": "1.0"})
+        patch.setattr(embedding_run, "train", partial(train, stop_after=2))
+        assert len(EmbeddingRun(run, split, tmp_path).history) == 2
+    with pytest.raises(NearsureError, match=r"was begun with .*'torch': '1.0'"):
+        EmbeddingRun(run, split, tmp_path).embeddings("queries")
+    # Once it has ended, its numbers stay those of the version that made them.
+    monkeypatch.setattr(embedding_run, "versions", lambda: {"torch": "1.0"})
+    EmbeddingRun(run, split, tmp_path).embeddings("queries")
+    monkeypatch.undo()
+    done = EmbeddingRun(run, split, tmp_path)
+    assert len(done.history) > 2
+    assert done.made_with == {"torch": "1.0"}

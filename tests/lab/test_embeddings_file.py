@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 from safetensors.numpy import save_file
 
+from nearsure.arrays import AnyArray
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
 
@@ -264,3 +265,17 @@ def test_bfloat16_is_refused_with_a_remedy(tmp_path: Path) -> None:
 def test_a_set_checks_itself(vectors: Any, labels: Any) -> None:  # noqa: ANN401
     with pytest.raises(InvalidInputError):
         EmbeddingSet(vectors, labels)
+
+
+def test_integers_too_large_for_64_bits_are_names(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(2))
+    (tmp_path / "y.txt").write_text(f"{10**19}\n{10**20}\n", encoding="utf-8")
+    labels = load_embeddings(tmp_path / "x.npy", labels_path=tmp_path / "y.txt").labels
+    assert labels.tolist() == [str(10**19), str(10**20)]
+
+
+@pytest.mark.parametrize("labels", [np.array([1.0, np.inf]), np.array([b"a", b"\xff"])])
+def test_labels_that_are_no_labels_are_refused(tmp_path: Path, labels: AnyArray) -> None:
+    np.savez(tmp_path / "x.npz", vectors=np.eye(2), labels=labels)
+    with pytest.raises(EmbeddingsFileError, match="must be"):
+        load_embeddings(tmp_path / "x.npz", labels_key="labels")

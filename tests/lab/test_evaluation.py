@@ -122,7 +122,7 @@ def test_queries_that_are_copies_of_the_gallery_are_noted() -> None:
         vectors, codes, np.vstack([vectors[:2], vectors[2:9] + 9]), codes[:9], k=9
     )
     notes = evaluate(asked, k=9, seed=0, n_resamples=5, ks=[9]).notes
-    assert any(note.startswith("2 of 9 queries equal a point") for note in notes)
+    assert any(note.startswith("2 of 9 queries equal a gallery point") for note in notes)
 
 
 def test_more_neighbours_than_were_searched_are_refused() -> None:

@@ -57,6 +57,8 @@ def test_before_training_stays_untrained_when_the_model_changes() -> None:
         ({"training": {"loss": "triplet"}}, "my.toml: training.loss must not be given"),
         ({"dataset": {"name": "cub200"}}, "my.toml: dataset.name must be 'glyphs'"),
         ({"seed": 3}, "my.toml: seed must not be given"),
+        ({"dataset": {"root": "x"}}, "my.toml: dataset.root must not be given"),
+        ({"model": {"trained": "nothing"}}, "my.toml: model.trained must be 'head' or 'all'"),
         ({"training": 3}, "my.toml: training: "),
         ({"modle": {}}, "my.toml: there is no setting 'modle'"),
     ],

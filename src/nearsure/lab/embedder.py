@@ -11,7 +11,7 @@ from nearsure.lab.datasets.labelled_images import Pixels
 
 
 class Embedder(nn.Module):
-    """Images to unit vectors.
+    """Images to embeddings, which `on_sphere` makes unit vectors.
 
     Parameters
     ----------

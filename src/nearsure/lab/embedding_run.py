@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -12,13 +12,16 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
+from nearsure.errors import NearsureError
 from nearsure.lab.batches import balanced_rows, view_generator
+from nearsure.lab.checkpoint import read_tensors
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, Pixels
 from nearsure.lab.embedder import Embedder, make_embedder, on_sphere, to_tensor
 from nearsure.lab.losses import make_loss, start_proxies
 from nearsure.lab.stages import Stage, digest
-from nearsure.lab.training import Batch, n_steps, train
+from nearsure.lab.training import CHECKPOINT, Batch, n_steps, train
+from nearsure.lab.versions import versions
 from nearsure.lab.views import central_view, random_view
 
 FEATURE_CHUNK = 1024
@@ -107,6 +110,20 @@ class EmbeddingRun:
     def _untrained_backbone(self) -> nn.Module:
         return make_embedder(self.settings).backbone.eval()
 
+    @property
+    def made_with(self) -> dict[str, str]:
+        """Versions of what made the weights, or the features where nothing is trained."""
+        return self.training_stage.document("versions", versions)
+
+    def _refuse_other_versions(self, steps: int) -> None:
+        """Half of a training by one version and half by another would be neither's numbers."""
+        path = self.training_stage.folder / CHECKPOINT
+        if self.made_with != versions() and path.exists() and read_tensors(path)[1] < steps:
+            raise NearsureError(
+                f"{path.parent} was begun with {self.made_with}, and now there is {versions()}. "
+                "Go on with the former, or delete the folder to start anew."
+            )
+
     @cached_property
     def history(self) -> list[float]:
         """Loss at each step of the training; empty where nothing is trained."""
@@ -139,12 +156,14 @@ class EmbeddingRun:
             start_proxies(loss, _class_means(start, codes))
         stage = self.training_stage
         stage.describe()
+        steps = n_steps(settings.training, len(images))
+        self._refuse_other_versions(steps)
         history = train(
             embedder if settings.model.trained == "all" else embedder.from_features,
             modules,
             self._batches(codes),
             settings.training,
-            steps=n_steps(settings.training, len(images)),
+            steps=steps,
             folder=stage.folder,
         )
         return embedder.eval(), history
@@ -205,18 +224,6 @@ class EmbeddingRun:
             batches = [range(i, min(i + FORWARD_BATCH, rows.stop)) for i in starts]
             outputs = [network(to_tensor(list(readers.map(view, batch)))) for batch in batches]
         return torch.cat(outputs).numpy()
-
-
-def in_memory(images: LabelledImages, stage: Stage, name: str) -> LabelledImages:
-    """Images of one size, drawn once, kept on disk and in memory."""
-    pixels = stage.rows(
-        name,
-        len(images),
-        lambda rows: np.stack([images.read(row) for row in rows]),
-        chunk=FEATURE_CHUNK,
-        track=_bar(f"draw {name}"),
-    )
-    return replace(images, read=pixels.__getitem__)
 
 
 def _class_means(embeddings: Tensor, codes: IntArray) -> Tensor:

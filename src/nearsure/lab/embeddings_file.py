@@ -17,6 +17,9 @@ VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
 LABEL_NAMES = ("labels", "label", "y")
 LABEL_KINDS = "biuU"
 
+# Above it, float64 no longer tells whole numbers apart.
+LARGEST_WHOLE = 2.0**53
+
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSet:
@@ -198,8 +201,12 @@ def _as_float32(path: Path, name: str, array: AnyArray) -> NDArray[np.float32]:
 
 def _as_labels(source: str, labels: AnyArray, n: int) -> AnyArray:
     if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8")
-    if labels.dtype.kind == "f" and (labels == np.floor(labels)).all():
+        try:
+            labels = np.char.decode(labels, "utf-8")
+        except UnicodeDecodeError as error:
+            raise EmbeddingsFileError(f"{source} must be UTF-8 text: {error}.") from error
+    whole = labels.dtype.kind == "f" and bool((abs(labels) < LARGEST_WHOLE).all())
+    if whole and (labels == np.floor(labels)).all():
         labels = labels.astype(np.int64)
     if labels.shape != (n,) or labels.dtype.kind not in LABEL_KINDS:
         raise EmbeddingsFileError(
@@ -226,7 +233,10 @@ def _labels_of(path: Path, column: str | None) -> AnyArray:
 
 
 def _csv_column(path: Path, text: str, column: str | None) -> list[str]:
-    rows = [row for row in csv.reader(text.splitlines()) if row]
+    try:
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except csv.Error as error:
+        raise EmbeddingsFileError(f"{path} cannot be read as CSV: {error}.") from error
     header = rows[0] if rows else []
     place = 0
     if column is not None:
@@ -256,4 +266,7 @@ def _texts(entries: list[str]) -> AnyArray:
         return np.array(entries, str)
     if [str(integer) for integer in integers] != entries:
         return np.array(entries, str)  # such as 007
-    return np.array(integers, np.int64)
+    try:
+        return np.array(integers, np.int64)
+    except OverflowError:  # identifiers rather than numbers
+        return np.array(entries, str)

@@ -180,8 +180,9 @@ def evaluate(
         ks = sorted({k, *(some for some in DEFAULT_KS if some <= found.k)})
     fit, notes = fit_with_notes(own, found.own_codes)
     copies = int((queries.sq_distances[:, 0] == 0).sum())
-    if found.protocol != "all_against_others" and copies:
-        note = f"{copies} of {len(queries)} queries equal a point of the gallery exactly."
+    if copies:
+        what = "another point" if found.protocol == "all_against_others" else "a gallery point"
+        note = f"{copies} of {len(queries)} queries equal {what} exactly."
         notes += (f"{note} If these are the same items, the figures are too good.",)
     reliability, correct = {}, {}
     for rule in RULE_NAMES:

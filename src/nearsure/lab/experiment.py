@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, NearsureError
 from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.protocols import (
@@ -121,10 +121,16 @@ def run_experiment(
         inputs = {"embeddings": key, "protocol": protocol, **asdict(settings)}
         stages = [Stage(cache, name, inputs) if cache else None for name in STAGES]
         found = _cached_neighbors(search, stages[0])
-        evaluations[protocol] = Evaluation.from_dict(
-            _cached_document(partial(_evaluation_of, found, settings), stages[1])
-        )
-        sweeps[protocol] = Sweep.from_dict(_cached_document(partial(_sweep_of, found), stages[2]))
+        measured = _cached_document(partial(_evaluation_of, found, settings), stages[1])
+        swept = _cached_document(partial(_sweep_of, found), stages[2])
+        try:
+            evaluations[protocol] = Evaluation.from_dict(measured)
+            sweeps[protocol] = Sweep.from_dict(swept)
+        except (InvalidInputError, KeyError, TypeError) as error:
+            folders = " and ".join(str(stage.folder) for stage in stages[1:] if stage)
+            raise NearsureError(
+                f"{folders} were written by another version ({error!r}). Delete them and run again."
+            ) from error
     return Experiment(name, evaluations, sweeps, dict(details or {}))
 
 

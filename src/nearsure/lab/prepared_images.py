@@ -14,11 +14,11 @@ from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets import load_split
 from nearsure.lab.datasets.image_file import find_broken, refuse_broken, skip_broken
 from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, split_by_class
-from nearsure.lab.embedding_run import in_memory
 from nearsure.lab.stages import Stage, digest
 
 TUNING_SHARE = 3 / 4
 SAMPLED = 32
+DRAWN_AT_A_TIME = 1024
 
 
 def prepare_images(settings: DatasetSettings, *, seed: int, cache: Path) -> ImageSplit:
@@ -32,8 +32,7 @@ def prepare_images(settings: DatasetSettings, *, seed: int, cache: Path) -> Imag
         split = tuning_split(split)
     if settings.name == "glyphs":
         inputs = settings.model_dump(mode="json") | {"seed": seed}
-        stage = Stage(cache, "pixels", inputs)
-        return _each_part(split, lambda images, part: in_memory(images, stage, part))
+        return _each_part(split, lambda images, part: _in_memory(images, cache, inputs, part))
     broken = _broken_images(split, cache)
     if settings.skip_broken_images:
         return _without_broken(split, broken, drop_single_images=settings.drop_single_images)
@@ -67,6 +66,22 @@ def _sample(images: LabelledImages) -> dict[str, str]:
         image = images.read(row)
         pixels.update(f"{image.shape}".encode() + image.tobytes())
     return {"pixels": pixels.hexdigest()}
+
+
+def _in_memory(
+    images: LabelledImages, cache: Path, inputs: dict[str, object], part: str
+) -> LabelledImages:
+    """Images of one size, drawn once, kept on disk and in memory."""
+    # Which characters there are depends on the fonts that are installed.
+    names = digest([images.names, images.labels])
+    pixels = Stage(cache, "pixels", {**inputs, "images": names}).rows(
+        part,
+        len(images),
+        lambda rows: np.stack([images.read(row) for row in rows]),
+        chunk=DRAWN_AT_A_TIME,
+        track=lambda ranges: iter(tqdm(ranges, desc=f"draw {part}", unit="chunk", disable=None)),
+    )
+    return replace(images, read=pixels.__getitem__)
 
 
 def tuning_split(split: ImageSplit) -> ImageSplit:

@@ -110,7 +110,8 @@ def recipe(
             raise ConfigError(f"{dataset} needs its folder: --root FOLDER.")
         preset = {"cub200": CUB200, "cars196": CARS196}.get(dataset, ANY)
         first, others = settled(preset), settled(_head(preset))
-        runs = {BEFORE: _untrained(first)}
+        # A network that starts from nothing has nothing to show before training.
+        runs = {} if first.model.backbone == "small-cnn" else {BEFORE: _untrained(first)}
     runs |= {loss: (first if loss == LOSSES[0] else others).with_loss(loss) for loss in LOSSES}
     return Recipe(dataset, runs)
 
@@ -122,6 +123,14 @@ def _refuse_other_names(changes: dict[str, Any], dataset: str, source: str) -> N
         raise ConfigError(
             f"{source}: training.loss must not be given, as each run of a recipe has its own: "
             "choose with --loss."
+        )
+    if isinstance(images, dict) and "root" in images:
+        raise ConfigError(f"{source}: dataset.root must not be given: choose with --root.")
+    model = changes.get("model")
+    if isinstance(model, dict) and model.get("trained") == "nothing":
+        raise ConfigError(
+            f"{source}: model.trained must be 'head' or 'all' for the runs of a loss; every recipe "
+            "that starts from trained weights shows them untrained, too."
         )
     if "seed" in changes:
         raise ConfigError(
@@ -144,12 +153,14 @@ def _head(run: RunSettings) -> RunSettings:
     return run.model_copy(
         update={
             "model": ModelSettings(trained="head", embedding_size=HEAD_SIZE),
-            "training": HEAD_TRAINING,
+            "training": HEAD_TRAINING.model_copy(
+                update={"classes_per_batch": FEW_CLASSES} if run is ANY else {}
+            ),
         }
     )
 
 
-# The schedules were chosen on the seen classes alone (`--part tuning`).
+# The rates of birds, cars and heads were chosen on seen classes alone (docs/adr/0009).
 HEAD_TRAINING = TrainingSettings(
     epochs=10,
     classes_per_batch=32,
@@ -181,5 +192,7 @@ CARS196 = RunSettings(
 )
 ANY = RunSettings(
     dataset=DatasetSettings(name="class-folders", image_size=160),
-    training=TrainingSettings(epochs=10),
+    training=TrainingSettings(epochs=10, classes_per_batch=8),
 )
+# Of data sets that may have few classes; N-pairs needs twice as many.
+FEW_CLASSES = 8

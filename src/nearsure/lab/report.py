@@ -23,7 +23,8 @@ PROTOCOL_TITLES: dict[ProtocolName, str] = {
 TRAINED = {"nothing": "nothing", "head": "linear head", "all": "whole network"}
 SWEEP = (
     "Accuracy % / ECE % / voters, the number of equal votes that would say as much as the weights "
-    "do ((sum of w)^2 / sum of w^2, mean over the queries):"
+    "do ((sum of w)^2 / sum of w^2, mean over the queries). Bold: the multiple of T that is right "
+    "most often, chosen on the queries themselves."
 )
 BEST_K = (
     "The k of Figure 2 at which each rule is right most often, chosen on the queries themselves:"

@@ -80,6 +80,7 @@ def reproduce(
             details={
                 "settings": run.model_dump(mode="json", exclude={"dataset": {"root"}}),
                 "training": {"steps": len(history), "last_losses": history[-100:]},
+                "made_with": embedding.made_with,
             },
         )
         experiments.append(experiment)
@@ -91,7 +92,8 @@ def reproduce(
             )
     return write_report(
         output,
-        recipe.dataset,
+        # Part of the seen classes is another task than the paper's.
+        recipe.dataset if recipe.part == "standard" else f"{recipe.dataset}, {recipe.part}",
         experiments,
         command=command,
         settings=asdict(settings),

@@ -143,7 +143,9 @@ def _in_safetensors(path: Path) -> dict[str, StoredArray]:
         for name in file.keys():  # noqa: SIM118 - not a dict
             part = file.get_slice(name)
             dtype = str(part.get_dtype())
-            kind = "O" if dtype.startswith(("BF", "F8")) else kinds[dtype[0]]
+            # BF16, F8 and smaller, complex: what numpy cannot hold is refused when it is read.
+            known = not dtype.startswith(("BF", "F8", "F6", "F4"))
+            kind = kinds.get(dtype[0], "O") if known else "O"
             read = partial(_read_tensor, path, name, dtype, kind)
             found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, read)
         metadata = file.metadata() or {}

@@ -1,7 +1,6 @@
-"""All results of a folder in one table: ``python -m nearsure.lab.summary results``."""
+"""All results of a folder in one table (`nearsure summary`)."""
 
 import json
-import sys
 from pathlib import Path
 
 from nearsure.comparison import TITLES
@@ -58,7 +57,3 @@ def _row(evaluation: Evaluation) -> tuple[str, ...]:
         f"{100 * ned.accuracy.estimate:.2f}, {calibration}",
         f"{100 * gain.estimate:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})",
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(summary(Path(sys.argv[1])) + "\n")
