@@ -172,7 +172,7 @@ GLYPHS = RunSettings(
     dataset=DatasetSettings(name="glyphs", image_size=32),
     model=ModelSettings(backbone="small-cnn", embedding_size=128),
     training=TrainingSettings(
-        epochs=8,
+        epochs=6,
         classes_per_batch=32,
         images_per_class=4,
         learning_rate=2e-3,
