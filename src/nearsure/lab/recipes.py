@@ -160,7 +160,7 @@ def _head(run: RunSettings) -> RunSettings:
     )
 
 
-# The rates of birds, cars and heads were chosen on seen classes alone (docs/adr/0009).
+# What was compared to choose the rates, and what was not: docs/adr/0009.
 HEAD_TRAINING = TrainingSettings(
     epochs=10,
     classes_per_batch=32,
