@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo reproduce test lint format bench clean
+.PHONY: demo reproduce reproduce-robust test lint format bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
 
 reproduce: $(INSTALLED)
 	$(BIN)/nearsure reproduce glyphs --output reproduced/glyphs
+
+reproduce-robust: $(INSTALLED)
+	$(BIN)/nearsure reproduce glyphs --robust --output reproduced/glyphs-robust
 
 test: lint
 	$(BIN)/pytest -n auto
@@ -31,7 +34,7 @@ bench: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,train,dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,train,robust,dev]'
 	touch $@
 
 clean:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("throughput", "single_query", "memory", "sparse", "fit_sample")
+BENCHMARKS = ("throughput", "single_query", "memory", "sparse", "fit_sample", "corruptions")
 
 
 def main() -> None:

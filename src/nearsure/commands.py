@@ -1,4 +1,4 @@
-"""What `nearsure` can do: `reproduce`, `evaluate` and `summary`."""
+"""What `nearsure` can do: `reproduce`, `evaluate`, `summary` and `corruptions`."""
 
 import shlex
 import sys
@@ -12,7 +12,9 @@ from nearsure.errors import ConfigError
 from nearsure.extras import require
 from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
+from nearsure.lab.figures import save_picture
 from nearsure.lab.report import write_report
+from nearsure.lab.robust.robust_summary import robust_summary
 from nearsure.lab.summary import summary as summary_of
 
 TRAINING_MODULES = (
@@ -65,6 +67,18 @@ def reproduce(
     drop_single_images: Annotated[
         bool, typer.Option("--drop-single-images", help="Leave out classes with one image.")
     ] = False,
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Corrupt and attack the queries instead: the paper's Tables 2 and 3."
+        ),
+    ] = False,
+    corrupted_queries: Annotated[
+        int | None, typer.Option(min=1, help="With --robust: how many queries to corrupt.")
+    ] = None,
+    attacked_queries: Annotated[
+        int | None, typer.Option(min=1, help="With --robust: how many queries to attack.")
+    ] = None,
     k: Neighbours = 50,
     seed: Seed = 0,
     resamples: Resamples = 1000,
@@ -75,9 +89,12 @@ def reproduce(
 ) -> None:
     """Train, embed, search and score: the paper's Tables 1 and 4 and Figures 1 and 2.
 
+    With --robust the queries are corrupted and attacked, while gallery and T stay as they were:
+    Tables 2 and 3, for the first loss.
+
     Interrupted at any moment, the same command goes on where it stopped.
 
-    Example: nearsure reproduce glyphs
+    Example: nearsure reproduce glyphs --robust
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="Reproducing the paper")
@@ -87,6 +104,11 @@ def reproduce(
     from nearsure.lab.reproduce import reproduce as run  # noqa: PLC0415
 
     changes: dict[str, Any] = read_changes(config) if config else {}
+    if not robust and ("robust" in changes or corrupted_queries or attacked_queries):
+        raise ConfigError(
+            "Settings of corruptions and attacks were given without --robust, which runs them."
+        )
+    damage: dict[str, Any] = changes.pop("robust", {})
     if part not in {"standard", "tuning"}:
         raise ConfigError(f"--part must be standard or tuning. Got {part!r} instead.")
     if dataset == "glyphs" and (skip_broken_images or drop_single_images):
@@ -100,15 +122,22 @@ def reproduce(
     chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config))
     if loss:
         chosen = chosen.only(checked_losses(loss))
-    files = run(
-        chosen,
-        EvaluationSettings(k=k, seed=seed, n_resamples=resamples),
-        cache=cache,
-        output=output or Path("results") / _folder_name(dataset, chosen.part),
-        command=_command(),
-        say=typer.echo,
-    )
-    _say_files(files)
+    settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
+    folder = Path("results") / _folder_name(dataset, chosen.part)
+    shared: dict[str, Any] = {"cache": cache, "command": _command(), "say": typer.echo}
+    if not robust:
+        _say_files(run(chosen, settings, output=output or folder, **shared))
+        return
+    require("cv2", extra="robust", purpose="Corrupting images")
+    from nearsure.lab.robust.reproduce_robust import reproduce_robust  # noqa: PLC0415
+    from nearsure.lab.robust.settings import robust_settings  # noqa: PLC0415
+
+    if isinstance(damage, dict):
+        damage |= {"corrupted_queries": corrupted_queries} if corrupted_queries else {}
+        damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
+    damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
+    folder = output or folder / "robustness"
+    _say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
 
 
 @app.command()
@@ -176,16 +205,52 @@ def evaluate(
 
 
 @app.command()
+def corruptions(
+    image: Annotated[
+        Path | None, typer.Argument(help="Image file; by default a drawn landscape.")
+    ] = None,
+    *,
+    size: Annotated[
+        int, typer.Option(min=16, max=1024, help="Side of the central square that is corrupted.")
+    ] = 224,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option(help="PNG or JPEG file.")] = Path("corruptions.png"),
+) -> None:
+    """A picture of an image under 15 corruptions at 5 severities.
+
+    Example: nearsure corruptions photo.jpg --output sheet.png
+    """
+    for module in ("cv2", "PIL"):
+        require(module, extra="robust", purpose="Corrupting images")
+    from nearsure.robustness import corruption_sheet  # noqa: PLC0415
+
+    if image is None:
+        from nearsure.robustness.example_scene import example_scene  # noqa: PLC0415
+
+        pixels = example_scene(size)
+    else:
+        from nearsure.lab.datasets.image_file import read_image  # noqa: PLC0415
+        from nearsure.lab.views import central_view  # noqa: PLC0415
+
+        pixels = central_view(read_image(image), size)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
+
+
+@app.command()
 def summary(
     folder: Annotated[Path, typer.Argument(help="Holds <data set>/results.json.")] = Path(
         "results"
     ),
 ) -> None:
-    """One table of all results below a folder.
+    """One table of all results below a folder, and two of corrupted and attacked queries.
 
     Example: nearsure summary results
     """
     typer.echo(summary_of(folder))
+    damaged = robust_summary(folder)
+    if damaged:
+        typer.echo(f"\n{damaged}")
 
 
 def _command() -> str:

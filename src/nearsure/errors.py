@@ -8,6 +8,7 @@ NearsureError
 ├── ConfigError (ValueError)             a run's configuration has an unknown key or a bad value
 ├── DatasetError (ValueError)            images on disk are not the data set that was named
 │   └── BrokenImageError                 one or more image files cannot be decoded
+├── ZeroGradientError                    an attack had no gradient to follow
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
 
 FitWarning (UserWarning)
@@ -49,6 +50,10 @@ class DatasetError(NearsureError, ValueError):
 
 class BrokenImageError(DatasetError):
     """One or more image files cannot be decoded; the message lists them."""
+
+
+class ZeroGradientError(NearsureError):
+    """An attack had no gradient to follow, so that its result would say nothing."""
 
 
 class DenseResultTooLargeError(NearsureError, MemoryError):

@@ -91,6 +91,50 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
             ["reproduce", "glyphs", "--part", "tuning", "--config", "flat.toml"],
             r"flat.toml: dataset: .*'glyphs'.*",
         ),
+        (
+            ["reproduce", "glyphs", "--config", "robust.toml"],
+            r"Settings of corruptions and attacks were given without --robust, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--config", "empty-robust.toml"],
+            r"Settings of corruptions and attacks were given without --robust, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--corrupted-queries", "5"],
+            r"Settings of corruptions and attacks were given without --robust, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--attacked-queries", "5"],
+            r"Settings of corruptions and attacks were given without --robust, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "robust.toml"],
+            r"robust.toml, \[robust\]: there is no setting 'epsilon'; allowed are .*epsilons, .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "adversarial.toml"],
+            r"adversarial.toml, \[robust\]: there is no setting 'adversarial.share'; allowed .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "none.toml"],
+            r"none.toml, \[robust\]: epsilons.0: .*greater than 0 \(got 0\)",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "two.toml"],
+            r"two.toml, \[robust\]: epsilons.1: .*less than or equal to 1 \(got 2\)",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "twice.toml"],
+            r"twice.toml, \[robust\]: .*must name every epsilon once, not 0.1, 0.3, 0.1 .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--config", "no-table.toml"],
+            r"no-table.toml, \[robust\]: robust must be a table of settings\. Got 3 instead\.",
+        ),
+        (
+            ["reproduce", "class-folders", "--root", ".", "--robust", "--loss", "triplet"],
+            r"The robustness of a run .* Of 'triplet' that is 'head': choose another with --.*",
+        ),
         (["evaluate", "no.npz"], r".*no.npz.*"),
         (["evaluate", "two.npz"], r"'a', 'b' could each be the vectors of two.npz: .*"),
         (["evaluate", "points.npz", "--labels-key", "y"], r"points.npz has no array 'y' .*"),
@@ -110,11 +154,19 @@ def test_a_mistake_is_one_sentence(
     monkeypatch.chdir(file.parent)
     Path("bad.toml").write_text("[training]\nepoch = 3\n")
     Path("flat.toml").write_text('dataset = "glyphs"\n')
+    Path("robust.toml").write_text("[robust]\nepsilon = 0.1\n")
+    Path("empty-robust.toml").write_text("[robust]\n")
+    Path("adversarial.toml").write_text("[robust.adversarial]\nshare = 0.1\n")
+    Path("none.toml").write_text("[robust]\nepsilons = [0]\n")
+    Path("two.toml").write_text("[robust]\nepsilons = [0.1, 2]\n")
+    Path("twice.toml").write_text("[robust]\nsmall_epsilons = [0.1]\n")
+    Path("no-table.toml").write_text("robust = 3\n")
     np.savez("two.npz", a=np.ones((3, 2)), b=np.ones((3, 2)), labels=np.arange(3))
     assert nearsure(monkeypatch, *words) == 2
     said = capsys.readouterr().err
     assert re.fullmatch(rf"nearsure: {sentence}\n", said), said
     assert "Traceback" not in said
+    assert not Path("runs").exists()
 
 
 def test_a_broken_image_is_named_before_anything_is_trained(

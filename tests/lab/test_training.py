@@ -1,7 +1,7 @@
 """Training: it learns, it goes on where it stopped bit for bit, and it says when it diverges."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +57,7 @@ def run(
     loss: LossName = "normalized-softmax",
     stop_after: int | None = None,
     dies_at: int | None = None,
+    disturb: Callable[[Tensor, Tensor, int], Tensor] | None = None,
 ) -> tuple[list[float], dict[str, Tensor]]:
     modules = {
         "embedder": network(),
@@ -77,6 +78,7 @@ def run(
         steps=STEPS,
         folder=folder,
         stop_after=stop_after,
+        disturb=disturb,
     )
     weights = {
         f"{name}/{key}": tensor
@@ -130,6 +132,63 @@ def test_a_run_that_dies_is_taken_up_from_its_last_checkpoint(
         run(tmp_path / "parts", dies_at=12)
     assert read_tensors(tmp_path / "parts" / CHECKPOINT)[1] == 12
     again, taken_up = run(tmp_path / "parts")
+    assert again == history
+    assert all(torch.equal(weight, taken_up[name]) for name, weight in weights.items())
+
+
+def with_noise(inputs: Tensor, codes: Tensor, step: int) -> Tensor:
+    """A function of the step alone, as a disturbance must be."""
+    noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(step))
+    return inputs + 0.3 * noise * codes[:, None]
+
+
+def test_it_learns_from_the_disturbed_inputs_in_place_of_its_own(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def noted(inputs: Tensor, codes: Tensor, step: int) -> Tensor:
+        seen.append(step)
+        expected = batch(points(), step)
+        assert torch.equal(inputs, expected[0])
+        assert torch.equal(codes, expected[1])
+        return with_noise(inputs, codes, step)
+
+    history, weights = run(tmp_path / "disturbed", disturb=noted)
+    assert seen == list(range(STEPS))
+    # The same as batches that come disturbed.
+    modules = {
+        "embedder": network(),
+        "loss": make_loss("normalized-softmax", n_classes=N_CLASSES, embedding_size=8, seed=0),
+    }
+
+    def disturbed_batch(step: int) -> Batch:
+        inputs, codes = batch(points(), step)
+        return with_noise(inputs, codes, step), codes
+
+    settings = TrainingSettings(learning_rate=0.05, proxy_learning_rate=0.05)
+    folder = tmp_path / "batches"
+    expected = train(
+        modules["embedder"], modules, disturbed_batch, settings, steps=STEPS, folder=folder
+    )
+    assert history == expected
+    for name, tensor in modules["embedder"].state_dict().items():
+        assert torch.equal(weights[f"embedder/{name}"], tensor), name
+
+
+def test_a_disturbance_that_leaves_the_inputs_changes_nothing(tmp_path: Path) -> None:
+    history, weights = run(tmp_path / "plain")
+    again, same = run(tmp_path / "same", disturb=lambda inputs, _, __: inputs)
+    assert again == history
+    assert all(torch.equal(weight, same[name]) for name, weight in weights.items())
+
+
+@pytest.mark.parametrize("stops", [(1,), (7, 8, 20)])
+def test_a_disturbed_run_is_taken_up_bit_for_bit(tmp_path: Path, stops: tuple[int, ...]) -> None:
+    history, weights = run(tmp_path / "whole", disturb=with_noise)
+    assert history != run(tmp_path / "plain")[0]
+    for stop in stops:
+        part, _ = run(tmp_path / "parts", stop_after=stop, disturb=with_noise)
+        assert part == history[:stop]
+    again, taken_up = run(tmp_path / "parts", disturb=with_noise)
     assert again == history
     assert all(torch.equal(weight, taken_up[name]) for name, weight in weights.items())
 

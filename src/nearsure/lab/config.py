@@ -3,7 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,6 +22,9 @@ class Settings(BaseModel):
     """Base of the parts: frozen, a key that does not exist is an error, and so is infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class DatasetSettings(Settings):
@@ -155,13 +158,13 @@ def read_changes(path: Path) -> dict[str, Any]:
     return changes
 
 
-def changed(preset: RunSettings, changes: dict[str, Any], *, source: str) -> RunSettings:
+def changed(preset: AnySettings, changes: dict[str, Any], *, source: str) -> AnySettings:
     """A preset with nested changes, checked as a whole.
 
     Parameters
     ----------
-    preset : RunSettings
-        What to start from.
+    preset : Settings
+        What to start from, such as a whole run.
     changes : dict
         Settings that replace it, in the same nesting.
     source : str
@@ -182,24 +185,23 @@ def changed(preset: RunSettings, changes: dict[str, Any], *, source: str) -> Run
     try:
         return type(preset).model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_sentence(error)}") from error
+        raise ConfigError(f"{source}: {_sentence(error, type(preset))}") from error
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, settings: type[BaseModel]) -> str:
     """What pydantic found, one clause a key."""
     clauses = []
     for problem in error.errors():
         key = ".".join(map(str, problem["loc"])) or "settings"
         if problem["type"] == "extra_forbidden":
-            clauses.append(f"there is no setting {key!r}; {_siblings(problem['loc'])}")
+            clauses.append(f"there is no setting {key!r}; {_siblings(problem['loc'], settings)}")
         else:
             clauses.append(f"{key}: {problem['msg']} (got {problem['input']!r})")
     return "; ".join(clauses)
 
 
-def _siblings(location: tuple[int | str, ...]) -> str:
+def _siblings(location: tuple[int | str, ...], settings: type[BaseModel]) -> str:
     """Which keys do exist where an unknown one was given."""
-    settings: type[BaseModel] = RunSettings
     for key in location[:-1]:
         part = settings.model_fields[str(key)].annotation
         if isinstance(part, type) and issubclass(part, BaseModel):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,14 @@ from nearsure.lab.views import central_view, random_view
 FEATURE_CHUNK = 1024
 FORWARD_BATCH = 64
 READERS = 2
+
+
+class Trained(NamedTuple):
+    """What training left: the embedder, the loss with its proxies, the loss at each step."""
+
+    embedder: Embedder
+    loss: nn.Module
+    history: list[float]
 
 
 @dataclass(frozen=True)
@@ -76,8 +85,8 @@ class EmbeddingRun:
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
-        images = self._part(part)
-        embedder = self._trained
+        images = self.images_of(part)
+        embedder = self.trained.embedder
         stage = Stage(self.cache, "embeddings", {"training": self.training_stage.key})
         from_images = self.settings.model.trained == "all"
         features = None if from_images else torch.from_numpy(self.features(part))
@@ -90,12 +99,12 @@ class EmbeddingRun:
                 return on_sphere(chunk).numpy()
 
         return stage.rows(
-            part, len(images), embed, chunk=FEATURE_CHUNK, track=_bar(f"embed {part}")
+            part, len(images), embed, chunk=FEATURE_CHUNK, track=progress(f"embed {part}")
         )
 
     def features(self, part: str) -> AnyArray:
         """Pooled features of the backbone before any training, shape (n, n_features)."""
-        images = self._part(part)
+        images = self.images_of(part)
         inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
         stage = Stage(self.cache, "features", inputs)
         return stage.rows(
@@ -103,7 +112,7 @@ class EmbeddingRun:
             len(images),
             lambda rows: self._forward(self._untrained_backbone, images, rows),
             chunk=FEATURE_CHUNK,
-            track=_bar(f"features of {part}"),
+            track=progress(f"features of {part}"),
         )
 
     @cached_property
@@ -115,30 +124,18 @@ class EmbeddingRun:
         """Versions of what made the weights, or the features where nothing is trained."""
         return self.training_stage.document("versions", versions)
 
-    def _refuse_other_versions(self, steps: int) -> None:
-        """Half of a training by one version and half by another would be neither's numbers."""
-        path = self.training_stage.folder / CHECKPOINT
-        if self.made_with != versions() and path.exists() and read_tensors(path)[1] < steps:
-            raise NearsureError(
-                f"{path.parent} was begun with {self.made_with}, and now there is {versions()}. "
-                "Go on with the former, or delete the folder to start anew."
-            )
-
     @cached_property
     def history(self) -> list[float]:
         """Loss at each step of the training; empty where nothing is trained."""
-        return self._training[1]
-
-    @property
-    def _trained(self) -> Embedder:
-        return self._training[0]
+        return self.trained.history
 
     @cached_property
-    def _training(self) -> tuple[Embedder, list[float]]:
+    def trained(self) -> Trained:
+        """The embedder after training, in eval mode, with its loss."""
         settings, images = self.settings, self.split.train
         embedder = make_embedder(settings)
         if settings.model.trained == "nothing":
-            return embedder.eval(), []
+            return Trained(embedder.eval(), nn.Identity(), [])
         codes = np.unique(images.labels, return_inverse=True)[1]
         loss = make_loss(
             settings.training.loss,
@@ -157,18 +154,18 @@ class EmbeddingRun:
         stage = self.training_stage
         stage.describe()
         steps = n_steps(settings.training, len(images))
-        self._refuse_other_versions(steps)
+        refuse_other_versions(stage, self.made_with, steps)
         history = train(
             embedder if settings.model.trained == "all" else embedder.from_features,
             modules,
-            self._batches(codes),
+            self.batches(codes),
             settings.training,
             steps=steps,
             folder=stage.folder,
         )
-        return embedder.eval(), history
+        return Trained(embedder.eval(), loss, history)
 
-    def _batches(self, codes: IntArray) -> Callable[[int], Batch]:
+    def batches(self, codes: IntArray) -> Callable[[int], Batch]:
         """Batches of images, or of cached features where only a head learns."""
         settings, training = self.settings, self.settings.training
         rows_of = partial(
@@ -204,26 +201,42 @@ class EmbeddingRun:
 
         return image_batch
 
-    def _part(self, part: str) -> LabelledImages:
+    def _forward(
+        self, network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range
+    ) -> AnyArray:
+        return forward_in_batches(network, images, rows, size=self.settings.dataset.image_size)
+
+    def images_of(self, part: str) -> LabelledImages:
+        """The images of "train", "queries" or "gallery"."""
         images = getattr(self.split, part)
         if not isinstance(images, LabelledImages):
             raise KeyError(part)
         return images
 
-    def _forward(
-        self, network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range
-    ) -> AnyArray:
-        """Outputs of a network for the central views of some images."""
-        size = self.settings.dataset.image_size
 
-        def view(row: int) -> Pixels:
-            return central_view(images.read(row), size)
+def forward_in_batches(
+    network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range, *, size: int
+) -> AnyArray:
+    """Outputs of a network for the central views of some images."""
 
-        with ThreadPoolExecutor(READERS) as readers, torch.inference_mode():
-            starts = range(rows.start, rows.stop, FORWARD_BATCH)
-            batches = [range(i, min(i + FORWARD_BATCH, rows.stop)) for i in starts]
-            outputs = [network(to_tensor(list(readers.map(view, batch)))) for batch in batches]
-        return torch.cat(outputs).numpy()
+    def view(row: int) -> Pixels:
+        return central_view(images.read(row), size)
+
+    with ThreadPoolExecutor(READERS) as readers, torch.inference_mode():
+        starts = range(rows.start, rows.stop, FORWARD_BATCH)
+        batches = [range(i, min(i + FORWARD_BATCH, rows.stop)) for i in starts]
+        outputs = [network(to_tensor(list(readers.map(view, batch)))) for batch in batches]
+    return torch.cat(outputs).numpy()
+
+
+def refuse_other_versions(stage: Stage, made_with: dict[str, str], steps: int) -> None:
+    """Half of a training by one version and half by another would be neither's numbers."""
+    path = stage.folder / CHECKPOINT
+    if made_with != versions() and path.exists() and read_tensors(path)[1] < steps:
+        raise NearsureError(
+            f"{path.parent} was begun with {made_with}, and now there is {versions()}. "
+            "Go on with the former, or delete the folder to start anew."
+        )
 
 
 def _class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
@@ -233,6 +246,6 @@ def _class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
     return sums / torch.from_numpy(np.bincount(codes))[:, None]
 
 
-def _bar(description: str) -> Callable[[list[range]], Iterator[range]]:
+def progress(description: str) -> Callable[[list[range]], Iterator[range]]:
     """A progress bar, where somebody is looking."""
     return lambda ranges: iter(tqdm(ranges, desc=description, unit="chunk", disable=None))

@@ -11,16 +11,15 @@ from nearsure.displays import NeighborCurveDisplay, ReliabilityDisplay
 from nearsure.displays.canvas import line_style
 from nearsure.extras import require
 from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.figure_canvas import entitle, new_figure, saved
 from nearsure.lab.sweep import Sweep
 from nearsure.rules import RuleName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Those that give a probability: 1NN is always sure.
 UNSURE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
-DOTS_PER_INCH = 120
 
 
 def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | None = None) -> Path:
@@ -40,13 +39,13 @@ def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | No
     Path
         The file.
     """
-    figure = _figure((10, 10.4))
+    figure = new_figure((10, 10.4))
     axes = figure.subplots(2, 2)
     for ax, rule in zip(axes.flat, UNSURE_RULES, strict=True):
         error = evaluation.result_of(rule).ece.estimate
         ReliabilityDisplay(evaluation.reliability[rule], error, TITLES[rule]).plot(ax=ax)
-    _entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
-    return _saved(figure, path)
+    entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
+    return saved(figure, path)
 
 
 def draw_neighbor_curve(
@@ -71,10 +70,10 @@ def draw_neighbor_curve(
         # The ECE of a rule that is always sure is its error, and would dwarf the others.
         {TITLES[rule]: curve.ece[rule] for rule in UNSURE_RULES},
     )
-    figure = _figure((12, 5))
+    figure = new_figure((12, 5))
     display.plot(ax=list(figure.subplots(1, 2)))
-    _entitle(figure, name, f"{evaluation.n_queries:,} queries")
-    return _saved(figure, path)
+    entitle(figure, name, f"{evaluation.n_queries:,} queries")
+    return saved(figure, path)
 
 
 def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Path:
@@ -92,7 +91,7 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     Path
         The file.
     """
-    figure = _figure((12, 5.4))
+    figure = new_figure((12, 5.4))
     left, right = figure.subplots(1, 2)
     for place, k in enumerate(sweep.ks):
         rule = sweep.best_baseline(k)
@@ -113,8 +112,8 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
         ax.grid(visible=True, alpha=0.3)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
-    _entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
-    return _saved(figure, path)
+    entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
+    return saved(figure, path)
 
 
 def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
@@ -143,22 +142,3 @@ def _draw_line(
         label=label,
     )
     ax.axhline(level, color=style.color, linestyle="--", linewidth=1.1, label=level_label)
-
-
-def _figure(size: tuple[float, float]) -> "Figure":
-    # Not pyplot's, which would keep every figure until it is closed.
-    module = require("matplotlib.figure", extra="plot", purpose="A figure")
-    figure: Figure = module.Figure(figsize=size)
-    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)  # inches, between panels
-    return figure
-
-
-def _entitle(figure: "Figure", name: str | None, circumstances: str) -> None:
-    figure.suptitle(circumstances if name is None else f"{name}: {circumstances}")
-
-
-def _saved(figure: "Figure", path: str | Path) -> Path:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
-    return path

@@ -54,7 +54,7 @@ def reproduce(
         The files of the report.
     """
     keep_freed_memory()
-    splits = _splits(recipe, cache)
+    splits = prepared_splits(recipe, cache)
     experiments: list[Experiment] = []
     for name, run in recipe.runs.items():
         split = splits[run.dataset, run.seed]
@@ -119,7 +119,7 @@ def _examples(
     )
 
 
-def _splits(recipe: Recipe, cache: Path) -> dict[tuple[DatasetSettings, int], ImageSplit]:
+def prepared_splits(recipe: Recipe, cache: Path) -> dict[tuple[DatasetSettings, int], ImageSplit]:
     """The images of every run; what does not fit is said before the first run takes its hours."""
     splits: dict[tuple[DatasetSettings, int], ImageSplit] = {}
     for run in recipe.runs.values():

@@ -50,6 +50,7 @@ def train(
     steps: int,
     folder: Path,
     stop_after: int | None = None,
+    disturb: Callable[[Tensor, Tensor, int], Tensor] | None = None,
 ) -> list[float]:
     """Train, from where an earlier call stopped if there is a checkpoint.
 
@@ -69,6 +70,9 @@ def train(
         Holds the checkpoint.
     stop_after : int, optional
         Leave after this step with a checkpoint, as if interrupted.
+    disturb : callable, optional
+        ``disturb(inputs, codes, step)`` gives the inputs to learn from in place of a batch's own:
+        adversarial training.
 
     Returns
     -------
@@ -96,7 +100,8 @@ def train(
         for inputs, codes in read_ahead(make_batch, range(done, last)):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * rate_factor(done, steps, settings.warmup)
-            loss = loss_of(embed(inputs), codes)
+            seen = inputs if disturb is None else disturb(inputs, codes, done)
+            loss = loss_of(embed(seen), codes)
             history.append(loss.item())
             if not math.isfinite(history[-1]):
                 raise NearsureError(

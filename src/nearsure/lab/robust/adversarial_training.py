@@ -1,0 +1,174 @@
+"""A second model: the first, trained on with attacked images in place of clean ones."""
+
+import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nearsure.arrays import AnyArray
+from nearsure.errors import ConfigError
+from nearsure.lab.config import TrainingSettings
+from nearsure.lab.embedder import on_sphere
+from nearsure.lab.embedding_run import (
+    FEATURE_CHUNK,
+    EmbeddingRun,
+    Trained,
+    forward_in_batches,
+    progress,
+    refuse_other_versions,
+)
+from nearsure.lab.robust.settings import AdversarialTraining
+from nearsure.lab.stages import Stage
+from nearsure.lab.training import n_steps, train
+from nearsure.lab.versions import versions
+from nearsure.robustness.attacks import Attack, perturb
+
+# Of the streams of random numbers that start from a run's seed; see `lab.batches`.
+ATTACK_STREAM = 2
+
+
+@dataclass(frozen=True)
+class AdversarialRun:
+    """Training on attacked images; nothing is computed before it is asked for, nor twice.
+
+    Parameters
+    ----------
+    clean : EmbeddingRun
+        The run whose trained network and proxies it starts from.
+    settings : AdversarialTraining
+        How.
+    """
+
+    clean: EmbeddingRun
+    settings: AdversarialTraining
+
+    @property
+    def training_stage(self) -> Stage:
+        """Where the trained weights are."""
+        inputs = {"clean": self.clean.training_stage.key, "training": self.settings.model_dump()}
+        return Stage(self.clean.cache, "adversarial-training", inputs)
+
+    @cached_property
+    def trained(self) -> Trained:
+        """The embedder after adversarial training, in eval mode, with its loss."""
+        if self.clean.settings.model.trained != "all":
+            raise ConfigError(
+                "Adversarial training changes the whole network: model.trained must be 'all'. "
+                f"Got {self.clean.settings.model.trained!r} instead."
+            )
+        start = copy.deepcopy(self.clean.trained)
+        modules: dict[str, nn.Module] = {"embedder": start.embedder, "loss": start.loss}
+        labels = self.clean.split.train.labels
+        steps = n_steps(self._schedule, len(labels))
+        stage = self.training_stage
+        stage.describe()
+        refuse_other_versions(stage, stage.document("versions", versions), steps)
+        history = train(
+            start.embedder,
+            modules,
+            self.clean.batches(np.unique(labels, return_inverse=True)[1]),
+            self._schedule,
+            steps=steps,
+            folder=stage.folder,
+            disturb=self._attacked_batch(start, steps),
+        )
+        return start._replace(history=history)
+
+    def embeddings(self, part: str) -> AnyArray:
+        """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
+        images, embedder = self.clean.images_of(part), self.trained.embedder
+        size = self.clean.settings.dataset.image_size
+        stage = Stage(self.clean.cache, "embeddings", {"training": self.training_stage.key})
+        return stage.rows(
+            part,
+            len(images),
+            lambda rows: forward_in_batches(
+                lambda batch: on_sphere(embedder(batch)), images, rows, size=size
+            ),
+            chunk=FEATURE_CHUNK,
+            track=progress(f"embed {part}"),
+        )
+
+    @property
+    def _schedule(self) -> TrainingSettings:
+        given = self.settings.model_dump(include={"epochs", "learning_rate", "proxy_learning_rate"})
+        return self.clean.settings.training.model_copy(update=given)
+
+    def _attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
+        clean = self.clean.settings
+        per_class = clean.training.images_per_class
+        return AttackedBatch(
+            trained.embedder,
+            trained.loss,
+            self.settings,
+            # At least a pair, as losses without proxies compare the attacked images themselves.
+            n_of_each_class=max(2, round(self.settings.attacked_share * per_class)),
+            images_per_class=per_class,
+            steps=steps,
+            seed=clean.seed,
+        )
+
+
+@dataclass(frozen=True)
+class AttackedBatch:
+    """A batch to the same images, some of them under attack; a function of seed and step alone.
+
+    Parameters
+    ----------
+    embedder, loss : nn.Module
+        The model as it is being trained, and the loss that it is trained with.
+    settings : AdversarialTraining
+        Of the attack.
+    n_of_each_class, images_per_class : int
+        Images of a class stand together in a batch; the first of them are attacked.
+    steps : int
+        Length of the run, of which epsilon rises in the first part.
+    seed : int
+        Of the random starts.
+    """
+
+    embedder: nn.Module
+    loss: nn.Module
+    settings: AdversarialTraining
+    n_of_each_class: int
+    images_per_class: int
+    steps: int
+    seed: int
+
+    def attack_at(self, step: int) -> Attack:
+        """The attack at a step of the training."""
+        rising = self.settings.ramp * self.steps
+        share = min(1.0, (step + 1) / rising) if rising else 1.0
+        return Attack(
+            "pgd",
+            share * self.settings.epsilon,
+            share * self.settings.step,
+            self.settings.n_steps,
+            random_start=True,
+        )
+
+    def __call__(self, images: Tensor, codes: Tensor, step: int) -> Tensor:
+        """Attack the model as it stands at this step."""
+        chosen = torch.arange(len(images)) % self.images_per_class < self.n_of_each_class
+        own = codes[chosen]
+        attacked = perturb(
+            self.embedder,
+            images[chosen],
+            lambda embeddings: self.loss(embeddings, own),
+            self.attack_at(step),
+            seeded_generator(self.seed, ATTACK_STREAM, step),
+            # Triplets of a batch may all be settled: there is nothing to attack, nor to learn.
+            gradient_required=False,
+        )
+        batch = images.clone()
+        batch[chosen] = attacked.images
+        return batch
+
+
+def seeded_generator(*entropy: int) -> torch.Generator:
+    """A generator for torch whose stream is a function of all the numbers."""
+    state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0]))

@@ -1,0 +1,123 @@
+"""What a robustness run does: how many queries, which attacks, which adversarial training."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from nearsure.errors import ConfigError
+from nearsure.lab.config import Settings, Share, changed
+from nearsure.lab.robust.variants import epsilon_text
+
+Epsilon = Annotated[float, Field(gt=0, le=1)]
+PIXEL = 1 / 255
+
+
+class AdversarialTraining(Settings):
+    """Training on attacked images, from where the training on clean ones ended.
+
+    Parameters
+    ----------
+    epsilon, step, n_steps
+        Of the PGD (random start) against the training loss and its proxies.
+    ramp : float
+        Share of the steps in which epsilon, and the step with it, rises from 0. An attack at full
+        strength from the first step on drives a trained network to one point for all images.
+    attacked_share : float
+        Share of the images of every class of a batch that is attacked; the others stay clean.
+    epochs, learning_rate, proxy_learning_rate
+        As of `TrainingSettings`; batches and crops are those of the training on clean images.
+    """
+
+    epsilon: Epsilon = 2 * PIXEL
+    step: float = Field(default=1.25 * PIXEL, gt=0, le=1)
+    n_steps: int = Field(default=2, ge=1)
+    ramp: float = Field(default=0.5, ge=0, le=1)
+    attacked_share: Share = 0.5
+    epochs: float = Field(default=2.0, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0)
+    proxy_learning_rate: float = Field(default=1e-3, gt=0)
+
+    @model_validator(mode="after")
+    def _reaches_its_ball(self) -> Self:
+        if self.step > 2 * self.epsilon:
+            raise ValueError("step must not exceed the ball's width, 2 * epsilon")
+        return self
+
+
+class RobustSettings(Settings):
+    """A robustness run.
+
+    Parameters
+    ----------
+    corrupted_queries, attacked_queries : int, optional
+        How many queries are damaged; None for all.
+    epsilons : tuple of float
+        Of the paper's Table 3: FGSM, BIM (10 steps of 0.02), PGD (40 steps of 0.01).
+    small_epsilons : tuple of float
+        Of the curves: PGD and the attack on the confidence, `small_steps` steps of a quarter of
+        epsilon each.
+    small_steps : int
+        Steps of the latter.
+    adversarial : AdversarialTraining
+        Of the second model.
+    """
+
+    corrupted_queries: int | None = Field(default=1000, ge=1)
+    attacked_queries: int | None = Field(default=300, ge=1)
+    epsilons: tuple[Epsilon, ...] = (0.1, 0.3)
+    small_epsilons: tuple[Epsilon, ...] = (PIXEL, 2 * PIXEL, 4 * PIXEL, 8 * PIXEL)
+    small_steps: int = Field(default=6, ge=1)
+    adversarial: AdversarialTraining = AdversarialTraining()
+
+    @model_validator(mode="after")
+    def _every_epsilon_once(self) -> Self:
+        # PGD has all of them, and results are told apart by what a table says.
+        texts = [epsilon_text(epsilon) for epsilon in self.epsilons + self.small_epsilons]
+        if len(set(texts)) < len(texts):
+            raise ValueError(
+                f"epsilons and small_epsilons must name every epsilon once, not {', '.join(texts)}"
+            )
+        return self
+
+    def for_queries(self, n: int) -> Self:
+        """The same with at most `n` queries, the number that a data set has."""
+        fewer = {
+            name: min(n, getattr(self, name) or n)
+            for name in ("corrupted_queries", "attacked_queries")
+        }
+        return self.model_copy(update=fewer)
+
+
+# Of data sets of photographs the default; how they were chosen: docs/adr/0010.
+ROBUST: dict[str, RobustSettings] = {
+    "glyphs": RobustSettings(
+        corrupted_queries=None,
+        attacked_queries=1000,
+        adversarial=AdversarialTraining(
+            epsilon=0.1,
+            step=0.04,
+            n_steps=4,
+            epochs=4,
+            learning_rate=1e-3,
+            proxy_learning_rate=1e-2,
+        ),
+    ),
+}
+
+
+def robust_settings(dataset: str, changes: object, *, source: str) -> RobustSettings:
+    """The settings of a data set with nested changes, checked as a whole.
+
+    Parameters
+    ----------
+    dataset : str
+        Which.
+    changes : dict
+        Settings that replace the preset's.
+    source : str
+        What the changes are called in messages.
+    """
+    if not isinstance(changes, dict):
+        raise ConfigError(f"{source}: robust must be a table of settings. Got {changes!r} instead.")
+    preset = ROBUST.get(dataset, RobustSettings())
+    return changed(preset, changes, source=source)

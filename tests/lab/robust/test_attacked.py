@@ -1,0 +1,188 @@
+"""Attacked queries: the attack itself, kept a chunk at a time, and the same when taken up."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import SIZE, images
+from torch import Tensor
+from torch.nn import functional
+
+from nearsure.lab.backbones import SmallCNN
+from nearsure.lab.embedder import Embedder, to_tensor
+from nearsure.lab.robust import attacked
+from nearsure.lab.robust.attacked import AttackedQueries
+from nearsure.lab.robust.corrupted import central_views
+from nearsure.lab.stages import Stage
+from nearsure.robustness.attack_losses import (
+    EmbeddingLoss,
+    against_proxies,
+    distance_to_anchors,
+)
+from nearsure.robustness.attacks import bim, fgsm, perturb, pgd
+
+N, CHUNK = 7, 3
+ROWS = np.arange(N)
+CODES = torch.arange(N) % 3
+PGD = pgd(0.1, n_steps=3)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(attacked, "CHUNK", CHUNK)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class CountingEmbedder(Embedder):
+    """Counts passes; dies at one of them, if asked to."""
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            super().__init__(SmallCNN(), 5, layer_norm=True)
+        self.passes, self.dies_at = 0, dies_at
+        self.eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.passes == self.dies_at:
+            raise KeyboardInterrupt
+        self.passes += 1
+        return super().forward(images)
+
+
+def views() -> Tensor:
+    return to_tensor(list(central_views(images(0, 2), ROWS, SIZE)))
+
+
+def queries(folder: Path, embedder: Embedder | None = None, seed: int = 4) -> AttackedQueries:
+    stage = Stage(folder, "attacked", {"seed": seed})
+    pixels = central_views(images(0, 2), ROWS, SIZE)
+    return AttackedQueries(stage, embedder or CountingEmbedder(), pixels, seed)
+
+
+def loss_of(part: slice) -> EmbeddingLoss:
+    proxies = torch.randn(3, 5, generator=torch.Generator().manual_seed(2))
+    return against_proxies(proxies, CODES[part], temperature=0.05)
+
+
+def own_anchors(part: slice) -> EmbeddingLoss:
+    """The first two chunks are their own anchors, and so is none of the third."""
+    own = CountingEmbedder()(views()).detach()
+    own[6] = own[0]
+    return distance_to_anchors(own[part])
+
+
+def test_every_chunk_is_attacked_with_its_own_loss(tmp_path: Path) -> None:
+    found = queries(tmp_path).under(bim(0.1), "proxies", loss_of)
+    assert found.vectors.dtype == np.float32
+    assert found.distance.dtype == np.float64
+    embedder = CountingEmbedder()
+    for part in (slice(0, 3), slice(3, 6), slice(6, 7)):
+        expected = perturb(embedder, views()[part], loss_of(part), bim(0.1), torch.Generator())
+        vectors = functional.normalize(embedder(expected.images).detach(), dim=1)
+        np.testing.assert_array_equal(found.vectors[part], vectors.numpy())
+        np.testing.assert_array_equal(found.distance[part], expected.distance.numpy())
+    assert found.had_gradient.tolist() == [True] * N
+
+
+def test_clean_ones_are_clean(tmp_path: Path) -> None:
+    expected = functional.normalize(CountingEmbedder()(views()).detach(), dim=1)
+    np.testing.assert_allclose(queries(tmp_path).clean(), expected.numpy(), atol=1e-6)
+
+
+def test_the_attack_takes_them_away_from_their_proxies(tmp_path: Path) -> None:
+    made = queries(tmp_path)
+    loss = loss_of(slice(None))
+    for attack in (fgsm(0.05), bim(0.1), PGD):
+        found = made.under(attack, "proxies", loss_of)
+        rise = loss(torch.from_numpy(found.vectors)) - loss(torch.from_numpy(made.clean()))
+        assert rise.mean() > 0.1
+        assert (found.distance <= attack.epsilon + 1e-6).all()
+        assert (found.distance > attack.epsilon / 2).all()
+
+
+def test_what_was_computed_is_read(tmp_path: Path) -> None:
+    embedder = CountingEmbedder()
+    made = queries(tmp_path, embedder)
+    clean, found = made.clean(), made.under(PGD, "proxies", loss_of)
+    passes = embedder.passes
+    assert passes == 3 + 3 * (PGD.n_steps + 1)
+    again = queries(tmp_path, embedder)
+    then = again.under(PGD, "proxies", loss_of)
+    np.testing.assert_array_equal(again.clean(), clean)
+    np.testing.assert_array_equal(then.vectors, found.vectors)
+    np.testing.assert_array_equal(then.distance, found.distance)
+    np.testing.assert_array_equal(then.had_gradient, found.had_gradient)
+    assert embedder.passes == passes
+
+
+def test_other_attacks_and_losses_are_not_mistaken_for_it(tmp_path: Path) -> None:
+    made = queries(tmp_path)
+    found = [
+        made.under(attack, name, loss)
+        for attack, name, loss in [
+            (PGD, "proxies", loss_of),
+            (PGD, "anchors", own_anchors),
+            (pgd(0.1, n_steps=4), "proxies", loss_of),
+            (pgd(0.1, n_steps=3, step=0.02), "proxies", loss_of),
+            (pgd(0.2, n_steps=3), "proxies", loss_of),
+        ]
+    ]
+    assert len({result.vectors.tobytes() for result in found}) == len(found)
+
+
+def test_an_interrupted_attack_goes_on_with_the_chunk_that_it_lost(tmp_path: Path) -> None:
+    whole = queries(tmp_path / "whole").under(PGD, "proxies", loss_of)
+    # In the second step of the second chunk.
+    with pytest.raises(KeyboardInterrupt):
+        queries(tmp_path / "parts", CountingEmbedder(dies_at=5)).under(PGD, "proxies", loss_of)
+    embedder = CountingEmbedder()
+    found = queries(tmp_path / "parts", embedder).under(PGD, "proxies", loss_of)
+    assert embedder.passes == 2 * (PGD.n_steps + 1)
+    np.testing.assert_array_equal(found.vectors, whole.vectors)
+    np.testing.assert_array_equal(found.distance, whole.distance)
+
+
+def test_the_seed_decides_the_random_start(tmp_path: Path) -> None:
+    def vectors(folder: str, seed: int) -> bytes:
+        return queries(tmp_path / folder, seed=seed).under(PGD, "x", loss_of).vectors.tobytes()
+
+    assert vectors("1", 0) == vectors("2", 0)
+    assert vectors("1", 0) != vectors("1", 1)
+
+
+def test_starts_are_the_same_for_other_losses_but_not_for_other_places(tmp_path: Path) -> None:
+    """A step of no length leaves the start."""
+    still = pgd(0.1, step=0.0, n_steps=1)
+    made = queries(tmp_path)
+    ours = made.under(still, "proxies", loss_of)
+    theirs = made.under(still, "anchors", own_anchors)
+    np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+    same_image = replace(made, stage=Stage(tmp_path, "same", {}), views=made.views[[0] * N])
+    found = same_image.under(still, "proxies", loss_of)
+    assert len(np.unique(found.vectors, axis=0)) == N
+
+
+def test_chunks_without_a_gradient_are_counted_and_not_refused(tmp_path: Path) -> None:
+    found = queries(tmp_path).under(fgsm(0.1), "anchors", own_anchors)
+    assert found.had_gradient.tolist() == [False] * 6 + [True]
+    assert found.distance.tolist()[:6] == [0] * 6
+    np.testing.assert_allclose(found.vectors[:6], queries(tmp_path).clean()[:6], atol=1e-6)
+
+
+def test_progress_is_told_a_chunk_at_a_time(tmp_path: Path) -> None:
+    seen: list[range] = []
+
+    def track(chunks: list[range]) -> Iterator[range]:
+        for chunk in chunks:
+            seen.append(chunk)
+            yield chunk
+
+    queries(tmp_path).under(fgsm(0.1), "proxies", loss_of, track=track)
+    assert seen == [range(3), range(3, 6), range(6, 7)]

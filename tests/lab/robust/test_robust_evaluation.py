@@ -1,0 +1,223 @@
+"""Robust evaluations: means of the right things, joint intervals, to JSON and back."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from damaged_points import (
+    CORRUPTIONS,
+    N_CLASSES,
+    N_RESAMPLES,
+    K,
+    attack_evaluation,
+    clean,
+    corrupted,
+    corruption_evaluation,
+    frozen,
+    moved,
+)
+
+from nearsure.arrays import FloatArray
+from nearsure.errors import InvalidInputError
+from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.outcomes import INTERVALS, Outcome
+from nearsure.lab.robust.robust_evaluation import (
+    FLOOR_SIMULATIONS,
+    RobustEvaluation,
+    evaluate_variants,
+)
+from nearsure.lab.robust.variants import CLEAN, Variant
+from nearsure.metrics import bootstrap_interval, calibration_floor, expected_calibration_error
+
+SOME_VARIANT = Variant.corruption("fog", 2)
+
+
+def evaluate(*variants: tuple[Variant, float], **options: int) -> RobustEvaluation:
+    """Few variants, by how far the queries are moved."""
+    codes = clean().query_codes
+    return evaluate_variants(
+        "model",
+        "given_gallery",
+        frozen(),
+        clean=(clean().queries, codes),
+        variants=[(variant, moved(noise), codes) for variant, noise in variants],
+        **{"seed": 0, "n_resamples": 30, **options},
+    )
+
+
+def estimates(outcome: Outcome, name: str) -> list[float]:
+    return [result.interval(name).estimate for result in outcome.results]
+
+
+def test_a_variant_has_the_numbers_of_its_own_scores() -> None:
+    scores = frozen().scores(moved(0.7), clean().query_codes)
+    (found,) = evaluate((SOME_VARIANT, 0.7)).variants
+    assert found.variant == SOME_VARIANT
+    for place, method in enumerate(METHODS):
+        result = found.outcome.of(method)
+        confidence, correct = scores.confidence[place], scores.correct[place]
+        ece = bootstrap_interval(
+            expected_calibration_error, confidence, correct, seed=0, n_resamples=30
+        )
+        assert (result.ece.estimate, result.ece.low, result.ece.high) == pytest.approx(
+            (ece.estimate, ece.low, ece.high), abs=1e-7
+        )
+        floor = calibration_floor(confidence, seed=0, n_simulations=FLOOR_SIMULATIONS)
+        assert result.ece_floor == pytest.approx(floor, abs=1e-7)
+        gap = confidence.mean() - correct.mean()
+        assert result.overconfidence.estimate == pytest.approx(gap, abs=1e-7)
+
+
+def test_the_clean_outcome_is_that_of_the_unmoved_queries() -> None:
+    found = evaluate((SOME_VARIANT, 0.0))
+    assert found.clean == found.variants[0].outcome
+    assert evaluate((SOME_VARIANT, 1.5)).clean == found.clean
+
+
+def test_a_variant_does_not_depend_on_the_others() -> None:
+    alone = evaluate((SOME_VARIANT, 0.7)).variants[0]
+    amid = evaluate((Variant.attack("pgd", 0.1), 2.0), (SOME_VARIANT, 0.7)).variants[1]
+    assert alone == amid
+
+
+@pytest.mark.parametrize("name", [*INTERVALS, "ece_floor"])
+def test_means_are_over_corruptions_severities_or_both(name: str) -> None:
+    evaluation = corruption_evaluation()
+
+    def value(outcome: Outcome) -> FloatArray:
+        if name == "ece_floor":
+            return np.array([result.ece_floor for result in outcome.results])
+        return np.array(estimates(outcome, name))
+
+    by_variant = {found.variant: value(found.outcome) for found in evaluation.variants}
+    assert evaluation.mean is not None
+    np.testing.assert_allclose(
+        value(evaluation.mean), np.mean(list(by_variant.values()), axis=0), atol=2e-7
+    )
+    assert list(evaluation.by_corruption) == list(CORRUPTIONS)
+    for corruption, outcome in evaluation.by_corruption.items():
+        chosen = [values for variant, values in by_variant.items() if variant.name == corruption]
+        assert outcome.n_variants == len(chosen) == 5
+        np.testing.assert_allclose(value(outcome), np.mean(chosen, axis=0), atol=2e-7)
+    assert list(evaluation.by_severity) == [1, 2, 3, 4, 5]
+    for severity, outcome in evaluation.by_severity.items():
+        chosen = [values for variant, values in by_variant.items() if variant.severity == severity]
+        assert outcome.n_variants == len(chosen) == 3
+        np.testing.assert_allclose(value(outcome), np.mean(chosen, axis=0), atol=2e-7)
+
+
+def test_attacks_have_no_part_in_the_means_over_corruptions() -> None:
+    both = evaluate((SOME_VARIANT, 0.7), (Variant.attack("pgd", 0.1), 3.0))
+    assert both.mean is not None
+    assert both.mean == both.variants[0].outcome
+    assert [len(both.corruptions), len(both.attacks)] == [1, 1]
+    assert attack_evaluation().mean is None
+
+
+def test_differences_from_ned_are_paired() -> None:
+    """An interval of unpaired queries would be as wide as those of both."""
+    mean = corruption_evaluation().mean
+    assert mean is not None
+    ned, gou = mean.of(NED), mean.of(Method("gou"))
+    gap = gou.accuracy_less_ned
+    assert gap.estimate == pytest.approx(gou.accuracy.estimate - ned.accuracy.estimate, abs=2e-7)
+    unpaired = np.hypot(gou.accuracy.high - gou.accuracy.low, ned.accuracy.high - ned.accuracy.low)
+    assert gap.high - gap.low < unpaired / 2
+    assert ned.ece_less_ned.low == ned.ece_less_ned.high == 0
+
+
+def test_damage_shows() -> None:
+    """Moved queries are right less often, and a constant answer claims too much by just that."""
+    first, last = (corruption_evaluation().by_severity[severity] for severity in (1, 5))
+    for rule in ("1nn", "knn", "ned"):
+        assert last.of(Method(rule)).accuracy.high < first.of(Method(rule)).accuracy.low
+    constant = Method("1nn", "platt")
+    mean = last.of(constant)
+    assert mean.confidence.estimate == first.of(constant).confidence.estimate
+    assert mean.overconfidence.estimate > 0.1
+    assert mean.ece.estimate == pytest.approx(mean.overconfidence.estimate, abs=2e-7)
+
+
+def test_circumstances() -> None:
+    evaluation = corruption_evaluation()
+    assert (evaluation.n_gallery, evaluation.n_queries, evaluation.n_classes) == (
+        180,
+        150,
+        N_CLASSES,
+    )
+    assert (evaluation.k, evaluation.n_resamples) == (K, N_RESAMPLES)
+    assert evaluation.temperature_fit == frozen().temperature_fit
+    assert evaluation.notes == frozen().notes
+
+
+def test_to_json_and_back() -> None:
+    for evaluation in (corruption_evaluation(), attack_evaluation()):
+        text = evaluation.to_json()
+        back = RobustEvaluation.from_dict(json.loads(text))
+        assert back.to_json() == RobustEvaluation.from_json(text).to_json() == text
+        # A fit with its arrays equals only itself.
+        assert replace(back, temperature_fit=evaluation.temperature_fit) == evaluation
+
+
+def test_what_is_unknown_becomes_none_in_json() -> None:
+    found = evaluate((SOME_VARIANT, 0.7))
+    outcome = found.variants[0].outcome
+    nothing = replace(
+        outcome.of(NED).confidence_when_wrong,
+        estimate=np.nan,
+        low=np.nan,
+        high=np.nan,
+        n_undefined=4,
+    )
+    result = replace(outcome.of(NED), confidence_when_wrong=nothing)
+    fields = result.to_dict()
+    assert fields["confidence_when_wrong"] == [None, None, None, 4]
+    back = type(result).from_dict(NED, fields)
+    assert np.isnan(back.confidence_when_wrong.estimate)
+    assert back.confidence_when_wrong.n_undefined == 4
+
+
+def test_the_seed_decides() -> None:
+    one, same = (evaluate((SOME_VARIANT, 0.7), seed=1) for _ in range(2))
+    assert one == same
+    other = evaluate((SOME_VARIANT, 0.7), seed=2)
+    assert estimates(one.clean, "ece") == estimates(other.clean, "ece")
+    assert one.clean.of(NED).ece != other.clean.of(NED).ece
+
+
+def test_notes() -> None:
+    codes = clean().own_codes
+    own = evaluate_variants(
+        "model",
+        "all_against_others",
+        frozen(),
+        clean=(clean().own, codes),
+        variants=[(SOME_VARIANT, clean().own, codes)],
+        n_resamples=2,
+    )
+    assert any("among them those that ask" in note for note in own.notes)
+    uneven = evaluate((SOME_VARIANT, 0.1), (Variant.corruption("snow", 3), 0.2))
+    assert any("2 variants in place of 4" in note for note in uneven.notes)
+
+
+def test_what_is_not_the_same_queries_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'fog, severity 2' twice"):
+        evaluate((SOME_VARIANT, 0.1), (SOME_VARIANT, 0.2))
+    with pytest.raises(InvalidInputError, match="must come as 'clean'"):
+        evaluate((CLEAN, 0.0))
+    variant, neighbors, codes = next(corrupted())
+    with pytest.raises(InvalidInputError, match="the clean ones, changed, in the same order"):
+        evaluate_variants(
+            "model",
+            "given_gallery",
+            frozen(),
+            clean=(clean().queries, codes),
+            variants=[(variant, neighbors, codes[::-1])],
+        )
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"model": "a"}', "[]"])
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="robust evaluation must be"):
+        RobustEvaluation.from_json(text)

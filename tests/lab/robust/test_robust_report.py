@@ -1,0 +1,191 @@
+"""The robustness report: figures from stored numbers, a page, and numbers for programs."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damaged_points import attack_evaluation, corruption_evaluation
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from nearsure.errors import InvalidInputError
+from nearsure.lab.robust.attack_figures import draw_attack_curves
+from nearsure.lab.robust.corruption_figures import draw_corruption_map, draw_severity_curves
+from nearsure.lab.robust.methods import NED, Method
+from nearsure.lab.robust.robust_evaluation import RobustEvaluation
+from nearsure.lab.robust.robust_report import write_robust_report
+from nearsure.rules import RULE_NAMES
+
+LOSS = "normalized-softmax"
+
+
+def evaluations() -> list[RobustEvaluation]:
+    return [corruption_evaluation(), attack_evaluation(), attack_evaluation("hardened")]
+
+
+def write(folder: Path, *some: RobustEvaluation) -> list[Path]:
+    return write_robust_report(
+        folder,
+        "cars196",
+        LOSS,
+        some,
+        command="nearsure x",
+        settings={"k": 15},
+        remarks=["So be it."],
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report, written once: pictures take their time."""
+    folder = tmp_path_factory.mktemp("report") / "new"
+    files = write(folder, *evaluations())
+    assert files[:2] == [folder / "README.md", folder / "robustness.json"]
+    assert set(folder.iterdir()) == set(files)
+    return folder
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved."""
+    saved: list[Figure] = []
+    save = Figure.savefig
+
+    def remember(self: Figure, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        saved.append(self)
+        save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", remember)
+    return saved
+
+
+def line(ax: Axes, label: str) -> list[float]:
+    (found,) = [line for line in ax.get_lines() if line.get_label() == label]
+    return [float(value) for value in np.asarray(found.get_ydata())]
+
+
+def test_the_page_says_what_was_asked_and_holds_every_table(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.startswith(
+        f"# cars196, {LOSS}: damaged and attacked queries\n\nMade by `nearsure x`."
+    )
+    assert "So be it." in text
+    for head in (
+        "## Given gallery and queries",
+        "### Corrupted queries: clean-trained",
+        "#### Table 2: ",
+        "#### By severity",
+        "#### By corruption",
+        "### Attacked queries",
+        "#### Table 3: ",
+        "#### Small epsilons",
+        "#### The attack on the confidence",
+    ):
+        assert text.count(f"\n{head}") == 1, head
+    assert text.count("the calibrators are those of the clean images") == 3
+    assert text.count("**Not attacked (") == 2
+    assert "- NED's mean ECE over 15 variants is " in text
+
+
+def test_the_page_shows_every_picture_and_nothing_touches_a_rim(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert sorted(shown) == sorted(path.name for path in folder.glob("*.png"))
+    assert len(shown) == 3
+    for name in shown:
+        with Image.open(folder / name) as picture:
+            pixels = np.asarray(picture.convert("L"))
+        rims = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+        assert min(rim.min() for rim in rims) == 255, name
+        assert pixels.min() < 50
+    assert plt.get_fignums() == []
+
+
+def test_the_numbers_come_back(folder: Path) -> None:
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    text = (folder / "robustness.json").read_text(encoding="utf-8")
+    document = json.loads(text, parse_constant=refuse)
+    assert (document["dataset"], document["loss"]) == ("cars196", LOSS)
+    assert (document["command"], document["settings"]) == ("nearsure x", {"k": 15})
+    assert {"python", "numpy", "scikit-learn"} <= document["versions"].keys()
+    back = [RobustEvaluation.from_dict(fields).to_json() for fields in document["evaluations"]]
+    assert back == [evaluation.to_json() for evaluation in evaluations()]
+
+
+def test_protocols_have_their_own_part_and_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("draw_corruption_map", "draw_severity_curves", "draw_attack_curves"):
+        monkeypatch.setattr(
+            f"nearsure.lab.robust.robust_report.{name}",
+            lambda _, path, name: path,  # noqa: ARG005
+        )
+    strict = [replace(found, protocol="gallery_and_queries") for found in evaluations()]
+    files = write(tmp_path, *evaluations(), *strict)
+    assert len({path.name for path in files}) == len(files) == 2 + 2 * 3
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text.index("## Half gallery, half queries") < text.index("## Given gallery and queries")
+    assert text.count("#### Table 3") == 2
+    assert text.count("; paper 81.3, ") == 2  # of two models, by one protocol
+
+
+def test_the_same_twice_or_nothing_is_refused(tmp_path: Path) -> None:
+    for some in ([], [corruption_evaluation(), corruption_evaluation()]):
+        with pytest.raises(InvalidInputError, match="of each model and protocol one"):
+            write(tmp_path / "none", *some)
+    assert not (tmp_path / "none").exists()
+
+
+def test_severity_curves_show_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -> None:
+    evaluation = corruption_evaluation()
+    draw_severity_curves(evaluation, tmp_path / "f.png", name="cars")
+    left, middle, right = figures[0].axes
+    outcomes = [evaluation.clean, *evaluation.by_severity.values()]
+    for rule in RULE_NAMES:
+        expected = [outcome.of(Method(rule)).accuracy.estimate for outcome in outcomes]
+        assert line(left, Method(rule).title) == expected
+    expected = [outcome.of(NED).ece.estimate for outcome in outcomes]
+    assert line(middle, "NED") == line(right, "NED") == expected
+    assert line(right, "ECE floor of NED") == [outcome.of(NED).ece_floor for outcome in outcomes]
+    bands = [box for box in middle.patches if isinstance(box, Rectangle)]
+    assert [(round(b.get_y(), 9), round(b.get_height(), 9)) for b in bands] == [(0.03, 0.01)]
+    assert [tick.get_text() for tick in left.get_xticklabels()] == ["clean", *"12345"]
+    assert figures[0].get_suptitle().startswith("cars: clean-trained, mean over 3 corruptions")
+
+
+def test_the_map_has_a_number_for_every_variant(tmp_path: Path, figures: list[Figure]) -> None:
+    evaluation = corruption_evaluation()
+    draw_corruption_map(evaluation, tmp_path / "f.png")
+    accuracy, error, _ = figures[0].axes
+    for ax, name in ((accuracy, "accuracy"), (error, "ece")):
+        texts = [text.get_text() for text in ax.texts]
+        expected = [found.outcome.of(NED).interval(name) for found in evaluation.corruptions]
+        expected += [outcome.of(NED).interval(name) for outcome in evaluation.by_severity.values()]
+        assert texts == [f"{100 * interval.estimate:.1f}" for interval in expected]
+    names = [tick.get_text() for tick in accuracy.get_yticklabels()]
+    assert names == ["fog", "gaussian noise", "snow", "mean"]
+
+
+def test_attack_curves_start_clean_where_the_first_epsilon_was_measured(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    both = {"clean-trained": attack_evaluation(), "hardened": attack_evaluation("hardened")}
+    draw_attack_curves(both, tmp_path / "f.png")
+    found = {str(entry.variant): entry.outcome.of(NED) for entry in attack_evaluation().attacks}
+    for ax, name in zip(figures[0].axes, ("accuracy", "ece", "confidently_wrong"), strict=True):
+        small = [found[f"pgd, epsilon {levels}/255"] for levels in (1, 2, 4, 8)]
+        large = [found[f"pgd, epsilon {epsilon}"] for epsilon in (0.1, 0.3)]
+        results = [attack_evaluation().clean.of(NED), *small, *large]
+        expected = [result.interval(name).estimate for result in results]
+        assert line(ax, "PGD, clean-trained") == line(ax, "PGD, hardened") == expected
+        assert len(line(ax, "FGSM, clean-trained")) == 2  # nothing between clean and 0.1
+        assert len(line(ax, "confidence, hardened")) == 5

@@ -1,0 +1,85 @@
+"""Evaluations of damaged queries: T of the clean gallery, nothing twice, nothing by mistake."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_experiments import (
+    FEW,
+    N_RESAMPLES,
+    K,
+    attacked_by,
+    corrupted_by,
+    small_model,
+)
+
+from nearsure.errors import NearsureError
+from nearsure.lab.robust import attacked, corrupted, corruption_experiment, scoring
+from nearsure.lab.robust.model import RobustModel
+
+
+@pytest.fixture(autouse=True)
+def few_corruptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(corruption_experiment, "CORRUPTIONS", ("fog", "contrast"))
+    monkeypatch.setattr(corruption_experiment, "SEVERITIES", (2, 5))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def model(cache: Path) -> RobustModel:
+    return small_model(cache)
+
+
+def test_t_is_that_of_the_clean_gallery_whatever_the_damage(model: RobustModel) -> None:
+    for evaluation in (*corrupted_by(model), *attacked_by(model)):
+        frozen = model.frozen[evaluation.protocol]
+        assert evaluation.temperature_fit.temperature == frozen.temperature_fit.temperature
+        assert evaluation.model == "small"
+        assert (evaluation.seed, evaluation.n_resamples, evaluation.k) == (1, N_RESAMPLES, K)
+
+
+def test_nothing_is_corrupted_attacked_or_scored_twice(
+    cache: Path, model: RobustModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [*corrupted_by(model), *attacked_by(model)]
+    for module, name in (
+        (corrupted, "corrupt"),
+        (attacked, "perturb"),
+        (scoring, "evaluate_variants"),
+    ):
+        monkeypatch.setattr(module, name, None)
+    again = small_model(cache)
+    found = [*corrupted_by(again), *attacked_by(again)]
+    assert [one.to_json() for one in found] == [one.to_json() for one in first]
+
+
+def test_other_queries_are_other_numbers(model: RobustModel) -> None:
+    found = [corrupted_by(model)[0], corrupted_by(model, 9)[0], corrupted_by(model, seed=2)[0]]
+    found += [attacked_by(model)[0], attacked_by(model, seed=2)[0]]
+    for changes in ({"small_steps": 3}, {"attacked_queries": 5}):
+        found += [attacked_by(model, FEW.model_copy(update=changes))[0]]
+    found += [corrupted_by(replace(model, k=3))[0], corrupted_by(replace(model, seed=5))[1]]
+    assert len({one.to_json() for one in found}) == len(found)
+
+
+def test_a_cached_evaluation_of_another_version_is_named(model: RobustModel) -> None:
+    corrupted_by(model, 7)
+    folders = {path.parent for path in model.cache.glob("robust-evaluation-*/evaluation.json")}
+    for folder in folders:
+        text = (folder / "evaluation.json").read_text()
+        (folder / "evaluation.json").write_text(text.replace('"k":', '"neighbours":'))
+    with pytest.raises(NearsureError, match="was written by another version") as caught:
+        corrupted_by(model, 7)
+    assert any(str(folder) in str(caught.value) for folder in folders)
+    for folder in folders:
+        (folder / "evaluation.json").unlink()
