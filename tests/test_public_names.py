@@ -5,7 +5,7 @@ import sys
 from importlib.metadata import version
 
 import nearsure
-from nearsure import displays, errors, metrics
+from nearsure import displays, errors, metrics, robustness
 
 
 def test_names_of_the_package() -> None:
@@ -19,7 +19,7 @@ def test_names_of_the_package() -> None:
         "leave_one_out",
         "score",
     }
-    for package in (nearsure, metrics, displays):
+    for package in (nearsure, metrics, displays, robustness):
         assert all(hasattr(package, name) for name in package.__all__)
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nearsure.errors import NearsureError
 from nearsure.lab.backbones import EfficientNetLite0, SmallCNN
 from nearsure.lab.config import DatasetSettings, ModelSettings, RunSettings, TrainingSettings
-from nearsure.lab.embedder import Embedder, make_embedder, on_sphere, to_tensor
+from nearsure.lab.embedder import Embedder, finite, make_embedder, on_sphere, to_tensor
 
 
 class Flat(nn.Module):
@@ -163,3 +164,11 @@ def test_efficientnet_makes_sense_of_images_from_0_to_1() -> None:
     with torch.inference_mode():
         one, two, dark = on_sphere(efficientnet().eval()(torch.cat([pictures, 0.9 * pictures[:1]])))
     assert (one - dark).norm() < (one - two).norm()
+
+
+def test_embeddings_that_are_no_numbers_are_refused() -> None:
+    good = torch.ones(2, 3)
+    assert finite(good) is good
+    for bad in (torch.nan, torch.inf):
+        with pytest.raises(NearsureError, match="not finite"):
+            finite(torch.tensor([[1.0, bad]]))

@@ -12,7 +12,8 @@ from nearsure.robustness.published_constants import PUBLISHED
 
 # Steps, numbered by the lower severity, at which the published constants do not raise the damage
 # to pixels:
-# - glass blur trades a wider blur for fewer or shorter shuffles;
+# - glass blur trades a wider blur for fewer or shorter shuffles, at 160 pixels also from 4 to 5,
+#   as the reach of both is rounded to 3;
 # - frost from 3 to 4 weakens the image and leaves the frost as strong, so that bright images come
 #   nearer to what they were;
 # - motion blur from 3 to 4 at 32 pixels has the same bell, only cut off later;
@@ -21,6 +22,7 @@ from nearsure.robustness.published_constants import PUBLISHED
 NOT_RISING = {
     (224, "glass_blur"): {1, 3},
     (224, "frost"): {3},
+    (160, "glass_blur"): {1, 3, 4},
     (64, "glass_blur"): {1, 3},
     (64, "elastic_transform"): {1, 2, 3, 4},
     (32, "glass_blur"): {1, 2, 4},
@@ -38,7 +40,7 @@ WITHOUT_CHANCE = {
 }
 
 
-@pytest.mark.parametrize("size", [224, 64, 32])
+@pytest.mark.parametrize("size", [224, 160, 64, 32])
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_damage_rises_with_severity(name: str, size: int) -> None:
     draws = 1 if name in WITHOUT_CHANCE else 3
@@ -83,6 +85,38 @@ def test_constants_lie_between_their_published_neighbours(
         ends = sorted((low[key], high[key]))
         assert ends[0] - 1e-12 <= value <= ends[1] + 1e-12
         assert isinstance(value, int) or key not in PUBLISHED[name].integers
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "size", "constants"),
+    [
+        # As printed in the programs that made CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C.
+        ("gaussian_noise", 5, 32, (0.10,)),
+        ("gaussian_noise", 5, 64, (0.18,)),
+        ("gaussian_noise", 5, 224, (0.38,)),
+        ("shot_noise", 1, 224, (60,)),
+        ("impulse_noise", 5, 224, (0.27,)),
+        ("contrast", 1, 224, (0.4,)),
+        ("contrast", 5, 224, (0.05,)),
+        ("brightness", 5, 224, (0.5,)),
+        ("pixelate", 5, 32, (0.65,)),
+        ("pixelate", 5, 224, (0.25,)),
+        ("jpeg_compression", 1, 32, (80,)),
+        ("jpeg_compression", 5, 224, (7,)),
+        ("fog", 1, 224, (1.5, 2)),
+    ],
+)
+def test_constants_are_the_published_ones(
+    name: str, severity: int, size: int, constants: tuple[float, ...]
+) -> None:
+    assert tuple(severity_constants(name, severity, size).values()) == constants
+
+
+def test_elastic_constants_are_never_mixed() -> None:
+    for size, known in ((33, 32), (63, 64), (110, 64), (130, 224), (160, 224)):
+        for severity in SEVERITIES:
+            mixed = severity_constants("elastic_transform", severity, size)
+            assert mixed == severity_constants("elastic_transform", severity, known)
 
 
 def test_geometric_middle_of_two_sizes_takes_the_mean() -> None:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nearsure.errors import NearsureError
 from nearsure.lab.backbones import make_backbone
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.labelled_images import Pixels
@@ -66,6 +67,15 @@ def make_embedder(settings: RunSettings) -> Embedder:
 def on_sphere(embeddings: Tensor) -> Tensor:
     """Unit vectors, float32, as evaluation wants them."""
     return functional.normalize(embeddings, dim=1)
+
+
+def finite(embeddings: Tensor) -> Tensor:
+    """The same embeddings, if every number of them is one."""
+    if not torch.isfinite(embeddings).all():
+        raise NearsureError(
+            "The model gave embeddings that are not finite. Was it trained with too high a rate?"
+        )
+    return embeddings
 
 
 def to_tensor(views: list[Pixels]) -> Tensor:

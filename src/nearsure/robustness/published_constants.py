@@ -36,6 +36,8 @@ class PublishedConstants:
         Rows for severity 1 to 5.
     integers : frozenset of str
         Columns that count something: interpolated values are rounded.
+    interpolated : bool
+        Whether values between those of two sizes mean anything.
     """
 
     names: tuple[str, ...]
@@ -43,6 +45,7 @@ class PublishedConstants:
     at_64: FiveRows
     at_224: FiveRows
     integers: frozenset[str] = field(default_factory=frozenset)
+    interpolated: bool = True
 
 
 PUBLISHED: dict[str, PublishedConstants] = {
@@ -168,6 +171,9 @@ PUBLISHED: dict[str, PublishedConstants] = {
             (0.125, 0.01, 0),
             (0.15, 0.01, 0),
         ),
+        # Small images are mostly shifted, large ones bent: half of each would be strongest where
+        # it should be mildest.
+        interpolated=False,
     ),
     # Size of the coarse image, as a fraction.
     "pixelate": PublishedConstants(

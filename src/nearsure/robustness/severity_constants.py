@@ -17,8 +17,9 @@ def severity_constants(name: str, severity: int, size: int) -> Mapping[str, floa
     At 32, 64 and 224 pixels they are the published ones. Between two published sizes each constant
     goes linearly with the logarithm of the size: the sizes are far apart and what matters is their
     ratio; the constants themselves are not interpolated geometrically, since some are zero. Counts
-    are rounded. Smaller images than 32 pixels take the constants of 32, larger ones than 224 those
-    of 224, unchanged, as is the custom of the field.
+    are rounded. Only `elastic_transform`, whose sets are of different kinds, takes that of the
+    nearest size, by ratio. Smaller images than 32 pixels take the constants of 32, larger ones
+    than 224 those of 224, unchanged, as is the custom of the field.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def constants_of(name: str, severity: int, size: int) -> Mapping[str, float]:
         low, high, part = small, middle, _part_of_the_way(size, first, second)
     else:
         low, high, part = middle, large, _part_of_the_way(size, second, third)
+    if not published.interpolated:
+        part = round(part)
     values = {}
     for column, below, above in zip(published.names, low, high, strict=True):
         # Written so that both ends are met exactly.

@@ -17,7 +17,7 @@ from nearsure.lab.robust.settings import RobustSettings
 
 K, SEED, N_RESAMPLES = 5, 2, 10
 CODES = np.repeat(np.arange(N_UNSEEN), PER_CLASS)
-FEW = RobustSettings(attacked_queries=20, epsilons=(0.05,), small_epsilons=(0.02,), small_steps=2)
+FEW = RobustSettings(attacked_queries=20, epsilons=(0.1,), small_epsilons=(0.02,), small_steps=2)
 
 
 def small_model(cache: Path, *, epochs: int = 20, gallery: bool = False) -> RobustModel:

@@ -71,7 +71,7 @@ def test_attacks_are_on_strict_queries_alone_and_do_harm(model: RobustModel) -> 
     for evaluation in (every, strict):
         names = [(v.variant.name, v.variant.epsilon) for v in evaluation.variants]
         assert names == [
-            *((name, 0.05) for name in ("fgsm", "bim", "pgd")),
+            *((name, 0.1) for name in ("fgsm", "bim", "pgd")),
             *((name, 0.02) for name in ("pgd", "confidence")),
         ]
         assert evaluation.corruptions == ()
@@ -140,7 +140,7 @@ def test_an_attack_without_any_gradient_is_no_table(
         return lambda z: 0 * temperature * z.sum(dim=1)
 
     monkeypatch.setattr(attack_experiment, "against_proxies", blind)
-    with pytest.raises(ZeroGradientError, match=r"fgsm with epsilon 0.05.* look like robustness"):
+    with pytest.raises(ZeroGradientError, match=r"fgsm with epsilon 0.1.* look like robustness"):
         attacked_by(model, seed=11)
 
 

@@ -82,7 +82,7 @@ def test_the_claim_is_judged_by_estimate_and_interval(ece: Interval, expected: s
 
 
 def test_a_floor_above_the_claim_is_called_so() -> None:
-    warning = "no method can be expected below 4%"
+    warning = "NED cannot be expected below 4%"
     assert warning in said(with_ned(mean(), ece_floor=0.05))
     assert warning not in said(with_ned(mean(), ece_floor=0.01))
 

@@ -74,3 +74,9 @@ def test_an_empty_list_leaves_attacks_out() -> None:
 
 def test_a_step_across_the_ball_is_allowed() -> None:
     assert AdversarialTraining(epsilon=0.1, step=0.2).step == 0.2
+
+
+@pytest.mark.parametrize("epsilons", [{"epsilons": (0.05,)}, {"small_epsilons": (0.2,)}])
+def test_attacks_of_other_steps_do_not_meet_in_a_table(epsilons: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"epsilons must be 0.1 or more, and small_epsilons less"):
+        robust_settings("cub200", epsilons, source="x.toml")

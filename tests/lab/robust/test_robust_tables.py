@@ -115,7 +115,7 @@ def test_a_better_baseline_takes_the_place_of_the_best() -> None:
 
 
 def test_table_3_sets_models_side_by_side_with_distances_and_paper() -> None:
-    rows = cells(table_3("cars196", BOTH))
+    rows = cells(table_3("cars196", LOSS, BOTH))
     attacks = list(dict.fromkeys((row["attack"], row["epsilon"]) for row in rows))
     assert attacks == [
         ("none", ""),
@@ -132,7 +132,7 @@ def test_table_3_sets_models_side_by_side_with_distances_and_paper() -> None:
 
 
 def test_the_doubtful_number_of_the_paper_has_a_footnote() -> None:
-    table = table_3("cars196", BOTH)
+    table = table_3("cars196", LOSS, BOTH)
     (row,) = [
         row
         for row in cells(table)
@@ -141,11 +141,12 @@ def test_the_doubtful_number_of_the_paper_has_a_footnote() -> None:
     assert r"; paper 80.4\*, " in row["clean-trained: accuracy %"]
     assert table.count(r"\*") == 3  # both models and the note
     assert "misprint of 88.4" in table.splitlines()[-1]
-    assert "paper" not in table_3("cub200", BOTH)
+    assert "paper" not in table_3("cub200", LOSS, BOTH)
+    assert "paper" not in table_3("cars196", "triplet", BOTH)
 
 
 def test_the_best_of_each_attack_is_bold() -> None:
-    rows = cells(table_3("own", {"m": attack_evaluation()}))
+    rows = cells(table_3("own", LOSS, {"m": attack_evaluation()}))
     for start in range(0, len(rows), 6):
         block = [float(row["accuracy %"].replace("**", "").split()[0]) for row in rows[start:][:6]]
         for row, value in zip(rows[start:], block, strict=False):
@@ -178,14 +179,14 @@ def test_the_confidence_attack_stands_below_the_plain_one_of_its_size() -> None:
 
 def test_an_attack_that_one_model_lacks_leaves_its_cells_empty() -> None:
     short = replace(BOTH["hardened"], variants=BOTH["hardened"].variants[:1])
-    rows = cells(table_3("cars196", {**BOTH, "hardened": short}))
+    rows = cells(table_3("cars196", LOSS, {**BOTH, "hardened": short}))
     assert rows[-1]["hardened: accuracy %"] == ""
     assert rows[-1]["clean-trained: accuracy %"]
 
 
 def test_what_is_not_there_has_no_table() -> None:
     without = {"m": replace(attack_evaluation(), variants=())}
-    assert table_3("own", without) == small_epsilon_table(without) == ""
+    assert table_3("own", LOSS, without) == small_epsilon_table(without) == ""
     assert confidence_attack_table(without) == ""
     with pytest.raises(InvalidInputError, match="must have corrupted variants"):
         table_2("own", LOSS, attack_evaluation())

@@ -97,6 +97,12 @@ class AdversarialRun:
         given = self.settings.model_dump(include={"epochs", "learning_rate", "proxy_learning_rate"})
         return self.clean.settings.training.model_copy(update=given)
 
+    @property
+    def attacked_share(self) -> float:
+        """Share of every class that is attacked: whole images, and a pair at least."""
+        per_class = self.clean.settings.training.images_per_class
+        return max(2, round(self.settings.attacked_share * per_class)) / per_class
+
     def _attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
         clean = self.clean.settings
         per_class = clean.training.images_per_class
@@ -105,7 +111,7 @@ class AdversarialRun:
             trained.loss,
             self.settings,
             # At least a pair, as losses without proxies compare the attacked images themselves.
-            n_of_each_class=max(2, round(self.settings.attacked_share * per_class)),
+            n_of_each_class=round(self.attacked_share * per_class),
             images_per_class=per_class,
             steps=steps,
             seed=clean.seed,

@@ -28,7 +28,8 @@ from nearsure.robustness.attack_losses import (
 )
 from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
 
-# Raised when attacks give other images, so that old results are not taken for new ones.
+# Raised when attacks give other images, also because of CHUNK or the softmax temperature, so that
+# old results are not taken for new ones.
 ATTACKS_VERSION = 1
 ON_LABEL, ON_CONFIDENCE = "proxies", "confidence"
 

@@ -3,17 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nearsure.lab.paper import attacked_cell
+from nearsure.lab.paper import TABLE_1_LOSS, attacked_cell
 from nearsure.lab.robust.baselines import best_baseline
 from nearsure.lab.robust.cells import Better, beside, best_places, markdown, percent
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.outcomes import MethodResult, Outcome
 from nearsure.lab.robust.robust_evaluation import RobustEvaluation
-from nearsure.lab.robust.variants import Variant, epsilon_text
+from nearsure.lab.robust.variants import LARGE_EPSILON, Variant, epsilon_text
 from nearsure.rules import RULE_NAMES
 
-# From here on an attack is of the size of the paper's; below, it is hardly seen.
-LARGE_EPSILON = 0.1
 # The attack that wants wrong answers to be sure ones.
 CONFIDENCE_ATTACK = "confidence"
 RAW_METHODS = tuple(Method(rule) for rule in RULE_NAMES)
@@ -67,13 +65,15 @@ def attacked_outcomes(evaluation: RobustEvaluation) -> dict[AttackKey, Outcome]:
     return {NO_ATTACK: evaluation.clean, **found}
 
 
-def table_3(dataset: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
+def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
     """Attacks of the paper's size by every rule, models side by side, as the paper's Table 3.
 
     Parameters
     ----------
     dataset : str
         What was evaluated, by the name of `attacked_cell` where the paper has it.
+    loss : str
+        What the models were trained with; the paper's were with normalized softmax.
     evaluations : mapping of str to RobustEvaluation
         By model.
 
@@ -91,7 +91,8 @@ def table_3(dataset: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
         return ""
     methods = (*RAW_METHODS, _baseline(evaluations.values(), attacks))
     measures = ("accuracy %", "ECE %", FLOOR)
-    return _table([NO_ATTACK, *attacks], methods, evaluations, measures, paper=dataset)
+    paper = dataset if loss == TABLE_1_LOSS else ""
+    return _table([NO_ATTACK, *attacks], methods, evaluations, measures, paper=paper)
 
 
 def small_epsilon_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
@@ -116,7 +117,7 @@ def confidence_attack_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
     epsilons = {attack.epsilon for attack in own}
     attacks = _attacks(evaluations.values(), lambda attack: attack.epsilon in epsilons)
     ordered = sorted(attacks, key=lambda a: (a.epsilon, a.name == CONFIDENCE_ATTACK, a.name))
-    methods = (NED, _baseline(evaluations.values(), own))
+    methods = (NED, _baseline(evaluations.values(), attacks))
     measures = ("accuracy %", "confidence when wrong %", "confidently wrong %")
     return _table([NO_ATTACK, *ordered], methods, evaluations, measures, bold=False)
 

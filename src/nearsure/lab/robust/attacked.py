@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
-from nearsure.lab.embedder import Embedder, on_sphere, to_tensor
+from nearsure.lab.embedder import Embedder, finite, on_sphere, to_tensor
 from nearsure.lab.robust.adversarial_training import seeded_generator
 from nearsure.lab.stages import Stage, digest
 from nearsure.robustness.attack_losses import EmbeddingLoss
@@ -108,7 +108,7 @@ class AttackedQueries:
 
     def _attack(self, attack: Attack, loss: EmbeddingLoss, chunk: range) -> dict[str, AnyArray]:
         images = to_tensor(list(self.views[chunk.start : chunk.stop]))
-        # Starts differ between attacks, but not between models or losses.
+        # Starts differ between attacks, but not between models.
         entropy = (self.seed, int(digest(asdict(attack)), 16), chunk.start)
         found = perturb(
             self.embedder,
@@ -120,7 +120,7 @@ class AttackedQueries:
             gradient_required=False,
         )
         with torch.inference_mode():
-            vectors = on_sphere(self.embedder(found.images))
+            vectors = finite(on_sphere(self.embedder(found.images)))
         return {
             "vectors": vectors.numpy(),
             "distance": found.distance.numpy().astype(np.float64),

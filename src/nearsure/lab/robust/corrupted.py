@@ -11,7 +11,7 @@ from torch import Tensor
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.lab.batches import read_ahead
 from nearsure.lab.datasets.labelled_images import LabelledImages, Pixels
-from nearsure.lab.embedder import to_tensor
+from nearsure.lab.embedder import finite, to_tensor
 from nearsure.lab.stages import Stage
 from nearsure.lab.views import central_view
 from nearsure.robustness import corrupt, corruption_rng
@@ -69,6 +69,7 @@ class CorruptedQueries:
         def compute() -> dict[str, AnyArray]:
             batches = read_ahead(batch, range(-(-len(self.views) // BATCH)))
             with torch.inference_mode():
-                return {"rows": torch.cat([self.embed(images) for images in batches]).numpy()}
+                rows = torch.cat([self.embed(images) for images in batches])
+            return {"rows": finite(rows).numpy()}
 
         return self.stage.arrays(name, compute)["rows"]

@@ -126,7 +126,7 @@ def _floor(result: MethodResult) -> str:
         f"{100 * result.ece_floor:.2f}% by chance; NED's is {excess:+.2f} points from that."
     )
     if result.ece_floor >= CLAIMED_ECE:
-        text += f" With so few queries no method can be expected below {_claim()}."
+        text += f" With so few queries NED cannot be expected below {_claim()}."
     return text
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import cv2
+
 from nearsure.errors import ConfigError
 from nearsure.lab.allocator import keep_freed_memory
 from nearsure.lab.datasets.labelled_images import LabelledImages
@@ -67,17 +69,15 @@ def reproduce_robust(
     chosen = Recipe(recipe.dataset, {recipe.main: run})
     split = prepared_splits(chosen, cache)[run.dataset, run.seed]
     queries, size = split.queries, run.dataset.image_size
+    if max(robust.corrupted_queries or 0, robust.attacked_queries or 0) > len(queries):
+        say(f"{recipe.dataset} has {len(queries)} queries: all of them are damaged")
     robust = robust.for_queries(len(queries))
     clean_run = EmbeddingRun(run, split, cache)
     say(f"{recipe.dataset}, {recipe.main}: train on clean images, then on attacked ones")
+    hardened = AdversarialRun(clean_run, robust.adversarial)
     models = [
         RobustModel(CLEAN_TRAINED, clean_run, settings.k, settings.seed),
-        RobustModel(
-            ADVERSARIALLY_TRAINED,
-            AdversarialRun(clean_run, robust.adversarial),
-            settings.k,
-            settings.seed,
-        ),
+        RobustModel(ADVERSARIALLY_TRAINED, hardened, settings.k, settings.seed),
     ]
     for model in models:
         for protocol, frozen in model.frozen.items():
@@ -115,14 +115,17 @@ def reproduce_robust(
         settings={
             "run": run.model_dump(mode="json", exclude={"dataset": {"root"}}),
             "robust": robust.model_dump(mode="json"),
-            "made_with": clean_run.made_with,
+            "made_with": {**clean_run.made_with, "opencv": cv2.__version__},
         },
-        remarks=[*_remarks(robust), *(f"![One query]({path.name})" for path in examples)],
+        remarks=[
+            *_remarks(robust, hardened.attacked_share),
+            *(f"![One query]({path.name})" for path in examples),
+        ],
     )
     return files + examples
 
 
-def _remarks(robust: RobustSettings) -> list[str]:
+def _remarks(robust: RobustSettings, attacked_share: float) -> list[str]:
     """How the damage was done."""
     training = robust.adversarial
     small = ", ".join(map(epsilon_text, robust.small_epsilons))
@@ -136,11 +139,12 @@ def _remarks(robust: RobustSettings) -> list[str]:
         f"({small}) PGD takes {robust.small_steps} of epsilon / 4. They raise the normalized "
         "softmax loss against the class means of the strict protocol's gallery. The attack on the "
         "confidence takes steps like those of the small PGD, and raises NED's log-odds of the most "
-        "likely wrong class in that gallery, which it knows, as it knows T."
+        "likely wrong class in that gallery, which it knows, as it knows T. Where a query is "
+        "searched among all others, the gallery is twice as large, and attackers know half of it."
     )
     second = (
         f"Adversarially trained: {training.epochs:g} more epochs from the clean-trained model, "
-        f"{100 * training.attacked_share:g}% of the images of every class under PGD "
+        f"{100 * attacked_share:g}% of the images of every class under PGD "
         f"({training.n_steps} steps, epsilon {epsilon_text(training.epsilon)}, which rises from "
         f"0 in the first {100 * training.ramp:g}% of the steps)."
     )

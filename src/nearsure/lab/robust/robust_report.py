@@ -146,7 +146,7 @@ class _Page:
         for evaluation in evaluations.values():
             self.add(*gradient_notes(evaluation))
         tables = {
-            "Table 3: attacks of the paper's size": table_3(self._dataset, evaluations),
+            "Table 3: attacks of the paper's size": table_3(self._dataset, self._loss, evaluations),
             "Small epsilons": small_epsilon_table(evaluations),
             "The attack on the confidence": confidence_attack_table(evaluations),
         }

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from nearsure.errors import ConfigError
 from nearsure.lab.config import Settings, Share, changed
-from nearsure.lab.robust.variants import epsilon_text
+from nearsure.lab.robust.variants import LARGE_EPSILON, epsilon_text
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 PIXEL = 1 / 255
@@ -76,6 +76,13 @@ class RobustSettings(Settings):
         if len(set(texts)) < len(texts):
             raise ValueError(
                 f"epsilons and small_epsilons must name every epsilon once, not {', '.join(texts)}"
+            )
+        # Tables tell them apart by size, and their steps differ.
+        smallest, largest = min(self.epsilons, default=1), max(self.small_epsilons, default=0)
+        if smallest < LARGE_EPSILON or largest >= LARGE_EPSILON:
+            raise ValueError(
+                f"epsilons must be {LARGE_EPSILON} or more, and small_epsilons less, as their "
+                "attacks take other steps"
             )
         return self
 

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from nearsure.errors import InvalidInputError
+from nearsure.robustness.image_checks import SEVERITIES
 
 Family = Literal["clean", "corruption", "attack"]
-SEVERITIES = (1, 2, 3, 4, 5)
+# From here on an attack is of the size of the paper's; below, it is hardly seen.
+LARGE_EPSILON = 0.1
 
 
 @dataclass(frozen=True)
