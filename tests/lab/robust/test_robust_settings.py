@@ -49,7 +49,7 @@ def test_no_more_queries_than_there_are() -> None:
         ({"epsilons": [float("nan")]}, r"epsilons.0: .* finite number"),
         ({"small_epsilons": [-0.1]}, r"small_epsilons.0: .* greater than 0"),
         ({"epsilons": 0.1}, "epsilons: .* tuple"),
-        ({"epsilons": [0.1, 0.1]}, "every epsilon once, not 0.1, 0.1, 1/255"),
+        ({"epsilons": [0.1, 0.1]}, "every epsilon once, not 0.1, 0.1, 0.1/255"),
         ({"small_epsilons": [0.3]}, "every epsilon once, not 0.1, 0.3, 0.3"),
         ({"small_epsilons": [2 / 255, 0.00784313725]}, "once, not 0.1, 0.3, 2/255, 2/255"),
         ({"corrupted_queries": 0}, "corrupted_queries: .* greater than or equal to 1"),

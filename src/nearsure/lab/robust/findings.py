@@ -175,9 +175,11 @@ def _ranking(mean: Outcome) -> list[str]:
         accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
     squares = (
         f"Lowest top-label Brier score, times 100: {brier.method.title}, "
-        f"{percent(brier.top_label_brier)}; NED has {percent(mean.of(NED).top_label_brier)}."
+        f"{percent(brier.top_label_brier)}"
     )
-    return [f"{text}.{constant}", squares, f"{accuracy}."]
+    if brier.method != NED:
+        squares += f"; NED has {percent(mean.of(NED).top_label_brier)}"
+    return [f"{text}.{constant}", f"{squares}.", f"{accuracy}."]
 
 
 def _confidence_attack(by_attack: Mapping[AttackKey, Outcome]) -> list[str]:

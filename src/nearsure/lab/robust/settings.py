@@ -55,7 +55,8 @@ class RobustSettings(Settings):
         Of the paper's Table 3: FGSM, BIM (10 steps of 0.02), PGD (40 steps of 0.01).
     small_epsilons : tuple of float
         Of the curves: PGD and the attack on the confidence, `small_steps` steps of a quarter of
-        epsilon each.
+        epsilon each. The first two are the paper's on the scale from 0 to 255, on which its
+        accuracies would be less of a riddle.
     small_steps : int
         Steps of the latter.
     adversarial : AdversarialTraining
@@ -65,7 +66,7 @@ class RobustSettings(Settings):
     corrupted_queries: int | None = Field(default=1000, ge=1)
     attacked_queries: int | None = Field(default=300, ge=1)
     epsilons: tuple[Epsilon, ...] = (0.1, 0.3)
-    small_epsilons: tuple[Epsilon, ...] = (PIXEL, 2 * PIXEL, 4 * PIXEL, 8 * PIXEL)
+    small_epsilons: tuple[Epsilon, ...] = tuple(levels * PIXEL for levels in (0.1, 0.3, 1, 2, 4, 8))
     small_steps: int = Field(default=6, ge=1)
     adversarial: AdversarialTraining = AdversarialTraining()
 

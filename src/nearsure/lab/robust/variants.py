@@ -115,14 +115,16 @@ CLEAN = Variant("clean", "clean")
 
 
 def epsilon_text(epsilon: float) -> str:
-    """A distance between pixels as people write it: in levels of 255 if it is a whole number.
+    """A distance between pixels as people write it: in levels of 255 if these are round.
 
     Examples
     --------
-    >>> epsilon_text(2 / 255), epsilon_text(0.3)
-    ('2/255', '0.3')
+    >>> epsilon_text(2 / 255), epsilon_text(0.3 / 255), epsilon_text(0.3)
+    ('2/255', '0.3/255', '0.3')
     """
     levels = epsilon * 255
     if abs(levels - round(levels)) < 1e-6:  # noqa: PLR2004
         return f"{round(levels)}/255"
+    if levels < 1 and abs(10 * levels - round(10 * levels)) < 1e-6:  # noqa: PLR2004
+        return f"{levels:.1f}/255"
     return f"{epsilon:g}"
