@@ -51,7 +51,7 @@ def model(cache: Path) -> RobustModel:
 
 def test_the_plan_is_the_paper_s_table_and_the_curves() -> None:
     found = planned_attacks(RobustSettings())
-    small = [PIXEL, 2 * PIXEL, 4 * PIXEL, 8 * PIXEL]
+    small = [levels * PIXEL for levels in (0.1, 0.3, 1, 2, 4, 8)]
     steps = RobustSettings().small_steps
     assert found == [
         fgsm(0.1),
