@@ -15,7 +15,7 @@ from nearsure.errors import InvalidInputError, NearsureError
 from nearsure.lab import embedding_run
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.labelled_images import ImageSplit
-from nearsure.lab.embedding_run import EmbeddingRun, _class_means
+from nearsure.lab.embedding_run import EmbeddingRun, class_means
 from nearsure.lab.prepared_images import prepare_images
 from nearsure.lab.training import train
 
@@ -146,9 +146,11 @@ def test_a_gallery_is_embedded_as_queries_are(root: Path, tmp_path: Path) -> Non
         EmbeddingRun(run, split, tmp_path).embeddings("gallery")
 
 
-def test_class_means_are_means() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_class_means_are_means_of_the_same_type(dtype: torch.dtype) -> None:
     vectors, codes = np.arange(10.0).reshape(5, 2), np.array([1, 0, 1, 2, 0])
-    means = _class_means(torch.from_numpy(vectors).float(), codes)
+    means = class_means(torch.from_numpy(vectors).to(dtype), codes)
+    assert means.dtype == dtype
     expected = [vectors[codes == code].mean(axis=0) for code in range(3)]
     np.testing.assert_allclose(means.numpy(), expected)
 

@@ -3,9 +3,9 @@
 The random numbers differ, so images cannot be compared one by one. What must agree is the damage:
 the mean peak signal-to-noise ratio against the clean image, and for what moves pixels about, where
 that ratio says little, the mean structural similarity too. The bands hold what is left of the
-chance of the draw (a standard error of 0.3 dB for frost, less for the others) and rounding, where
-the other package cuts off fractions; a wrong constant moves most corruptions by far more: one
-severity to the next is 0.5 to 5 dB apart.
+chance of the draw (a standard error of up to 0.4 dB for frost, 0.2 dB for fog and motion blur, less
+for the others) and rounding, where the other package cuts off fractions; a wrong constant moves
+most corruptions by far more: one severity to the next is 0.5 to 5 dB apart.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,9 @@ from nearsure.robustness import CORRUPTIONS, SEVERITIES, corrupt, corruption_rng
 oracle = pytest.importorskip("imagecorruptions")
 similarity = pytest.importorskip("skimage.metrics").structural_similarity
 
-DECIBELS = 1.0
+DECIBELS = 0.5
+# Our windows of frost are drawn, theirs are photographs: 0.3 dB apart in the mean of many draws.
+WIDER = {"frost": 1.0}
 SIMILARITY = 0.05
 
 # As many as the chance of the draw asks for, and as few as the other package's time allows.
@@ -76,7 +78,7 @@ def test_damage_is_that_of_the_oracle(name: str, severity: int) -> None:
                 [similarity(grey(clean), grey(damaged)) for damaged in (ours, theirs)]
             )
     our_ratio, their_ratio = np.mean(ratios, axis=0)
-    assert our_ratio == pytest.approx(their_ratio, abs=DECIBELS)
+    assert our_ratio == pytest.approx(their_ratio, abs=WIDER.get(name, DECIBELS))
     if similarities:
         our_similarity, their_similarity = np.mean(similarities, axis=0)
         assert our_similarity == pytest.approx(their_similarity, abs=SIMILARITY)

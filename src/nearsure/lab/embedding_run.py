@@ -150,7 +150,7 @@ class EmbeddingRun:
         if settings.training.proxies_from_class_means and settings.model.backbone != "small-cnn":
             with torch.no_grad():
                 start = on_sphere(embedder.from_features(torch.from_numpy(self.features("train"))))
-            start_proxies(loss, _class_means(start, codes))
+            start_proxies(loss, class_means(start, codes))
         stage = self.training_stage
         stage.describe()
         steps = n_steps(settings.training, len(images))
@@ -239,9 +239,15 @@ def refuse_other_versions(stage: Stage, made_with: dict[str, str], steps: int) -
         )
 
 
-def _class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
-    """Mean of the embeddings of each class, shape (n_classes, d)."""
-    sums = torch.zeros(int(codes.max()) + 1, embeddings.shape[1])
+def class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
+    """Mean of the embeddings of each class, shape (n_classes, d); every code from 0 must occur.
+
+    Examples
+    --------
+    >>> class_means(torch.tensor([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).tolist()
+    [[1.0], [5.0]]
+    """
+    sums = embeddings.new_zeros(int(codes.max()) + 1, embeddings.shape[1])
     sums.index_add_(0, torch.from_numpy(codes), embeddings)
     return sums / torch.from_numpy(np.bincount(codes))[:, None]
 

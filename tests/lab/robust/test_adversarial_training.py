@@ -1,6 +1,5 @@
 """Adversarial training: who is attacked and how much, exact resumption, and that it helps."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,15 +26,6 @@ from nearsure.robustness.attacks import perturb, pgd
 
 STEPS = 8  # of the short run
 SHORT = {"epochs": 5}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

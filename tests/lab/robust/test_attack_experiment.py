@@ -1,6 +1,6 @@
 """Attacked queries of a small model: which attacks, on whom, with what knowledge."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,25 +28,6 @@ from nearsure.lab.robust.model import RobustModel
 from nearsure.lab.robust.settings import PIXEL, RobustSettings
 from nearsure.robustness.attack_losses import against_proxies, confidence_in_a_wrong_class
 from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def model(cache: Path) -> RobustModel:
-    return small_model(cache)
 
 
 def test_the_plan_is_the_paper_s_table_and_the_curves() -> None:

@@ -11,6 +11,7 @@ from small_runs import SIZE, images
 from torch import Tensor
 from torch.nn import functional
 
+from nearsure.errors import NearsureError
 from nearsure.lab.backbones import SmallCNN
 from nearsure.lab.embedder import Embedder, to_tensor
 from nearsure.lab.robust import attacked
@@ -31,12 +32,8 @@ PGD = pgd(0.1, n_steps=3)
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attacked, "CHUNK", CHUNK)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class CountingEmbedder(Embedder):
@@ -94,6 +91,15 @@ def test_every_chunk_is_attacked_with_its_own_loss(tmp_path: Path) -> None:
 def test_clean_ones_are_clean(tmp_path: Path) -> None:
     expected = functional.normalize(CountingEmbedder()(views()).detach(), dim=1)
     np.testing.assert_allclose(queries(tmp_path).clean(), expected.numpy(), atol=1e-6)
+
+
+def test_clean_ones_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
+    embedder = CountingEmbedder()
+    with torch.no_grad():
+        next(embedder.parameters()).fill_(torch.nan)
+    with pytest.raises(NearsureError, match="not finite"):
+        queries(tmp_path, embedder).clean()
+    assert np.isfinite(queries(tmp_path).clean()).all()
 
 
 def test_the_attack_takes_them_away_from_their_proxies(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Corrupted queries of a small model: figures by hand, the same queries before and after."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,35 +13,14 @@ from small_experiments import (
 )
 
 from nearsure.lab.embedder import to_tensor
-from nearsure.lab.robust import (
-    corruption_experiment,
-)
 from nearsure.lab.robust.frozen_support import damaged_rows
 from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import RobustModel
 from nearsure.robustness import corrupt, corruption_rng
 
+pytestmark = pytest.mark.usefixtures("few_corruptions")
+
 KINDS = (("fog", 2), ("fog", 5), ("contrast", 2), ("contrast", 5))
-
-
-@pytest.fixture(autouse=True)
-def few_corruptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(corruption_experiment, "CORRUPTIONS", ("fog", "contrast"))
-    monkeypatch.setattr(corruption_experiment, "SEVERITIES", (2, 5))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def model(cache: Path) -> RobustModel:
-    return small_model(cache)
 
 
 @pytest.mark.parametrize("n", [None, 9, 15])

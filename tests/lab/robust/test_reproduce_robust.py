@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from small_runs import picture
 
@@ -53,15 +51,6 @@ OPTIONS = ("-k", "5", "--resamples", "10", "--seed", "4")
 RESULTS = Path("results") / "class-folders" / "robustness"
 N_CLASSES, PER_CLASS = 8, 4
 ATTACKS = ["fgsm", "bim", "pgd", "pgd", "confidence"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def prepare(folder: Path) -> None:

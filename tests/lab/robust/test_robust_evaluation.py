@@ -153,9 +153,9 @@ def test_circumstances() -> None:
 
 def test_to_json_and_back() -> None:
     for evaluation in (corruption_evaluation(), attack_evaluation()):
-        text = evaluation.to_json()
-        back = RobustEvaluation.from_dict(json.loads(text))
-        assert back.to_json() == RobustEvaluation.from_json(text).to_json() == text
+        fields = evaluation.to_dict()
+        back = RobustEvaluation.from_dict(json.loads(json.dumps(fields, allow_nan=False)))
+        assert back.to_dict() == fields
         # A fit with its arrays equals only itself.
         assert replace(back, temperature_fit=evaluation.temperature_fit) == evaluation
 
@@ -217,7 +217,7 @@ def test_what_is_not_the_same_queries_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"model": "a"}', "[]"])
+@pytest.mark.parametrize("text", ["{}", '{"model": "a"}', "[]"])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="robust evaluation must be"):
-        RobustEvaluation.from_json(text)
+        RobustEvaluation.from_dict(json.loads(text))

@@ -1,6 +1,5 @@
 """A model with its clean galleries: what was fitted is fitted on clean embeddings alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,25 +13,11 @@ from nearsure.lab.embedding_run import EmbeddingRun
 from nearsure.lab.evaluation import fit_with_notes
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, given_gallery
 from nearsure.lab.robust.corrupted import central_views
-from nearsure.lab.robust.model import RobustModel, class_means
+from nearsure.lab.robust.model import RobustModel
 from nearsure.robustness.attacks import fgsm, perturb
 
 K, SEED = 5, 2
 CODES = np.repeat(np.arange(N_UNSEEN), PER_CLASS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 def short_run(cache: Path, *, gallery: bool = False) -> EmbeddingRun:
@@ -119,12 +104,3 @@ def test_class_means_are_of_the_strict_gallery(model: RobustModel) -> None:
     strict = model.strict
     expected = [strict.vectors[strict.codes == code].mean(axis=0) for code in range(N_UNSEEN)]
     np.testing.assert_allclose(model.class_means.numpy(), expected, atol=1e-6)
-
-
-def test_class_means_keep_the_type() -> None:
-    vectors = np.arange(12, dtype=np.float32).reshape(6, 2)
-    codes = np.array([1, 0, 2, 0, 1, 1])
-    found = class_means(vectors, codes)
-    assert found.dtype == np.float32
-    expected = [vectors[codes == code].mean(axis=0) for code in range(3)]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -117,8 +117,8 @@ def test_the_numbers_come_back(folder: Path) -> None:
     assert (document["dataset"], document["loss"]) == ("cars196", LOSS)
     assert (document["command"], document["settings"]) == ("nearsure x", {"k": 15})
     assert {"python", "numpy", "scikit-learn"} <= document["versions"].keys()
-    back = [RobustEvaluation.from_dict(fields).to_json() for fields in document["evaluations"]]
-    assert back == [evaluation.to_json() for evaluation in evaluations()]
+    back = [RobustEvaluation.from_dict(fields).to_dict() for fields in document["evaluations"]]
+    assert back == [evaluation.to_dict() for evaluation in evaluations()]
 
 
 def test_protocols_have_their_own_part_and_pictures(

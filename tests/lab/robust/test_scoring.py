@@ -1,11 +1,10 @@
 """Evaluations of damaged queries: T of the clean gallery, nothing twice, nothing by mistake."""
 
-from collections.abc import Iterator
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from small_experiments import (
     FEW,
     N_RESAMPLES,
@@ -16,28 +15,10 @@ from small_experiments import (
 )
 
 from nearsure.errors import NearsureError
-from nearsure.lab.robust import attacked, corrupted, corruption_experiment, scoring
+from nearsure.lab.robust import attacked, corrupted, scoring
 from nearsure.lab.robust.model import RobustModel
 
-
-@pytest.fixture(autouse=True)
-def few_corruptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(corruption_experiment, "CORRUPTIONS", ("fog", "contrast"))
-    monkeypatch.setattr(corruption_experiment, "SEVERITIES", (2, 5))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def model(cache: Path) -> RobustModel:
-    return small_model(cache)
+pytestmark = pytest.mark.usefixtures("few_corruptions")
 
 
 def test_t_is_that_of_the_clean_gallery_whatever_the_damage(model: RobustModel) -> None:
@@ -60,7 +41,7 @@ def test_nothing_is_corrupted_attacked_or_scored_twice(
         monkeypatch.setattr(module, name, None)
     again = small_model(cache)
     found = [*corrupted_by(again), *attacked_by(again)]
-    assert [one.to_json() for one in found] == [one.to_json() for one in first]
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in first]
 
 
 def test_other_queries_are_other_numbers(model: RobustModel) -> None:
@@ -69,7 +50,7 @@ def test_other_queries_are_other_numbers(model: RobustModel) -> None:
     for changes in ({"small_steps": 3}, {"attacked_queries": 5}):
         found += [attacked_by(model, FEW.model_copy(update=changes))[0]]
     found += [corrupted_by(replace(model, k=3))[0], corrupted_by(replace(model, seed=5))[1]]
-    assert len({one.to_json() for one in found}) == len(found)
+    assert len({json.dumps(one.to_dict()) for one in found}) == len(found)
 
 
 def test_a_cached_evaluation_of_another_version_is_named(model: RobustModel) -> None:

@@ -64,7 +64,8 @@ class AttackedQueries:
             with torch.inference_mode():
                 starts = range(0, len(self.views), CHUNK)
                 batches = [to_tensor(list(self.views[i : i + CHUNK])) for i in starts]
-                return {"rows": torch.cat([on_sphere(self.embedder(b)) for b in batches]).numpy()}
+                rows = torch.cat([on_sphere(self.embedder(batch)) for batch in batches])
+            return {"rows": finite(rows).numpy()}
 
         return self.stage.arrays("clean", compute)["rows"]
 

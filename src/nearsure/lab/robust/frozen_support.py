@@ -1,6 +1,7 @@
 """The gallery that damaged queries are searched in: clean, and the same for every damage."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -39,14 +40,10 @@ class FrozenSupport:
     query_codes: IntArray
     gallery_rows: IntArray
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_index", ExactIndex(self.vectors))
-
-    @property
+    @cached_property
     def index(self) -> ExactIndex:
         """The gallery, ready to be searched."""
-        index: ExactIndex = self.__dict__["_index"]
-        return index
+        return ExactIndex(self.vectors)
 
     def own_neighbors(self, k: int) -> Neighbors:
         """Neighbours of each gallery point among the others, on which T is fitted."""

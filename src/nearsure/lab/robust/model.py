@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nearsure.arrays import AnyArray, IntArray
 from nearsure.lab.embedder import Embedder, on_sphere
-from nearsure.lab.embedding_run import EmbeddingRun
+from nearsure.lab.embedding_run import EmbeddingRun, class_means
 from nearsure.lab.folding import folded
 from nearsure.lab.protocols import ProtocolName, encode_labels
 from nearsure.lab.robust.adversarial_training import AdversarialRun
@@ -100,18 +99,4 @@ class RobustModel:
     @cached_property
     def class_means(self) -> Tensor:
         """Mean of the strict gallery's vectors of each class, shape (n_classes, d)."""
-        return torch.from_numpy(class_means(self.strict.vectors, self.strict.codes))
-
-
-def class_means(vectors: AnyArray, codes: IntArray) -> AnyArray:
-    """Mean vector of each class, shape (n_classes, d); every code from 0 must occur.
-
-    Examples
-    --------
-    >>> class_means(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).tolist()
-    [[1.0], [5.0]]
-    """
-    sums = np.zeros((int(codes.max()) + 1, vectors.shape[1]), vectors.dtype)
-    np.add.at(sums, codes, vectors)
-    means: AnyArray = sums / np.bincount(codes)[:, None].astype(vectors.dtype)
-    return means
+        return class_means(torch.from_numpy(self.strict.vectors), self.strict.codes)

@@ -1,6 +1,5 @@
 """Clean and changed queries against the same clean gallery, by methods that saw neither change."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -148,19 +147,6 @@ class RobustEvaluation:
                 f"The fields of a robust evaluation must be those that to_dict gives. {error!r}: "
                 "was this written by another version, or is it something else?"
             ) from error
-
-    def to_json(self) -> str:
-        """As JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
-        try:
-            fields = json.loads(text)
-        except ValueError as error:
-            raise InvalidInputError(f"A robust evaluation must be valid JSON: {error}.") from error
-        return cls.from_dict(fields)
 
 
 def evaluate_variants(
