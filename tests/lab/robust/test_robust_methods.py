@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from damaged_points import K, clean, frozen, moved, points
 
+from nearsure.calibration import Isotonic, Platt
 from nearsure.comparison import score_by
 from nearsure.errors import InvalidInputError
 from nearsure.lab.protocols import all_against_others
-from nearsure.lab.robust.calibrators import Isotonic, Platt
 from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
 from nearsure.rules import RULE_NAMES
 from nearsure.temperature import fit_temperature

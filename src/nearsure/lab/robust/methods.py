@@ -8,10 +8,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.calibration import Calibrator, Isotonic, Platt, Unchanged
 from nearsure.comparison import TITLES, score_by
 from nearsure.errors import InvalidInputError
 from nearsure.lab.evaluation import fit_with_notes
-from nearsure.lab.robust.calibrators import Calibrator, Isotonic, Platt, Unchanged
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.temperature import TemperatureFit
