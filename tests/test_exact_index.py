@@ -1,5 +1,6 @@
 """The exact index against a float64 brute force, bit for bit."""
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from numpy.typing import DTypeLike
 from threadpoolctl import threadpool_limits
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
 from nearsure.index import exact
 from nearsure.index.exact import SPARE_CANDIDATES, ExactIndex
 
@@ -222,6 +224,21 @@ def test_vectors_so_close_that_their_scale_squared_is_zero() -> None:
     assert_is_brute_force(vectors, vectors, 2)
 
 
+@pytest.mark.parametrize("n_queries", [1, 3, 30])
+def test_a_nearest_vector_whose_squared_length_float32_cannot_hold(n_queries: int) -> None:
+    vectors = np.random.default_rng(22).normal(size=(300, 1)).astype(np.float32)
+    vectors[:6], vectors[6] = 1.5e19, 1.85e19  # the square of the last alone overflows
+    assert_is_brute_force(vectors, np.full((n_queries, 1), 1.8e19, np.float32), 3)
+
+
+def test_more_candidates_than_vectors_that_float32_can_hold_apart() -> None:
+    vectors = np.random.default_rng(33).normal(size=(3000, 2)).astype(np.float32)
+    # The sample that tells how large vectors are is every third of them.
+    vectors[1::3] *= 1e25
+    vectors[2::3] *= 1e25
+    assert_is_brute_force(vectors, vectors[:30:3], 1200)
+
+
 # The same bits whatever the batch and the threads.
 
 
@@ -315,7 +332,7 @@ class AdversarialIndex(BoundedIndex):
         proposed, left_out = order[:, :n_candidates], order[:, n_candidates:]
         nearest_left_out = np.take_along_axis(distances, left_out, axis=1).min(axis=1)
         candidates = np.sort(np.take_along_axis(ids, proposed, axis=1), axis=1)
-        return candidates, nearest_left_out / self._scale**2
+        return candidates, nearest_left_out / self._held.conditioning.scale**2
 
 
 @pytest.mark.parametrize("farthest", [True, False])
@@ -356,7 +373,9 @@ def test_a_point_left_out_at_the_very_distance_of_the_last_found_is_looked_for()
         def _propose(self, queries: AnyArray, n_candidates: int) -> tuple[IntArray, FloatArray]:
             self.proposed.append(n_candidates)
             last = np.arange(len(self) - n_candidates, len(self))
-            return np.tile(last, (len(queries), 1)), np.full(len(queries), 1.0 / self._scale**2)
+            return np.tile(last, (len(queries), 1)), np.full(
+                len(queries), 1.0 / self._held.conditioning.scale**2
+            )
 
     index = FromTheEnd(np.array([[1.0], [-1.0]] * 100))
     sq_distances, ids = index.search(np.zeros((4, 1)), 3)
@@ -392,3 +411,242 @@ def test_only_the_uncertain_queries_are_asked_again() -> None:
 
     assert_same(Recording(vectors).search(queries, 5), brute_force(vectors, queries, 5))
     assert asked == [40, 1]
+
+
+# Vectors that come and go.
+
+
+def brute_force_by_id(vectors: AnyArray, ids: IntArray, queries: AnyArray, k: int) -> Found:
+    """`brute_force` over the vectors in the order of their ids, with their ids."""
+    order = np.argsort(ids)
+    sq_distances, rows = brute_force(vectors[order], queries, k)
+    return sq_distances, ids[order][rows]
+
+
+def assert_holds(index: ExactIndex, points: dict[int, AnyArray], queries: AnyArray, k: int) -> None:
+    """The index answers as if it had been made of these points."""
+    ids = np.array(list(points))
+    vectors = np.stack(list(points.values()))
+    assert len(index) == len(points)
+    np.testing.assert_array_equal(np.sort(index.ids), np.sort(ids))
+    np.testing.assert_array_equal(index.vectors_of(ids), vectors)
+    np.testing.assert_array_equal(index.ids[index.rows_of(ids)], ids)
+    for asked in (queries, queries[:3], queries[:1]):
+        found = index.search(asked, k)
+        assert_same(found, brute_force_by_id(vectors, ids, asked, k))
+        by_row = index.search_rows(asked, k)
+        assert_same((by_row[0], index.ids_of(by_row[1])), found)
+
+
+@both_types
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_any_changes_leave_the_answers_of_the_vectors_alone(
+    dtype: DTypeLike, seed: int, offset: float
+) -> None:
+    rng = np.random.default_rng([23, seed])
+
+    def draw(n: int) -> AnyArray:  # on a grid, where duplicates and ties abound
+        return (rng.integers(-2, 3, (n, 3)) + offset).astype(dtype)
+
+    vectors = draw(70)
+    before = vectors.copy()
+    index, points = ExactIndex(vectors), dict(enumerate(vectors.copy()))
+    for _ in range(25):
+        if rng.random() < 0.5:
+            added = draw(int(rng.integers(1, 30)))
+            ids = rng.choice(10**6, len(added), replace=False) if rng.random() < 0.3 else None
+            points |= dict(zip(index.add(added, ids).tolist(), added, strict=True))
+        else:
+            gone = rng.choice(list(points), int(rng.integers(1, len(points) // 2)), replace=False)
+            index.remove(index.rows_of(gone))
+            for own in gone.tolist():
+                del points[own]
+            if len(points) < 40:
+                added = draw(40)
+                points |= dict(zip(index.add(added).tolist(), added, strict=True))
+        assert_holds(index, points, draw(25), 4)
+    np.testing.assert_array_equal(vectors, before)
+
+
+@both_types
+def test_ties_are_in_the_order_of_ids_that_are_not_in_the_order_of_rows(dtype: DTypeLike) -> None:
+    ids = np.random.default_rng(24).permutation(300) - 150
+    index = ExactIndex(np.zeros((300, 2), dtype), ids)
+    for n_queries in (1, 30):
+        found = index.search(np.ones((n_queries, 2)), 5)[1]
+        np.testing.assert_array_equal(found, [[-150, -149, -148, -147, -146]] * n_queries)
+
+
+def test_new_ids_count_on_from_the_largest_ever_used() -> None:
+    index = ExactIndex(np.zeros((3, 1)))
+    index.remove([2])
+    np.testing.assert_array_equal(index.add(np.zeros((2, 1))), [3, 4])
+    np.testing.assert_array_equal(index.add(np.zeros((2, 1)), [100, -7]), [100, -7])
+    index.remove(index.rows_of([100]))
+    assert index.next_id == 101
+    np.testing.assert_array_equal(index.add(np.zeros((1, 1))), [101])
+    np.testing.assert_array_equal(np.sort(index.ids), [-7, 0, 1, 3, 4, 101])
+    np.testing.assert_array_equal(ExactIndex(np.zeros((1, 1)), [-9]).add([[0.0]]), [0])
+    np.testing.assert_array_equal(ExactIndex(np.zeros((1, 1)), next_id=8).add([[0.0]]), [8])
+
+
+def test_ids_may_take_all_64_bits_but_no_more() -> None:
+    ends = np.array([-(2**63), 2**63 - 1])
+    index = ExactIndex(np.array([[1.0], [2.0]]), ends)
+    np.testing.assert_array_equal(index.search(np.zeros((1, 1)), 2)[1], [ends])
+    np.testing.assert_array_equal(index.rows_of(ends), [0, 1])
+    with pytest.raises(InvalidInputError, match="is used already"):
+        index.add(np.zeros((1, 1)))
+    with pytest.raises(InvalidInputError, match="at most"):
+        index.add(np.zeros((1, 1)), np.array([2**63], np.uint64))
+    np.testing.assert_array_equal(index.add(np.zeros((1, 1)), np.array([3], np.uint64)), [3])
+
+
+def test_nothing_is_copied_before_the_first_change_and_nothing_written_after() -> None:
+    vectors = np.random.default_rng(25).normal(size=(50, 4)).astype(np.float32)
+    vectors.flags.writeable = False
+    index = ExactIndex(vectors)
+    assert index.vectors is vectors
+    assert index._held.proposing is vectors
+    index.remove([0])
+    assert not np.shares_memory(index.vectors, vectors)
+    assert index._held.proposing is index.vectors
+    index.add(np.zeros((1, 4)))
+    assert index._held.proposing is index.vectors
+    assert index.vectors.dtype == np.float32
+
+
+def test_room_grows_by_a_factor_so_that_few_additions_copy() -> None:
+    index = ExactIndex(np.zeros((1, 2), np.float32))
+    rooms: list[AnyArray | None] = []
+    for number in range(2000):
+        index.add(np.full((1, 2), number, np.float32))
+        if not rooms or index.vectors.base is not rooms[-1]:
+            rooms.append(index.vectors.base)
+    assert len(rooms) < 25  # the logarithm of 2000 to the base 1.5 is 18.7
+    np.testing.assert_array_equal(index.vectors[1:, 0], np.arange(2000))
+
+
+@pytest.mark.parametrize("length", [1e3, 1e10, 1e25, 1e150])
+@pytest.mark.parametrize("n_added", [1, 30, 150])
+@pytest.mark.parametrize("start", [0.0, 1e-60, 1.0])
+def test_vectors_added_far_outside_the_old_scale(length: float, n_added: int, start: float) -> None:
+    rng = np.random.default_rng(26)
+    vectors = rng.normal(size=(120, 3)) * start
+    added = rng.normal(size=(n_added, 3)) * length
+    index = BoundedIndex(vectors)
+    index.add(added)
+    queries = np.vstack([vectors[:10] * 1.1, added[:10] * 1.1, (vectors[:5] + added[:1]) / 2])
+    points = dict(enumerate(np.vstack([vectors, added])))
+    assert_holds(index, points, queries, 5)
+    assert_holds(index, points, queries[::-1], 5)
+    index.remove(np.arange(100))
+    assert_holds(index, {i: v for i, v in points.items() if i >= 100}, queries, 5)
+
+
+@pytest.mark.parametrize("length", [1e10, 1e18, 1e25, 1e37])
+@pytest.mark.parametrize("n_added", [1, 80])
+def test_float32_vectors_added_far_outside_the_old_scale(length: float, n_added: int) -> None:
+    rng = np.random.default_rng(27)
+    vectors = rng.normal(size=(90, 3)).astype(np.float32)
+    added = (rng.normal(size=(n_added, 3)) * length).astype(np.float32)
+    index = BoundedIndex(vectors)
+    index.add(added)
+    points = dict(enumerate(np.vstack([vectors, added])))
+    queries = np.vstack([vectors[:25], added[:5] * np.float32(1.1)])
+    assert_holds(index, points, queries, 5)
+    assert_holds(index, points, queries[::-1], 40)  # more than are near: faiss runs out of them
+
+
+def test_a_gallery_that_has_moved_away_is_centred_anew() -> None:
+    rng = np.random.default_rng(28)
+    index = BoundedIndex(rng.normal(size=(500, 16)))
+    for _ in range(10):
+        index.add(rng.normal(size=(50, 16)) + 1e4)
+        index.remove(index.rows_of(np.sort(index.ids)[:50]))
+    index.search(rng.normal(size=(30, 16)) + 1e4, 5)
+    assert index.proposed == [5 + SPARE_CANDIDATES]  # certified at once
+
+
+@pytest.mark.parametrize("n_at_a_time", [1, 10, 300])
+def test_a_gallery_that_has_grown_elsewhere_is_centred_anew(n_at_a_time: int) -> None:
+    rng = np.random.default_rng(32)
+    index = BoundedIndex(rng.normal(size=(100, 16)))
+    for _ in range(0, 300, n_at_a_time):
+        index.add(rng.normal(size=(n_at_a_time, 16)) + 1e4)
+    index.search(rng.normal(size=(30, 16)) + 1e4, 5)
+    assert index.proposed == [5 + SPARE_CANDIDATES]
+
+
+def test_a_copy_changes_apart_from_the_original() -> None:
+    rng = np.random.default_rng(29)
+    vectors = rng.normal(size=(60, 3))
+    index = ExactIndex(vectors)
+    index.add(rng.normal(size=(5, 3)))
+    points = dict(enumerate(index.vectors.copy()))
+    twin = copy.deepcopy(index)
+    twin.remove([0, 1, 2])
+    twin.add(np.zeros((3, 3)))
+    assert_holds(index, points, vectors[:25], 4)
+    twin_points = {i: v for i, v in points.items() if i > 2}
+    assert_holds(twin, twin_points | dict.fromkeys((65, 66, 67), np.zeros(3)), vectors[:25], 4)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "ids", "message"),
+    [
+        (np.zeros((1, 3)), None, r"shape \(n, 2\)"),
+        (np.zeros(2), None, r"shape \(n, 2\)"),
+        ([["a", "b"]], None, "numbers"),
+        ([[0.0, np.nan]], None, "finite"),
+        ([[0.0, np.inf]], None, "finite"),
+        ([[0.0, 1e39]], None, "finite in float32"),
+        (np.zeros((2, 2)), [7], "one integer for each of 2 points"),
+        (np.zeros((2, 2)), [7, 7], "7 more than once"),
+        (np.zeros((2, 2)), [77, 3], "Got 3, which the gallery holds already"),
+        (np.zeros((2, 2)), [7.0, 8.0], "64-bit integers"),
+        (np.zeros((2, 2)), [[7, 8]], "one dimension"),
+    ],
+)
+def test_a_refused_addition_changes_nothing(
+    vectors: AnyArray, ids: list[int] | None, message: str
+) -> None:
+    start = np.random.default_rng(30).normal(size=(40, 2)).astype(np.float32)
+    index = ExactIndex(start)
+    with pytest.raises(InvalidInputError, match=message):
+        index.add(vectors, ids)
+    assert index.next_id == 40
+    assert_holds(index, dict(enumerate(start)), start[:25], 4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([40], "lie in"),
+        ([-1], "lie in"),
+        ([3, 3], "more than once"),
+        (list(range(40)), "At least one"),
+        ([1.0], "rows must be 64-bit integers"),
+    ],
+)
+def test_a_refused_removal_changes_nothing(rows: list[int], message: str) -> None:
+    start = np.random.default_rng(31).normal(size=(40, 2))
+    index = ExactIndex(start)
+    with pytest.raises(InvalidInputError, match=message):
+        index.remove(rows)
+    assert_holds(index, dict(enumerate(start)), start[:25], 4)
+
+
+def test_unknown_ids_are_named() -> None:
+    index = ExactIndex(np.zeros((3, 2)))
+    with pytest.raises(InvalidInputError, match=r"Got -1, 3, which it does not hold"):
+        index.rows_of([0, -1, 3])
+    index.remove([0])
+    with pytest.raises(InvalidInputError, match=r"Got 0, 7, 8, 9, 10 and 1 more, which"):
+        index.vectors_of([2, 0, 7, 8, 9, 10, 11])
+
+
+def test_a_next_id_in_use_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="next_id must be at least 3"):
+        ExactIndex(np.zeros((3, 2)), next_id=2)

@@ -7,15 +7,22 @@ float64. Whether a point that was not proposed could still belong to the answer 
 on faiss's rounding error; the rare query where it could is searched again with more candidates. The
 answer therefore depends on the vectors alone: not on batch size or thread count, and on a common
 offset only as far as the vectors themselves are rounded by it.
+
+Vectors can be added and removed. Ids stay with them, and the answer still depends on vectors and
+ids alone: not on what came and went before.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.index.conditioned_vectors import ConditionedVectors
+from nearsure.index.growing_rows import RowMoves, moves_into_holes
+from nearsure.index.stable_ids import StableIds, integer_ids
 
 SPARE_CANDIDATES = 6
 # Queries that faiss sees at a time: few enough for a keyboard interrupt to be heard between them,
@@ -25,8 +32,9 @@ QUERY_BLOCK = 8192
 DIFFERENCE_BLOCK = 1 << 18
 FLOAT32_ROUNDING = 2.0**-24
 SMALLEST_FLOAT32 = 2.0**-126
+# The square of a length up to which no part of an approximate distance overflows.
+SAFE_SQUARE = 2.0**124
 LONGEST_UNSPLIT_DOT = 8192
-CENTRE_SAMPLE = 1000
 
 
 class ExactIndex:
@@ -35,20 +43,124 @@ class ExactIndex:
     Parameters
     ----------
     vectors : array of shape (n_support, n_features), float32 or float64
-        The support vectors. They are kept, not copied, and must not change afterwards.
+        The support vectors. They are kept, not copied, until the first change, and must not change
+        otherwise.
+    ids : array of shape (n_support,), optional
+        Distinct 64-bit integers that stay with the vectors; by default their row numbers.
+    next_id : int, optional
+        Where ids of added vectors count on from, if none are given; by default from the largest
+        id + 1.
 
     Examples
     --------
     >>> index = ExactIndex(np.array([[0.0, 0.0], [3.0, 4.0]]))
     >>> index.search(np.array([[0.0, 1.0]]), k=2)
     (array([[ 1., 18.]]), array([[0, 1]]))
+    >>> index.add(np.array([[0.0, 3.0]]))
+    array([2])
+    >>> _ = index.remove(index.rows_of([0]))
+    >>> index.search(np.array([[0.0, 1.0]]), k=2)
+    (array([[ 4., 18.]]), array([[2, 1]]))
     """
 
-    def __init__(self, vectors: AnyArray) -> None:
-        self.vectors = vectors
-        self._centre, self._scale = _centre_and_scale(vectors)
-        self._proposing = self._conditioned(vectors)
-        self._sq_norms = np.einsum("nm,nm->n", self._proposing, self._proposing)
+    def __init__(
+        self, vectors: AnyArray, ids: ArrayLike | None = None, *, next_id: int | None = None
+    ) -> None:
+        self._ids = StableIds(len(vectors), ids, next_id)
+        self._held = ConditionedVectors(vectors)
+
+    @property
+    def vectors(self) -> AnyArray:
+        """The vectors, shape (n_support, n_features). The next change may change what it holds."""
+        return self._held.vectors
+
+    @property
+    def ids(self) -> IntArray:
+        """The id of each row, shape (n_support,). The next change may change what it holds."""
+        return self._ids.values
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next vector gets if none is given: the largest ever used + 1."""
+        return self._ids.next_id
+
+    def ids_of(self, rows: IntArray) -> IntArray:
+        """The ids of rows, in the shape of `rows`."""
+        return self._ids.of(rows)
+
+    def rows_of(self, ids: ArrayLike) -> IntArray:
+        """Row numbers, until the next removal, of the vectors with these ids, shape (n,)."""
+        return self._ids.rows_of(ids)
+
+    def vectors_of(self, ids: ArrayLike) -> AnyArray:
+        """The vectors with these ids, shape (n, n_features)."""
+        vectors: AnyArray = self.vectors[self._ids.rows_of(ids)]
+        return vectors
+
+    def add(self, vectors: ArrayLike, ids: ArrayLike | None = None) -> IntArray:
+        """Add vectors, behind the last row, in time that does not depend on how many there are.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, n_features)
+            The new vectors. They are kept in the precision of the index.
+        ids : array of shape (n,), optional
+            Their ids, which no vector of the index has; by default they count on from the largest
+            that was ever used.
+
+        Returns
+        -------
+        ids : array of shape (n,)
+            The ids of the new vectors.
+        """
+        added = self._addable(vectors)
+        new_ids = self._ids.new(len(added), ids)
+        self._ids.reserve(len(added))
+        self._held.append(added)
+        self._ids.append(new_ids)
+        return new_ids
+
+    def remove(self, rows: ArrayLike) -> RowMoves:
+        """Remove rows, in time that does not depend on how many there are: the last fill the holes.
+
+        Parameters
+        ----------
+        rows : array of shape (n,)
+            Distinct row numbers; `rows_of` gives those of ids. At least one row must be left.
+
+        Returns
+        -------
+        RowMoves
+            How other rows moved, for whatever is kept beside the index.
+        """
+        removed = integer_ids(rows, name="rows")
+        moves = moves_into_holes(len(self), removed)
+        if not moves.n_left:
+            raise InvalidInputError(
+                f"At least one vector must be left. Got {len(removed)} rows to remove, which are "
+                "all of them."
+            )
+        self._held.remove(moves)
+        self._ids.remove(removed, moves)
+        return moves
+
+    def _addable(self, vectors: ArrayLike) -> AnyArray:
+        added = np.asarray(vectors)
+        if added.ndim != 2 or added.shape[1] != self.vectors.shape[1]:  # noqa: PLR2004
+            raise InvalidInputError(
+                f"vectors must have the shape (n, {self.vectors.shape[1]}). "
+                f"Got an array of shape {added.shape} instead."
+            )
+        if added.dtype.kind not in "fiu":
+            raise InvalidInputError(f"vectors must be numbers. Got {added.dtype} instead.")
+        with np.errstate(over="ignore"):
+            added = added.astype(self.vectors.dtype, copy=False)
+        if not np.isfinite(added).all():
+            raise InvalidInputError(
+                f"vectors must be finite in {added.dtype}, the precision of the gallery. "
+                "Got NaN, infinity or larger numbers instead."
+            )
+        return added
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -68,16 +180,24 @@ class ExactIndex:
         sq_distances : array of shape (n, k)
             Squared Euclidean distances, ascending; equal ones in the order of their ids.
         ids : array of shape (n, k)
-            Row numbers of the support vectors.
+            Ids of the support vectors.
+        """
+        sq_distances, rows = self.search_rows(queries, k)
+        return sq_distances, self.ids_of(rows)
+
+    def search_rows(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
+        """`search`, with row numbers in place of ids; equal distances are in the order of ids, too.
+
+        They are good for looking up what is kept beside the index, until the next removal.
         """
         self._check(queries, k)
         sq_distances = np.empty((len(queries), k))
-        ids = np.empty((len(queries), k), np.int64)
+        found = np.empty((len(queries), k), np.int64)
         open_rows = np.arange(len(queries))
         n_candidates = k + SPARE_CANDIDATES
         while open_rows.size and 2 * n_candidates < len(self):
             still_open = [
-                self._settle(queries, rows, n_candidates, sq_distances, ids)
+                self._settle(queries, rows, n_candidates, sq_distances, found)
                 for rows in _blocks(open_rows, QUERY_BLOCK)
             ]
             open_rows = np.concatenate(still_open)
@@ -85,8 +205,8 @@ class ExactIndex:
         # What is left, if anything, is compared with every vector.
         for rows in _blocks(open_rows, max(1, DIFFERENCE_BLOCK // len(self))):
             every = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
-            sq_distances[rows], ids[rows] = self._nearest_of(queries[rows], every, k)
-        return sq_distances, ids
+            sq_distances[rows], found[rows] = self._nearest_of(queries[rows], every, k)
+        return sq_distances, found
 
     def _check(self, queries: AnyArray, k: int) -> None:
         if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:  # noqa: PLR2004
@@ -105,56 +225,50 @@ class ExactIndex:
         rows: IntArray,
         n_candidates: int,
         sq_distances: FloatArray,
-        ids: IntArray,
+        found: IntArray,
     ) -> IntArray:
         """Fill in the answers of some rows, and give back the rows where more might be missing."""
         asked = queries[rows[0] : rows[-1] + 1]
         if len(asked) > len(rows):
             asked = queries[rows]
-        conditioned = self._conditioned(asked)
+        conditioned = self._held.conditioning.apply(asked)
         candidates, farthest = self._propose(conditioned, n_candidates)
-        found, found_ids = self._nearest_of(asked, candidates, sq_distances.shape[1])
-        sq_distances[rows], ids[rows] = found, found_ids
-        return rows[~self._nothing_missing(conditioned, found[:, -1], farthest)]
+        nearest, nearest_rows = self._nearest_of(asked, candidates, sq_distances.shape[1])
+        sq_distances[rows], found[rows] = nearest, nearest_rows
+        return rows[~self._nothing_missing(conditioned, nearest[:, -1], farthest)]
 
     def _nearest_of(
         self, queries: AnyArray, candidates: IntArray, k: int
     ) -> tuple[FloatArray, IntArray]:
         """The k nearest among the candidates of each query, by their exact distances."""
         exact = self._exact_sq_distances(queries, candidates)
-        # The candidates are in the order of their ids, so a stable sort breaks ties by id.
-        nearest = np.argsort(exact, axis=1, kind="stable")[:, :k]
+        if self._ids.ascending:
+            # The candidates are in the order of their ids, so a stable sort breaks ties by id.
+            nearest = np.argsort(exact, axis=1, kind="stable")[:, :k]
+        else:
+            nearest = np.lexsort((self._ids.of(candidates), exact), axis=1)[:, :k]
         return (
             np.take_along_axis(exact, nearest, axis=1),
             np.take_along_axis(candidates, nearest, axis=1),
         )
 
-    def _conditioned(self, vectors: AnyArray) -> AnyArray:
-        """The vectors as faiss sees them: about the origin, of size 1, float32, contiguous."""
-        if self._scale == 1.0 and not self._centre.any():
-            with np.errstate(over="ignore"):
-                return np.ascontiguousarray(vectors, np.float32)
-        conditioned = np.empty(vectors.shape, np.float32)
-        for start in range(0, len(vectors), QUERY_BLOCK):
-            block = slice(start, start + QUERY_BLOCK)
-            with np.errstate(over="ignore"):
-                conditioned[block] = (vectors[block] - self._centre) / self._scale
-        return conditioned
-
     def _propose(self, queries: AnyArray, n_candidates: int) -> tuple[IntArray, FloatArray]:
-        """Candidates, ascending by id, and the approximate distance of the farthest of them."""
+        """Candidate rows, ascending, and the approximate distance of the farthest of them."""
         if len(queries) == 1:
             # One matrix-vector product is twice as fast as faiss, which scans row by row.
             with np.errstate(over="ignore", invalid="ignore"):
-                approximate = self._sq_norms - 2 * (self._proposing @ queries[0])
+                approximate = self._held.sq_norms - 2 * (self._held.proposing @ queries[0])
                 approximate += queries[0] @ queries[0]
             candidates = np.argpartition(approximate, n_candidates - 1)[None, :n_candidates]
             farthest = approximate[candidates[:, -1]]
         else:
-            distances, candidates = faiss.knn(queries, self._proposing, n_candidates)
+            distances, candidates = faiss.knn(queries, self._held.proposing, n_candidates)
             farthest = distances[:, -1]
         candidates.sort(axis=1)
-        return candidates, farthest.astype(np.float64)
+        farthest = farthest.astype(np.float64)
+        # faiss gives the row -1 where it saw too few points that are not infinitely far.
+        farthest[candidates[:, 0] < 0] = np.inf
+        return candidates, farthest
 
     def _nothing_missing(
         self, queries: AnyArray, kth_sq_distance: FloatArray, farthest: FloatArray
@@ -164,14 +278,18 @@ class ExactIndex:
         Every point that was not proposed has at least the approximate distance `farthest`. A dot
         product of m terms errs by at most m roundings of |q||z|, and a distance therefore by
         (m + some) u (|q| + |z|)^2, or by as many of the smallest float32 where it underflows. Only
-        points with |z| <= |q| + d_k can belong to the answer. What has overflowed proves nothing.
+        points with |z| <= |q| + d_k can belong to the answer. What has overflowed proves nothing,
+        nor does anything where such a point could have.
         """
-        scaled_kth = kth_sq_distance / self._scale / self._scale
+        scale, roundings = self._held.conditioning.scale, queries.shape[1] + 16
         norms = np.sqrt(np.einsum("nm,nm->n", queries, queries, dtype=np.float64))
-        reach = 2 * norms + np.sqrt(scaled_kth)
-        roundings = queries.shape[1] + 16
-        error = roundings * (FLOAT32_ROUNDING * reach**2 + SMALLEST_FLOAT32)
-        certain: BoolArray = np.isfinite(farthest) & (scaled_kth + error < farthest)
+        with np.errstate(over="ignore"):
+            scaled_kth = kth_sq_distance / scale / scale
+            sq_reach = (2 * norms + np.sqrt(scaled_kth)) ** 2
+            error = roundings * (FLOAT32_ROUNDING * sq_reach + SMALLEST_FLOAT32)
+        certain: BoolArray = (
+            np.isfinite(farthest) & (sq_reach < SAFE_SQUARE) & (scaled_kth + error < farthest)
+        )
         return certain
 
     def _exact_sq_distances(self, queries: AnyArray, candidates: IntArray) -> FloatArray:
@@ -212,20 +330,6 @@ class ExactIndex:
 
 def _blocks(rows: IntArray, size: int) -> list[IntArray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
-def _centre_and_scale(vectors: AnyArray) -> tuple[FloatArray, float]:
-    """What to subtract from vectors and then divide them by, for float32 to serve them well."""
-    # The median of a sample is near enough to the middle, and no outlier moves it away.
-    sample = vectors[:: -(-len(vectors) // CENTRE_SAMPLE)].astype(np.float64)
-    centre = np.median(sample, axis=0)
-    if vectors.dtype == np.float32:
-        # Of ordinary size about the origin, as embeddings are, they can be searched in place.
-        sq_norm = float(np.median(np.square(sample).sum(axis=1)))
-        if centre @ centre <= sq_norm / 2 and 2.0**-40 < sq_norm < 2.0**40:
-            return np.zeros_like(centre), 1.0
-    spread = float(np.maximum(vectors.max(axis=0) - centre, centre - vectors.min(axis=0)).max())
-    return centre, spread or 1.0
 
 
 def _sums_of_squares(differences: FloatArray, out: FloatArray) -> None:
