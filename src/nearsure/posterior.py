@@ -196,7 +196,11 @@ def score(
 
 
 def aggregate(
-    neighbors: Neighbors, weights: FloatArray, *, n_classes: int | None = None
+    neighbors: Neighbors,
+    weights: FloatArray,
+    *,
+    n_classes: int | None = None,
+    sharpness: float = 1.0,
 ) -> Posterior:
     """Each class's share of the votes (eq:wknn_confident_neighbor).
 
@@ -208,6 +212,9 @@ def aggregate(
         Their weights, not negative, zero on padding.
     n_classes : int, optional
         Number of classes; by default one more than the largest code among the neighbours.
+    sharpness : float
+        Power that each class's sum of votes is raised to before they are compared; see
+        `nearsure.forms`.
     """
     if weights.shape != neighbors.sq_distances.shape:
         raise InvalidInputError(
@@ -221,7 +228,7 @@ def aggregate(
         )
     step = max(1, BLOCK_ENTRIES // neighbors.k)
     blocks = [
-        _class_shares(neighbors, weights, slice(start, start + step))
+        _class_shares(neighbors, weights, slice(start, start + step), sharpness)
         for start in range(0, len(neighbors), step)
     ]
     lengths, codes, shares = (
@@ -236,7 +243,7 @@ def aggregate(
 
 
 def _class_shares(
-    neighbors: Neighbors, weights: FloatArray, rows: slice
+    neighbors: Neighbors, weights: FloatArray, rows: slice, sharpness: float
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Number of classes of each row of a block, then their codes and shares, best first."""
     labels = neighbors.labels[rows]
@@ -255,6 +262,11 @@ def _class_shares(
     if not neighbors.is_full:
         classes = codes != PADDING_LABEL
         votes, codes, nearest, row = votes[classes], codes[classes], nearest[classes], row[classes]
+    if sharpness != 1.0:
+        # Relative to the row's largest, no power overflows.
+        row_starts = np.flatnonzero(np.diff(row, prepend=-1))
+        largest = np.maximum.reduceat(votes, row_starts) if votes.size else votes
+        votes = (votes / np.repeat(largest, np.diff(row_starts, append=len(row)))) ** sharpness
     best_first = _ranked(votes, codes, nearest, neighbors.sq_distances[rows])
     codes, votes = codes[best_first], votes[best_first]
     # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more;

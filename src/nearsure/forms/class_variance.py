@@ -1,0 +1,256 @@
+"""A variance for each class: Sigma_j = alpha_j I (eq:approx-conf-score-identity-cov).
+
+A neighbour of class j weighs exp(-|z - z_i|^2 / T_j) / T_j^(m / 2), where T_j = 2 alpha_j and m is
+the dimension. The normaliser keeps a wide class from winning wherever nothing is near. With m the
+number of features of an embedding it is enormous: a class that is wider by a tenth would lose a
+factor of 10^5 in 256 dimensions. The vectors of a class do not fill their space, so m is an
+effective dimension, fitted like the rest unless it is given.
+
+Thousands of T_j cannot be fitted one by one. So T_j = T r_j^eta, where r_j is the class's own
+scale, measured and shrunk, over the mean scale: three numbers to fit, and eta = 0 is NED.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.forms.class_scales import class_scale_ratios
+from nearsure.forms.log_sums import losses_and_pull, weights_of_exponents
+from nearsure.neighbors import PADDING_LABEL, Neighbors, integer_codes
+from nearsure.rules import check_temperature
+from nearsure.temperature import fit_temperature
+
+# r_j^2 would be twice as steep as the measured scales: no reason to go beyond.
+LARGEST_ETA = 2.0
+LARGEST_DIMENSION = 1000.0
+# At eta = 0 the loss does not depend on the dimension; it has to be approached from elsewhere.
+STARTS = ((0.05, 2.0), (0.5, 2.0), (0.5, 20.0), (1.0, 8.0))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassVariance:
+    """A temperature for each class, T_j = T r_j^eta.
+
+    Parameters
+    ----------
+    temperature : float
+        T, that of a class of mean scale.
+    eta : float
+        How far T_j follows the class's scale; 0 is NED.
+    dimension : float
+        m of the normaliser T_j^(-m / 2), at least 0.
+    scale_ratios : array of shape (n_classes,)
+        r_j, positive; 1 for a class that nothing is known about.
+    loss : float
+        Mean -log p(true class) of the leave-one-out points used; NaN if given, not fitted.
+
+    Examples
+    --------
+    >>> form = ClassVariance(2.0, eta=1.0, dimension=2.0, scale_ratios=np.array([1.0, 4.0]))
+    >>> form.temperatures
+    array([2., 8.])
+    """
+
+    temperature: float
+    eta: float
+    dimension: float
+    scale_ratios: FloatArray
+    loss: float = float("nan")
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        if not np.isfinite(self.eta):
+            raise InvalidInputError(f"eta must be a finite number. Got {self.eta!r} instead.")
+        _check_dimension(self.dimension)
+        ratios = self.scale_ratios
+        if ratios.ndim != 1 or not ratios.size or not ((ratios > 0) & np.isfinite(ratios)).all():
+            raise InvalidInputError(
+                "scale_ratios must hold one finite number > 0 for each class. "
+                f"Got an array of shape {ratios.shape} with {ratios.ravel()[:5]} instead."
+            )
+
+    @property
+    def temperatures(self) -> FloatArray:
+        """T_j, shape (n_classes,)."""
+        return np.asarray(self.temperature * self.scale_ratios**self.eta, np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form as numbers and lists, for JSON."""
+        fields = asdict(self)
+        fields["scale_ratios"] = self.scale_ratios.tolist()
+        fields["loss"] = None if np.isnan(self.loss) else self.loss
+        return fields
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        loss = fields["loss"]
+        return cls(
+            **{
+                **fields,
+                "scale_ratios": np.array(fields["scale_ratios"], np.float64),
+                "loss": np.nan if loss is None else loss,
+            }
+        )
+
+
+def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatArray:
+    """Weights of shape (n, k) for `nearsure.posterior.aggregate`, 0 on padding.
+
+    The largest weight of each row is 1: the factor cancels, and nothing under- or overflows.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        With labels below the form's number of classes.
+    form : ClassVariance
+        What `fit_class_variance` found.
+
+    Examples
+    --------
+    >>> form = ClassVariance(1.0, eta=1.0, dimension=2.0, scale_ratios=np.array([1.0, 4.0]))
+    >>> class_variance_weights(Neighbors([[1.0, 4.0]], [[0, 1]]), form)
+    array([[1.  , 0.25]])
+    """
+    log_ratios = np.log(form.scale_ratios)[_class_places(neighbors, len(form.scale_ratios))]
+    nearest = np.where(neighbors.counts > 0, neighbors.sq_distances[:, 0], 0.0)[:, None]
+    inverse = np.exp(-form.eta * log_ratios) / form.temperature
+    # Written about the nearest neighbour's distance, eta = 0 is NED to the last bit.
+    with np.errstate(over="ignore", under="ignore"):
+        exponents = -(neighbors.sq_distances - nearest) * inverse
+        exponents -= nearest * (inverse - 1.0 / form.temperature)
+        exponents -= 0.5 * form.dimension * form.eta * log_ratios
+        return weights_of_exponents(exponents, neighbors)
+
+
+def fit_class_variance(
+    neighbors: Neighbors,
+    labels: ArrayLike,
+    *,
+    n_classes: int,
+    dimension: float | None = None,
+) -> ClassVariance:
+    """Find T, eta and the dimension under which the support points explain each other best.
+
+    A point's own distance takes part in the scale of its own class. For that point, and for no
+    other, its class's scale is taken without it, or the fit would see its own answer.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Neighbours of support points among the support set, without the points themselves.
+    labels : array of shape (n,)
+        Class codes of the points. Those whose class is not among their neighbours are left out.
+    n_classes : int
+        Number of classes of the support set.
+    dimension : float, optional
+        m of the normaliser, such as the paper's number of features; by default it is fitted.
+
+    Returns
+    -------
+    ClassVariance
+        With eta = 0 where no other is better.
+
+    Warns
+    -----
+    ManyMissesWarning, DegenerateTemperatureWarning
+        As `fit_temperature`, which finds the T to start from.
+    """
+    codes = integer_codes(labels)
+    common = fit_temperature(neighbors, codes)
+    if dimension is not None:
+        _check_dimension(dimension)
+    ratios, own_ratios = class_scale_ratios(neighbors, codes, n_classes=n_classes)
+    without_classes = ClassVariance(
+        common.temperature, 0.0, 0.0 if dimension is None else dimension, ratios, common.loss
+    )
+    if common.status != "interior":
+        return without_classes
+    loss = ClassVarianceLoss(neighbors, codes, np.log(ratios), np.log(own_ratios))
+    log_temperature = np.log(common.temperature)
+    best = without_classes
+    for eta, start in STARTS:
+        span = (0.0, LARGEST_DIMENSION) if dimension is None else (dimension, dimension)
+        found = minimize(
+            loss,
+            np.array([log_temperature, eta, np.clip(start, *span)]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span],
+        )
+        if found.fun < best.loss:
+            log_t, found_eta, found_dimension = found.x.tolist()
+            best = ClassVariance(
+                float(np.exp(log_t)), found_eta, found_dimension, ratios, float(found.fun)
+            )
+    return best
+
+
+class ClassVarianceLoss:
+    """Mean -log p(true class) and its gradient, as a function of (log T, eta, m).
+
+    With e_i the logarithm of a weight, the gradient of -log p(c) is E[de] - E_c[de], means under
+    the weights over all neighbours and over those of class c.
+
+    Parameters
+    ----------
+    neighbors, labels
+        As of `fit_class_variance`.
+    log_ratios : array of shape (n_classes,)
+        log r_j.
+    own_log_ratios : array of shape (n,)
+        log r_j of each point's own class, measured without the point.
+    """
+
+    def __init__(
+        self,
+        neighbors: Neighbors,
+        labels: IntArray,
+        log_ratios: FloatArray,
+        own_log_ratios: FloatArray,
+    ) -> None:
+        own = neighbors.labels == labels[:, None]
+        hit = own.any(axis=1)
+        self._own = own[hit]
+        self._valid = neighbors.valid[hit]
+        self._sq_distances = np.where(self._valid, neighbors.sq_distances[hit], 0.0)
+        places = _class_places(neighbors, len(log_ratios))[hit]
+        self._log_ratios = np.where(self._own, own_log_ratios[hit][:, None], log_ratios[places])
+
+    def __call__(self, parameters: AnyArray) -> tuple[float, FloatArray]:
+        """Loss, and gradient of shape (3,)."""
+        log_temperature, eta, dimension = parameters.tolist()
+        scaled = self._sq_distances * np.exp(-log_temperature - eta * self._log_ratios)
+        exponents = -scaled - 0.5 * dimension * eta * self._log_ratios
+        exponents[~self._valid] = -np.inf
+        losses, pull = losses_and_pull(exponents, self._own)
+        derivatives = (
+            scaled,
+            (scaled - 0.5 * dimension) * self._log_ratios,
+            -0.5 * eta * self._log_ratios,
+        )
+        gradient = [float(np.vecdot(pull, slope).mean()) for slope in derivatives]
+        return float(losses.mean()), np.array(gradient)
+
+
+def _class_places(neighbors: Neighbors, n_classes: int) -> IntArray:
+    """Labels to look up what a class has; padding looks up class 0, and weighs nothing."""
+    if neighbors.labels.max() >= n_classes:
+        raise InvalidInputError(
+            f"labels of the neighbours must be below the number of classes, {n_classes}. "
+            f"Got {neighbors.labels.max()} instead: search the support set that was fitted."
+        )
+    return np.where(neighbors.labels == PADDING_LABEL, 0, neighbors.labels)
+
+
+def _check_dimension(dimension: float) -> None:
+    if not 0 <= dimension < np.inf:
+        raise InvalidInputError(
+            "dimension must be a finite number of at least 0, such as the number of features. "
+            f"Got {dimension!r} instead."
+        )
