@@ -1,0 +1,24 @@
+"""What may be done with an answer: act on it alone, or offer a few classes instead of one.
+
+`choose_threshold` finds the confidence from which answers may be accepted automatically;
+`fit_conformal` and `prediction_sets` give sets of classes that hold the true one as often as asked.
+"""
+
+from nearsure.decisions.accept_threshold import AcceptThreshold, TargetKind, choose_threshold
+from nearsure.decisions.binomial_bounds import at_least_p_value, lower_bound, upper_bound
+from nearsure.decisions.conformal import ConformalFit, ScoreName, fit_conformal, prediction_sets
+from nearsure.decisions.sets import PredictionSets
+
+__all__ = [
+    "AcceptThreshold",
+    "ConformalFit",
+    "PredictionSets",
+    "ScoreName",
+    "TargetKind",
+    "at_least_p_value",
+    "choose_threshold",
+    "fit_conformal",
+    "lower_bound",
+    "prediction_sets",
+    "upper_bound",
+]

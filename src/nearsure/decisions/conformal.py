@@ -1,0 +1,209 @@
+"""Conformal prediction: sets of classes that hold the true class as often as was asked for.
+
+What is guaranteed depends on where the calibration points come from.
+
+*Held-out points* that are exchangeable with the queries and took no part in the fit (split
+conformal): the true class is in the set with probability of at least 1 - alpha, exactly, for any
+distribution and any quality of the posterior. If no two scores are equal it is also at most
+1 - alpha + 1 / (n + 1), except for what the top label adds where a set would be empty. The
+guarantee is marginal: over queries and calibration points together, not for each class or query.
+
+*Support points that each left themselves out* (jackknife): no guarantee in the worst case; even
+jackknife+, which costs more, only has 1 - 2 alpha. As one point more or less in a support set
+hardly changes a neighbour's posterior, the coverage is near 1 - alpha in practice. The tests
+measure it on Gaussian classes.
+
+A true class that is not among a query's neighbours has the score infinity. If so many calibration
+points missed their class that the quantile falls there, the only valid set is every class, and
+`ConformalFit` says so.
+
+Scores
+------
+"lac"
+    1 - p(true class). The smallest sets on average, of even size; hard queries are under-covered in
+    exchange for easy ones.
+"aps"
+    The mass of the classes ranked before the true one, so that a set is the shortest list, best
+    first, whose mass exceeds the quantile. It grows where the posterior is unsure. It is
+    deterministic: Romano et al. add a random share of the last class's own mass, so that sets are
+    exact in size but the same query has another set each time. Counting all of that mass instead
+    is deterministic too, but where many posteriors are near 1 the quantile is also, and the sets
+    hold nearly all neighbours' classes: on Gaussian classes with 88% accuracy at alpha = 0.1 the
+    mean size is 2.4 (1.3 randomised, 1.05 here and for "lac"), with 7% of the sets empty.
+
+References
+----------
+Sadinle, Lei, Wasserman: Least Ambiguous Set-Valued Classifiers with Bounded Error Levels. 2019.
+Romano, Sesia, Candes: Classification with Valid and Adaptive Coverage. 2020.
+Barber, Candes, Ramdas, Tibshirani: Predictive Inference with the Jackknife+. 2021.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, inf, isinf
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import FloatArray
+from nearsure.decisions.sets import PredictionSets
+from nearsure.errors import InvalidInputError
+from nearsure.metrics.validation import check_labels, check_open_fraction
+from nearsure.posterior import Posterior
+
+ScoreName = Literal["aps", "lac"]
+
+# Sums of shares that are equal on paper differ by rounding; a set may only gain from it.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class ConformalFit:
+    """The score up to which a class belongs to a set.
+
+    Attributes
+    ----------
+    quantile : float
+        The score; infinity if no class can be ruled out.
+    alpha : float
+        Share of the queries whose set may miss the true class.
+    score : {"aps", "lac"}
+        Which score.
+    n_points, n_missed : int
+        Calibration points, and those whose class is not among their neighbours.
+    """
+
+    quantile: float
+    alpha: float
+    score: ScoreName
+    n_points: int
+    n_missed: int
+
+    @property
+    def everything(self) -> bool:
+        """Whether the only valid set is every class."""
+        return isinf(self.quantile)
+
+    @property
+    def smallest_alpha(self) -> float:
+        """The smallest alpha for which these points rule any class out."""
+        return (self.n_missed + 1) / (self.n_points + 1)
+
+    def __str__(self) -> str:
+        promise = f"Sets that hold the true class of {100 * (1 - self.alpha):.6g}% of the queries"
+        if not self.everything:
+            return (
+                f"{promise}: classes of score {self.score!r} up to {self.quantile:.4g}, from "
+                f"{self.n_points:,} points."
+            )
+        # Rounded up, so that the printed number does as a remedy.
+        enough = ceil(self.smallest_alpha * 1e4) / 1e4
+        return (
+            f"{promise} must hold every class: {self.n_missed:,} of {self.n_points:,} calibration "
+            f"points have a class that is not among their neighbours. Use an alpha of at least "
+            f"{enough:.4g}, a larger k, or more calibration points."
+        )
+
+
+def fit_conformal(
+    posterior: Posterior, codes: ArrayLike, *, alpha: float, score: ScoreName = "aps"
+) -> ConformalFit:
+    """Find the score up to which a class must be in a set.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of n calibration points: held out, or each leaving itself out (see the module).
+    codes : array-like of shape (n,)
+        Their true class codes. A code that the posterior does not hold counts as missed.
+    alpha : float
+        Share of the queries whose set may miss the true class, in (0, 1).
+    score : {"aps", "lac"}, default="aps"
+        "aps" makes sets as long as the query is hard; "lac" the smallest sets on average.
+
+    Returns
+    -------
+    ConformalFit
+        With the ceil((n + 1)(1 - alpha))-th smallest score of the true classes; infinity where that
+        is one of a missed class, or beyond the last.
+
+    Examples
+    --------
+    >>> from nearsure.neighbors import Neighbors
+    >>> from nearsure.posterior import score as posterior_of
+    >>> points = Neighbors([[0.0, 1.0, 4.0]] * 4, [[0, 1, 1], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
+    >>> fit = fit_conformal(posterior_of(points, rule="knn"), [0, 1, 0, 1], alpha=0.3, score="lac")
+    >>> print(fit)  # doctest: +NORMALIZE_WHITESPACE
+    Sets that hold the true class of 70% of the queries: classes of score 'lac' up to 0.6667, from 4
+    points.
+    """
+    true_codes = check_labels(codes, n_rows=len(posterior))
+    check_open_fraction("alpha", alpha)
+    if score not in get_args(ScoreName):
+        raise InvalidInputError(
+            f"The 'score' parameter must be one of {get_args(ScoreName)}. Got {score!r} instead."
+        )
+    is_true = posterior.codes == true_codes[posterior.rows]
+    true_scores = np.full(len(posterior), inf)
+    true_scores[posterior.rows[is_true]] = _scores(posterior, score)[is_true]
+    # An alpha such as 0.29 times 100 is 28.999999999999996 and must not lose a whole rank by it.
+    rank = len(posterior) + 1 - floor(alpha * (len(posterior) + 1) + ROUNDING)
+    return ConformalFit(
+        quantile=float(np.append(np.sort(true_scores), inf)[rank - 1]),
+        alpha=float(alpha),
+        score=score,
+        n_points=len(posterior),
+        n_missed=int(np.isinf(true_scores).sum()),
+    )
+
+
+def prediction_sets(posterior: Posterior, fit: ConformalFit) -> PredictionSets:
+    """Return the set of classes of each query.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of n queries, by the same rule, temperature and k as that of the calibration points.
+    fit : ConformalFit
+        What `fit_conformal` found.
+
+    Returns
+    -------
+    PredictionSets
+        The top label is always in the set: "lac" would leave some sets empty, and a class more
+        never lowers the coverage. A query without neighbours has every class.
+
+    Examples
+    --------
+    >>> from nearsure.neighbors import Neighbors
+    >>> from nearsure.posterior import score
+    >>> fit = ConformalFit(quantile=0.7, alpha=0.1, score="lac", n_points=99, n_missed=0)
+    >>> queries = Neighbors([[0.0, 1.0, 4.0], [0.0, 1.0, 2.0]], [[0, 1, 1], [2, 2, 2]])
+    >>> sets = prediction_sets(score(queries, rule="knn", n_classes=5), fit)
+    >>> sets[0], sets[1]
+    (array([1, 0]), array([2]))
+    """
+    lengths = np.diff(posterior.indptr)
+    everything = np.full(len(posterior), fit.everything) | (lengths == 0)
+    included = _scores(posterior, fit.score) <= fit.quantile + ROUNDING
+    included[posterior.indptr[:-1][lengths > 0]] = True
+    included &= ~everything[posterior.rows]
+    sizes = np.bincount(posterior.rows[included], minlength=len(posterior))
+    return PredictionSets(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        posterior.codes[included],
+        posterior.n_classes,
+        everything,
+    )
+
+
+def _scores(posterior: Posterior, score: ScoreName) -> FloatArray:
+    """Return the score of each entry: how odd it would be if its class were the true one."""
+    if score == "lac":
+        return 1.0 - posterior.probabilities
+    mass_before = np.zeros(len(posterior.codes))
+    lengths = np.diff(posterior.indptr)
+    for rank in range(1, lengths.max(initial=0)):
+        here = posterior.indptr[:-1][lengths > rank] + rank
+        mass_before[here] = mass_before[here - 1] + posterior.probabilities[here - 1]
+    return mass_before
