@@ -1,0 +1,118 @@
+"""Both kinds of query, played by the gallery's own points."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.posterior import Posterior
+from nearsure.unknowns.class_left_out import check_several_classes
+from nearsure.unknowns.evidence import Evidence, collect_evidence
+from nearsure.unknowns.gallery_density import GalleryDensity
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What a gallery says about known and unknown queries before any query has come.
+
+    Parameters
+    ----------
+    density : GalleryDensity
+        Needed again for the evidence of real queries.
+    known : Evidence
+        Of support points that left themselves out. Classes of one member have none: without it
+        their class is gone.
+    unknown : Evidence
+        Of support points that left their class out.
+    """
+
+    density: GalleryDensity
+    known: Evidence
+    unknown: Evidence
+
+
+def rehearse(
+    own_neighbors: Neighbors,
+    class_left_out: Neighbors,
+    own_ids: ArrayLike,
+    support_labels: ArrayLike,
+    *,
+    temperature: float,
+    to_posterior: Callable[[Neighbors], Posterior],
+    own_posterior: Posterior | None = None,
+) -> Rehearsal:
+    """Let support points play known and unknown queries.
+
+    Parameters
+    ----------
+    own_neighbors : Neighbors
+        Neighbours of support points without the points themselves: `search_leaving_one_out`.
+    class_left_out : Neighbors
+        Neighbours of the same points without their classes: `search_leaving_class_out`.
+    own_ids : array of shape (n,)
+        Row numbers of those points in the gallery.
+    support_labels : array of shape (n_support,)
+        Integer class codes of the gallery, of at least two classes.
+    temperature : float
+        T of NED, in units of a squared distance.
+    to_posterior : callable
+        The rule that real queries are scored by, such as
+        ``functools.partial(score, temperature=temperature)``.
+    own_posterior : Posterior, optional
+        p(c | known) of own_neighbors by the same rule, if it makes up for the point left out of its
+        class. None takes ``to_posterior(own_neighbors)``.
+
+    Returns
+    -------
+    Rehearsal
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from nearsure import score
+    >>> from nearsure.index import ExactIndex
+    >>> from nearsure.leave_one_out import search_leaving_one_out
+    >>> from nearsure.unknowns import search_leaving_class_out
+    >>> rng, rows, codes = np.random.default_rng(0), np.arange(200), np.repeat([0, 1], 100)
+    >>> vectors = rng.normal(size=(200, 2)) + 6.0 * codes[:, None]
+    >>> index = ExactIndex(vectors)
+    >>> rehearsal = rehearse(
+    ...     search_leaving_one_out(index, vectors, rows, codes, k=10),
+    ...     search_leaving_class_out(index, vectors, rows, codes, k=10),
+    ...     rows,
+    ...     codes,
+    ...     temperature=1.0,
+    ...     to_posterior=partial(score, temperature=1.0),
+    ... )
+    >>> bool(np.median(rehearsal.known.log_mass) > rehearsal.unknown.log_mass.max())
+    True
+    """
+    codes, ids = integer_codes(support_labels), np.asarray(own_ids)
+    check_several_classes(codes)
+    if len(class_left_out) != len(own_neighbors):
+        raise InvalidInputError(
+            f"class_left_out must be of the {len(own_neighbors)} points of own_neighbors. "
+            f"Got {len(class_left_out)} instead."
+        )
+    density = GalleryDensity.measure(own_neighbors, ids, codes, temperature=temperature)
+    own_codes: IntArray = codes[ids]
+    _check_left_out(class_left_out, own_codes)
+    in_company = density.class_sizes[own_codes] > 1
+    if own_posterior is None:
+        own_posterior = to_posterior(own_neighbors)
+    known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)
+    unknown = collect_evidence(class_left_out, to_posterior(class_left_out), density)
+    return Rehearsal(density, known.take(in_company), unknown)
+
+
+def _check_left_out(class_left_out: Neighbors, own_codes: IntArray) -> None:
+    n_present = int((class_left_out.labels == own_codes[:, None]).any(axis=1).sum())
+    if n_present:
+        raise InvalidInputError(
+            "class_left_out must hold no neighbour of a point's own class. "
+            f"Got one for {n_present} points. search_leaving_class_out leaves them out."
+        )

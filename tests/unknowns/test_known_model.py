@@ -1,0 +1,145 @@
+"""p(known) against Bayes' theorem where it has a closed form."""
+
+import json
+
+import numpy as np
+import pytest
+from made_evidence import UNKNOWN_MEAN, normal, one_column
+from scipy.special import expit, logit
+
+from nearsure.arrays import FloatArray
+from nearsure.errors import InvalidInputError
+from nearsure.unknowns import Evidence, KnownModel
+from nearsure.unknowns.shifted_densities import log_unknown_change
+
+MODEL = KnownModel.fit(
+    one_column(normal(0.0, 20_000, seed=1)), one_column(normal(UNKNOWN_MEAN, 20_000, seed=2))
+)
+GRID = np.linspace(UNKNOWN_MEAN - 1.5, 1.5, 41)
+
+
+def bayes_log_odds(
+    values: FloatArray, unknown_mean: float | FloatArray, known_mean: float = 0.0
+) -> FloatArray:
+    return ((values - unknown_mean) ** 2 - (values - known_mean) ** 2) / 2
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_close_to_bayes(share: float) -> None:
+    truth = expit(bayes_log_odds(GRID, UNKNOWN_MEAN) + logit(1 - share))
+    assert MODEL.p_known(one_column(GRID), share) == pytest.approx(truth, abs=0.03)
+
+
+def test_densities_whose_log_odds_bend() -> None:
+    """Unknown evidence is three times as wide, which makes the log-odds a parabola.
+
+    It turns at 0.4. A line that never falls must average over the turn, so it is compared below.
+    """
+    model = KnownModel.fit(
+        one_column(normal(0.0, 20_000, seed=1)), one_column(3 * normal(-1.0, 20_000, seed=2))
+    )
+    values = np.linspace(-6.0, -0.5, 25)
+    truth = expit(((values + 3) / 3) ** 2 / 2 - values**2 / 2 + np.log(3))
+    assert model.p_known(one_column(values), 0.5) == pytest.approx(truth, abs=0.04)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.999])
+def test_prior_correction_is_exact(share: float) -> None:
+    evidence = one_column(GRID)
+    even = MODEL.p_known(evidence, 0.5)
+    expected = (1 - share) * even / ((1 - share) * even + share * (1 - even))
+    assert MODEL.p_known(evidence, share) == pytest.approx(expected, rel=1e-9)
+
+
+def test_nothing_is_unknown_if_the_share_is_zero() -> None:
+    evidence = one_column(np.array([0.0, -1e6, -np.inf]))
+    assert (MODEL.p_known(evidence, 0.0) == 1).all()
+
+
+def test_p_known_falls_to_zero_far_away_and_never_rises_on_the_way() -> None:
+    away = one_column(-np.geomspace(0.01, 1e6, 200))
+    p_known = MODEL.p_known(away, 0.01)
+    assert (np.diff(p_known) <= 0).all()
+    assert p_known[0] > 0.99
+    assert p_known[-1] == 0
+    assert MODEL.p_known(one_column(np.array([-np.inf])), 0.01)[0] == 0
+
+
+def test_novelty_moves_the_unknowns_each_by_its_own() -> None:
+    """A normal density times r^-b, r = exp(2.5 x + c), is one whose mean is lower by 2.5 b.
+
+    With b anywhere between 0 and 0.8, the unknowns are a mixture of such densities.
+    """
+    shifted = MODEL.with_shift(novelty=0.4, drift=0.0)
+    means = UNKNOWN_MEAN * (1 + np.linspace(0.0, 0.8, 101))
+    unknown_over_known = np.exp(-bayes_log_odds(GRID[:, None], means)).mean(axis=1)
+    truth = 1 / (1 + unknown_over_known)
+    assert shifted.p_known(one_column(GRID), 0.5) == pytest.approx(truth, abs=0.04)
+
+
+@pytest.mark.parametrize(("novelty", "drift"), [(0.4, 0.0), (4.0, 0.0), (0.0, 0.3), (2.0, 0.15)])
+def test_a_shift_keeps_the_order_and_the_whole(novelty: float, drift: float) -> None:
+    """A shift weighs rehearsed unknowns anew, and the weights have mean 1."""
+    shifted = MODEL.with_shift(novelty=novelty, drift=drift)
+    far_and_near = one_column(np.linspace(-50.0, 50.0, 2001))
+    assert (np.diff(shifted.log_odds(far_and_near)) >= 0).all()
+    rehearsed = MODEL.log_odds(one_column(normal(UNKNOWN_MEAN, 20_000, seed=2)))
+    change = log_unknown_change(rehearsed, novelty, np.array(MODEL.novelty_normalizers))
+    assert np.exp(change).mean() == pytest.approx(1, abs=0.02)
+
+
+def test_drift_moves_the_known() -> None:
+    shifted = MODEL.with_shift(novelty=0.0, drift=0.2)
+    truth = expit(bayes_log_odds(GRID, UNKNOWN_MEAN, known_mean=0.2 * UNKNOWN_MEAN))
+    assert shifted.p_known(one_column(GRID), 0.5) == pytest.approx(truth, abs=0.04)
+
+
+def test_evidence_that_says_nothing_has_no_say() -> None:
+    rng = np.random.default_rng(0)
+    known, unknown = (
+        Evidence(normal(mean, 20_000, seed=3), rng.normal(size=20_000), np.ones(20_000))
+        for mean in (0.0, UNKNOWN_MEAN)
+    )
+    model = KnownModel.fit(known, unknown)
+    assert model.weights[1] < 0.03 * model.weights[0]
+    assert model.weights[2] == 0
+
+
+def test_samples_without_overlap_claim_no_more_than_their_size_allows() -> None:
+    model = KnownModel.fit(one_column(np.linspace(0, 1, 20)), one_column(np.linspace(-9, -8, 20)))
+    log_odds = model.log_odds(one_column(np.array([0.5, -8.5])))
+    assert np.abs(log_odds).max() < 10
+    assert log_odds[0] > 2
+    assert log_odds[1] < -2
+
+
+def test_unequal_samples_give_the_same_odds() -> None:
+    few = KnownModel.fit(
+        one_column(normal(0.0, 40_000, seed=4)), one_column(normal(UNKNOWN_MEAN, 4000, seed=5))
+    )
+    assert few.p_known(one_column(GRID), 0.5) == pytest.approx(
+        MODEL.p_known(one_column(GRID), 0.5), abs=0.04
+    )
+
+
+def test_to_dict_and_back_through_json() -> None:
+    shifted = MODEL.with_shift(novelty=0.7, drift=0.1)
+    assert KnownModel.from_dict(json.loads(json.dumps(shifted.to_dict()))) == shifted
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 18.0, float("nan")])
+def test_a_share_out_of_range_is_refused(share: float) -> None:
+    with pytest.raises(InvalidInputError, match="unknown_share"):
+        MODEL.p_known(one_column(GRID), share)
+
+
+def test_shifts_out_of_range_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="novelty"):
+        MODEL.with_shift(novelty=4.1, drift=0.0)
+    with pytest.raises(InvalidInputError, match="drift"):
+        MODEL.with_shift(novelty=0.0, drift=-0.1)
+
+
+def test_both_samples_are_needed() -> None:
+    with pytest.raises(InvalidInputError, match="Got 3 and 0"):
+        KnownModel.fit(one_column(np.zeros(3)), one_column(np.full(2, -np.inf)))
