@@ -3,7 +3,17 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("throughput", "single_query", "memory", "sparse", "fit_sample", "corruptions")
+BENCHMARKS = (
+    "throughput",
+    "single_query",
+    "memory",
+    "sparse",
+    "fit_sample",
+    "corruptions",
+    "unknowns",
+    "label_audit",
+    "drift",
+)
 
 
 def main() -> None:

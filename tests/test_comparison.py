@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure import Neighbors, score
-from nearsure.comparison import TITLES, compare_rules
+from nearsure.comparison import compare_rules, title_of
 from nearsure.metrics import accuracy, brier_score, expected_calibration_error
 from nearsure.rules import RULE_NAMES, RuleName
 
@@ -40,7 +40,7 @@ def test_best_of_each_column_is_bold(neighbors: Neighbors, truth: np.ndarray) ->
     rows = [line.strip("| ").split(" | ") for line in comparison.to_markdown().splitlines()]
     best = max(comparison.results, key=lambda result: result.accuracy.estimate)
     for row, result in zip(rows[2:], comparison.results, strict=True):
-        assert row[0] == TITLES[result.rule]
+        assert row[0] == title_of(result.rule)
         is_best = result.accuracy.estimate == best.accuracy.estimate
         assert row[1].startswith("**") == is_best
         assert f"{100 * result.ece.estimate:.2f}" in row[2]
@@ -64,3 +64,21 @@ def test_same_seed_same_table(neighbors: Neighbors, truth: np.ndarray) -> None:
         for seed in (3, 3, 4)
     ]
     assert tables[0] == tables[1] != tables[2]
+
+
+def test_another_posterior_stands_in_the_same_table(
+    neighbors: Neighbors, truth: np.ndarray
+) -> None:
+    posterior = score(neighbors, temperature=0.05)
+    comparison = compare_rules(
+        neighbors,
+        truth,
+        temperature=0.2,
+        seed=0,
+        rules=["knn"],
+        others={"mine": posterior},
+        n_resamples=50,
+    )
+    mine = comparison.results[1]
+    assert mine.brier.estimate == pytest.approx(brier_score(posterior, truth))
+    assert comparison.to_text(bold=("", "")).splitlines()[-1].startswith("mine ")

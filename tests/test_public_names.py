@@ -15,6 +15,7 @@ def test_names_of_the_package() -> None:
         "Posterior",
         "Prediction",
         "TemperatureFit",
+        "fit_confidence",
         "fit_temperature",
         "leave_one_out",
         "score",

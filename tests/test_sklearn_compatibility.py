@@ -17,6 +17,9 @@ from nearsure import NEDClassifier
     [
         NEDClassifier(),
         NEDClassifier(n_neighbors="all"),
+        NEDClassifier(prior="uniform"),
+        NEDClassifier(rule="ned"),
+        NEDClassifier(rule="sharpened", calibration="beta"),
         NEDClassifier(objective="brier"),
         NEDClassifier(objective="top_label"),
         NEDClassifier(rule="1nn"),

@@ -1,6 +1,6 @@
 """nearsure: calibrated confidence for nearest-neighbour search results."""
 
-from nearsure.classifier import NEDClassifier, Prediction
+from nearsure.classifier import NEDClassifier, Prediction, fit_confidence
 from nearsure.leave_one_out import leave_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
@@ -12,6 +12,7 @@ __all__ = [
     "Posterior",
     "Prediction",
     "TemperatureFit",
+    "fit_confidence",
     "fit_temperature",
     "leave_one_out",
     "score",

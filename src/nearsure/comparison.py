@@ -1,7 +1,9 @@
 """The rules side by side on the same neighbours, as the paper's tables have them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,15 +36,15 @@ class RuleResult:
 
     Parameters
     ----------
-    rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Which.
+    rule : str
+        Which: the name of a rule, or what another posterior was called.
     accuracy, ece, brier : Interval
         With bootstrap intervals; fractions. The Brier score is over all classes.
     ece_floor : float
         Expected ECE of a perfectly calibrated forecaster with the same confidences.
     """
 
-    rule: RuleName
+    rule: str
     accuracy: Interval
     ece: Interval
     ece_floor: float
@@ -82,7 +84,7 @@ class RuleComparison:
 
     def _rows(self, bold: tuple[str, str]) -> list[list[str]]:
         columns = {
-            "rule": [TITLES[result.rule] for result in self.results],
+            "rule": [title_of(result.rule) for result in self.results],
             "accuracy %": [_percent(result.accuracy) for result in self.results],
             "ECE %": [_percent(result.ece) for result in self.results],
             "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in self.results],
@@ -100,6 +102,11 @@ class RuleComparison:
         return [i for i, value in enumerate(values) if value == best]
 
 
+def title_of(rule: str) -> str:
+    """What a rule is called in tables; another name stands for itself."""
+    return cast("dict[str, str]", TITLES).get(rule, rule)
+
+
 def score_by(rule: RuleName, neighbors: Neighbors, temperature: float) -> Posterior:
     """The posterior of a rule; NED alone takes the temperature."""
     return score(neighbors, rule=rule, temperature=temperature if rule == "ned" else None)
@@ -112,6 +119,7 @@ def compare_rules(
     temperature: float,
     seed: int,
     rules: Sequence[RuleName] = RULE_NAMES,
+    others: Mapping[str, Posterior] = MappingProxyType({}),
     n_resamples: int = 1000,
 ) -> RuleComparison:
     """Score the same neighbours by several rules.
@@ -129,6 +137,8 @@ def compare_rules(
         Seed of the bootstrap and of the floor's simulation.
     rules : sequence of rule names
         Which, in which order.
+    others : mapping of str to Posterior
+        What else was made of the same queries, by the name that it has in the table.
     n_resamples : int
         Resamples of each interval and simulations of each floor.
 
@@ -141,8 +151,11 @@ def compare_rules(
     """
     truth = np.asarray(labels)
     results = []
-    for rule in rules:
-        posterior = score_by(rule, neighbors, temperature)
+    posteriors: dict[str, Posterior] = {
+        rule: score_by(rule, neighbors, temperature) for rule in rules
+    }
+    posteriors |= others
+    for rule, posterior in posteriors.items():
         confidence, correct = posterior.confidence, posterior.labels == truth
         ece = bootstrap_interval(
             expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples

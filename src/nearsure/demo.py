@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nearsure.rules import RuleName
 
 SEED = 0
+OURS = "nearsure"
 K_CURVE = (1, 2, 3, 5, 8, 12, 20, 35, 50, 100, 200, 400)
 
 
@@ -59,17 +60,34 @@ def main(arguments: list[str] | None = None) -> None:
         f"(leave-one-out likelihood of {fit.n_used} points)\n"
     )
     codes = classifier.encode(truth)
-    comparison = compare_rules(prediction.neighbors, codes, temperature=fit.temperature, seed=SEED)
+    comparison = compare_rules(
+        prediction.neighbors,
+        codes,
+        temperature=fit.temperature,
+        seed=SEED,
+        others={OURS: prediction.posterior},
+    )
     print(comparison.to_text(bold=BOLD if sys.stdout.isatty() else ("*", "*")))
     print("\nBest of each column bold; 95% bootstrap intervals; the ECE floor is what a perfectly")
     print("calibrated forecaster with the same confidences would show.\n")
+    correct = prediction.labels == truth
+    for precision in (0.98, 0.99):
+        chosen = classifier.accept_threshold(precision=precision)
+        print(chosen)
+        accepted = chosen.accepts(prediction.confidence)
+        if accepted.any():
+            print(
+                f"  on the queries: {accepted.mean():.1%} accepted, "
+                f"{correct[accepted].mean():.2%} of them right"
+            )
+    print()
 
     for path in (
         _draw_reliability(output, prediction.neighbors, codes, fit.temperature),
         _draw_neighbor_curve(
             output, (gallery, classifier.encode(gallery_labels)), (queries, codes)
         ),
-        _draw_trust(output, prediction.confidence, prediction.labels == truth),
+        _draw_trust(output, prediction.confidence, correct),
     ):
         print(f"wrote {path}")
 
@@ -106,10 +124,10 @@ def _draw_neighbor_curve(
 
 
 def _draw_trust(output: Path, confidence: FloatArray, correct: BoolArray) -> Path:
-    """How NED's confidence is spread, and what accepting only the surest queries gives."""
+    """How the confidence is spread, and what accepting only the surest queries gives."""
     figure, (left, right) = _subplots(1, 2, figsize=(12, 5))
-    ConfidenceHistogramDisplay.from_predictions(confidence, correct, name="NED").plot(ax=left)
-    RiskCoverageDisplay.from_predictions(confidence, correct, name="NED").plot(ax=right)
+    ConfidenceHistogramDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=left)
+    RiskCoverageDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=right)
     return _saved(figure, output / "trust.png")
 
 

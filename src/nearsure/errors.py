@@ -13,7 +13,8 @@ NearsureError
 
 FitWarning (UserWarning)
 ├── ManyMissesWarning                 many points' class is not among their neighbours
-└── DegenerateTemperatureWarning         the data do not determine the temperature
+├── DegenerateTemperatureWarning      the data do not determine the temperature
+└── StaleFitWarning                   the gallery has changed much since the fit
 
 Unfitted use raises scikit-learn's ``NotFittedError``, and arrays that scikit-learn validates
 (wrong dimension, NaN, no rows) raise its ``ValueError``.
@@ -61,7 +62,7 @@ class DenseResultTooLargeError(NearsureError, MemoryError):
 
 
 class FitWarning(UserWarning):
-    """Base of the warnings about a fitted temperature."""
+    """Base of the warnings about what was fitted."""
 
 
 class ManyMissesWarning(FitWarning):
@@ -70,3 +71,7 @@ class ManyMissesWarning(FitWarning):
 
 class DegenerateTemperatureWarning(FitWarning):
     """The likelihood has no minimum inside the searched range of temperatures."""
+
+
+class StaleFitWarning(FitWarning):
+    """The gallery has changed so much since the fit that confidence may no longer be calibrated."""

@@ -12,12 +12,7 @@ from nearsure.errors import InvalidInputError
 
 def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
     """The classes, sorted, and the code of each label among them."""
-    # Not check_classification_targets, which suspects a regression behind many small classes.
-    if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
-        raise InvalidInputError(
-            f"Unknown label type: {target}. Labels must name classes: one string, integer or "
-            "object that sorts for each support point."
-        )
+    _check_names_classes(y)
     try:
         classes, codes = np.unique(y, return_inverse=True)
     except TypeError as error:
@@ -27,31 +22,96 @@ def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
     return classes, codes.astype(np.int64, copy=False)
 
 
+def _check_names_classes(y: AnyArray) -> None:
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise InvalidInputError("Labels must name classes. Got NaN or infinity instead.")
+    # Not check_classification_targets, which suspects a regression behind many small classes.
+    if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
+        raise InvalidInputError(
+            f"Unknown label type: {target}. Labels must name classes: one string, integer or "
+            "object that sorts for each support point."
+        )
+
+
 def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:
     """The code of each label; ``len(classes)`` for one that is not among the classes."""
     wanted = np.asarray(labels)
+    # Classes that were added later are not in order; a stable sort of those that are costs little.
+    order = np.argsort(classes, kind="stable")
     try:
-        places = np.searchsorted(classes, wanted)
+        places = np.searchsorted(classes, wanted, sorter=order)
     except TypeError as error:
         raise InvalidInputError(
             f"labels must be of the kind that was fitted, {classes.dtype}. "
             f"Got {wanted.dtype} instead."
         ) from error
-    nearest = np.minimum(places, len(classes) - 1)
+    nearest = order[np.minimum(places, len(classes) - 1)]
     return np.where(classes[nearest] == wanted, nearest, len(classes))
 
 
-def group_codes(groups: ArrayLike, n_support: int) -> IntArray:
-    """A number for the group of each support point; anything may name a group."""
-    groups = np.asarray(groups)
-    if groups.dtype == object:
-        groups = groups.astype(str)  # anything may name a group, None and mixtures too
-    if groups.shape != (n_support,):
+def extended_classes(y: ArrayLike, n_points: int, classes: AnyArray) -> tuple[AnyArray, IntArray]:
+    """The classes with new ones at the end, and the codes of labels among them."""
+    labels = np.asarray(y)
+    if labels.shape != (n_points,):
         raise InvalidInputError(
-            f"groups must be one group for each of the {n_support} support points. "
-            f"Got an array of shape {groups.shape} instead."
+            f"y must be one label for each of the {n_points} points. "
+            f"Got an array of shape {labels.shape} instead."
         )
-    return np.unique(groups, return_inverse=True)[1].astype(np.int64, copy=False)
+    if not n_points:
+        return classes, np.empty(0, np.int64)
+    _check_names_classes(labels)
+    if _kind(labels) != _kind(classes) and object not in (labels.dtype, classes.dtype):
+        raise InvalidInputError(
+            f"y must be of the kind that was fitted, {classes.dtype}. Got {labels.dtype} instead."
+        )
+    return _extended(labels, classes)
+
+
+def _extended(labels: AnyArray, names: AnyArray) -> tuple[AnyArray, IntArray]:
+    """Names with new ones at the end, and the codes of labels among them."""
+    codes = codes_of(labels, names)
+    new = np.unique(labels[codes == len(names)])
+    if new.size:
+        names = np.concatenate([names, new])
+        codes = codes_of(labels, names)
+    return names, codes
+
+
+def groups_and_codes(groups: ArrayLike, n_points: int) -> tuple[AnyArray, IntArray]:
+    """The names of groups, sorted, and the code of each point's; anything may name a group."""
+    names = _checked_groups(groups, n_points)
+    unique, codes = np.unique(names, return_inverse=True)
+    return unique, codes.astype(np.int64, copy=False)
+
+
+def extended_groups(
+    groups: ArrayLike | None, n_points: int, names: AnyArray | None
+) -> tuple[AnyArray | None, IntArray | None]:
+    """The names of groups with new ones at the end, and the codes of points' groups among them."""
+    if groups is None or names is None:
+        # What one has and the other lacks, the support set refuses.
+        codes = None if groups is None else np.zeros(n_points, np.int64)
+        return names, codes
+    own = _checked_groups(groups, n_points)
+    if _kind(own) != _kind(names):
+        own, names = own.astype(str), names.astype(str)
+    return _extended(own, names)
+
+
+def _checked_groups(groups: ArrayLike, n_points: int) -> AnyArray:
+    names = np.asarray(groups)
+    if names.dtype == object or (names.dtype.kind == "f" and np.isnan(names).any()):
+        names = names.astype(str)  # None, NaN and mixtures, too
+    if names.shape != (n_points,):
+        raise InvalidInputError(
+            f"groups must be one group for each of the {n_points} support points. "
+            f"Got an array of shape {names.shape} instead."
+        )
+    return names
+
+
+def _kind(labels: AnyArray) -> str:
+    return "number" if labels.dtype.kind in "biuf" else labels.dtype.kind
 
 
 def stored_classes(classes: AnyArray) -> AnyArray:

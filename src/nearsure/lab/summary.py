@@ -47,13 +47,13 @@ def summary(folder: Path) -> str:
 def _row(evaluation: Evaluation) -> tuple[str, ...]:
     results = {rule: evaluation.result_of(rule) for rule in RULE_NAMES}
     ned = results.pop("ned")
-    best = max(results.values(), key=lambda result: result.accuracy.estimate)
-    gain = evaluation.ned_gain[best.rule]
+    best_rule = max(results, key=lambda rule: results[rule].accuracy.estimate)
+    best, gain = results[best_rule], evaluation.ned_gain[best_rule]
     calibration = f"{100 * ned.ece.estimate:.2f} ({100 * ned.ece_floor:.2f})"
     return (
         PROTOCOLS[evaluation.protocol],
         f"{100 * results['1nn'].accuracy.estimate:.2f}",
-        f"{TITLES[best.rule]} {100 * best.accuracy.estimate:.2f}, {100 * best.ece.estimate:.2f}",
+        f"{TITLES[best_rule]} {100 * best.accuracy.estimate:.2f}, {100 * best.ece.estimate:.2f}",
         f"{100 * ned.accuracy.estimate:.2f}, {calibration}",
         f"{100 * gain.estimate:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})",
     )

@@ -1,0 +1,434 @@
+"""NEDClassifier: fit a gallery, ask it, save it."""
+
+from functools import partial
+from os import PathLike
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.calibration.filled import filled
+from nearsure.classifier.decision_methods import DecisionMethods
+from nearsure.classifier.fitted_rule import fit_rule
+from nearsure.classifier.gallery_methods import GalleryMethods
+from nearsure.classifier.known_judge import KnownJudge, fit_known_judge, rehearse_gallery
+from nearsure.classifier.own_pass import OwnPass, own_pass
+from nearsure.classifier.parameters import (
+    Prior,
+    check_number_of_neighbors,
+    check_parameters,
+    chosen_calibration,
+    chosen_neighbors,
+    chosen_rule,
+    prior_of_classes,
+)
+from nearsure.classifier.prediction import Prediction
+from nearsure.classifier.stored_state import from_state, to_state
+from nearsure.errors import InvalidInputError
+from nearsure.forms import SharpenedFit
+from nearsure.forms.class_prior import prior_factors
+from nearsure.index import unit_vectors
+from nearsure.labels import classes_and_codes, codes_of, groups_and_codes
+from nearsure.memory import check_dense_fits
+from nearsure.model_file import read_model, write_model
+from nearsure.neighbors import Neighbors
+from nearsure.objectives import ObjectiveName
+from nearsure.posterior import Posterior
+from nearsure.support_set import SupportSet
+from nearsure.temperature import TemperatureFit
+from nearsure.unknowns import Rehearsal, judge
+
+# What scikit-learn's validation notes of the data before anything is fitted.
+VALIDATED = ("n_features_in_", "feature_names_in_")
+
+
+class NEDClassifier(
+    GalleryMethods,
+    DecisionMethods,
+    ClassifierMixin,  # type: ignore[misc]  # untyped
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Nearest-neighbour classifier with calibrated confidence.
+
+    NED, rule "ned": p(c | z) is the sum of exp(-|z - z_i|^2 / T) over the k nearest support points
+    of class c, divided by the same sum over all k. T is fitted on the support set by the
+    likelihood of its own points, each leaving itself out. The default is NED's sharpened, adaptive
+    form (`nearsure.forms`), with two more parameters fitted by the same likelihood, and its
+    confidence calibrated on the same points.
+
+    Parameters
+    ----------
+    n_neighbors : "auto", "all" or int, default "auto"
+        k. "auto" is min(50, support points - 1): weights fall so fast that more neighbours hardly
+        change an answer, while fewer miss the true class of more points. "all" is the full sum of
+        the paper's theorem.
+    temperature : "auto" or float, default "auto"
+        T of rule "ned", in units of a squared distance; "auto" fits it.
+    metric : {"euclidean", "cosine"}, default "euclidean"
+        "cosine" scales every vector to unit length first: |z - z_i|^2 = 2 - 2 cos.
+    rule : {"auto", "adaptive", "sharpened", "ned", "gou", "dudani", "knn", "1nn"}, default "auto"
+        "ned" is the paper's formula; "sharpened" fits a sharpness besides T, "adaptive" a query's
+        own scale, too; the others are the paper's baselines. "auto" is "adaptive", or "ned" if a
+        temperature or another objective is given.
+    objective : {"nll", "brier", "top_label"}, default "nll"
+        What T of "ned" minimises: see `nearsure.fit_temperature`.
+    calibration : {"auto", "none", "shrunk", "platt", "beta", "isotonic", "histogram", "bbq"}
+        What is done to the confidence afterwards, fitted on leave-one-out scores: see
+        `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
+    prior : "support", "uniform", array or mapping, default "support"
+        How frequent classes are among the queries: as in the gallery, all alike, or given, in the
+        order of ``classes_`` or by label.
+    unknown_share : float or None, default None
+        Share of the queries, in [0, 1), that is of no class of the gallery. With it, confidence is
+        p(known) p(c | known); see `nearsure.unknowns`. None takes every query for known.
+    max_fit_samples : int or None, default 10,000
+        All is fitted on at most this many support points, drawn at random; None takes all. Each
+        still has the whole support set as neighbours.
+    random_state : int, RandomState instance or None, default 0
+        Seed of that draw.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The labels. Class codes index it. Sorted, but for classes that were added later.
+    temperature_ : float or None
+        T; None for the rules without one.
+    temperature_fit_ : TemperatureFit or None
+        How NED's T was fitted: curve, standard error, missed points. None if it was given.
+    sharpened_fit_ : SharpenedFit or None
+        How the sharpened form was fitted.
+    n_neighbors_ : int
+        k.
+    fit_indices_ : array of shape (n_fit,)
+        Ids of the support points that all was fitted on; ids are row numbers of the gallery.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> Z, y = load_digits(return_X_y=True)
+    >>> Z, Q, y, truth = train_test_split(Z, y, test_size=0.5, random_state=0, stratify=y)
+    >>> classifier = NEDClassifier().fit(Z, y)
+    >>> prediction = classifier.predict_with_confidence(Q)
+    >>> float((prediction.labels == truth).mean().round(3))
+    0.991
+    >>> print(classifier.accept_threshold(precision=0.99))  # doctest: +NORMALIZE_WHITESPACE
+    Accept at confidence >= 0.926: 92.9% of queries, at least 99% right, with 95% certainty
+    (measured 99.64% of 834).
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto", "all"] = "auto",
+        temperature: float | Literal["auto"] = "auto",
+        *,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        rule: str = "auto",
+        objective: ObjectiveName = "nll",
+        calibration: str = "auto",
+        prior: Prior = "support",
+        unknown_share: float | None = None,
+        max_fit_samples: int | None = 10_000,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.temperature = temperature
+        self.metric = metric
+        self.rule = rule
+        self.objective = objective
+        self.calibration = calibration
+        self.prior = prior
+        self.unknown_share = unknown_share
+        self.max_fit_samples = max_fit_samples
+        self.random_state = random_state
+
+    def fit(self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Take a labelled gallery and fit everything on it.
+
+        Parameters
+        ----------
+        Z : array of shape (n_support, n_features)
+            Embeddings. Float32 and float64 are kept without a copy and must not change afterwards.
+        y : array of shape (n_support,)
+            Labels.
+        groups : array of shape (n_support,), optional
+            Points of one group (a burst, the augmentations of one image, near-duplicates) do not
+            count as each other's neighbours while the gallery is asked about itself.
+        """
+        self._check_parameters()
+        before = {name: getattr(self, name) for name in VALIDATED if hasattr(self, name)}
+        try:
+            vectors: AnyArray
+            labels: AnyArray
+            vectors, labels = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
+            classes, codes = classes_and_codes(labels)
+            names, own_groups = None, None
+            if groups is not None:
+                names, own_groups = groups_and_codes(groups, len(vectors))
+            points = unit_vectors(vectors) if self.metric == "cosine" else vectors
+            self._fit_on(SupportSet(points, codes, own_groups), classes)
+        except BaseException:
+            # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
+            for name in VALIDATED:
+                self.__dict__.pop(name, None)
+            self.__dict__ |= before
+            raise
+        self._metric, self._group_names = self.metric, names
+        return self
+
+    def _fit_on(self, support: SupportSet, classes: AnyArray) -> None:
+        """Fit everything on a support set; nothing is assigned before all has succeeded."""
+        self._check_parameters()
+        k = chosen_neighbors(self.n_neighbors, len(support))
+        name = chosen_rule(self.rule, self.temperature, self.objective)
+        calibration = chosen_calibration(self.calibration, name, self.prior)
+        prior = prior_of_classes(self.prior, classes)
+        factors = _factors(prior, support, len(classes))
+        temperature = None if self.temperature == "auto" else float(self.temperature)
+        fitted = name in {"adaptive", "sharpened"} or (name == "ned" and temperature is None)
+        own: OwnPass | None = None
+        ids = self._draw_fit_ids(support)
+        if fitted or calibration != "none" or self.unknown_share is not None:
+            if len(support) == 1:
+                raise InvalidInputError(
+                    "Nothing can be fitted on n_samples = 1 support point. Give the temperature."
+                )
+            own = own_pass(support, ids, k)
+        rule = fit_rule(
+            name,
+            own,
+            temperature=temperature,
+            objective=self.objective,
+            calibration=calibration,
+            n_classes=len(classes),
+            prior_factors=factors,
+        )
+        known: KnownJudge | None = None
+        rehearsal: Rehearsal | None = None
+        if self.unknown_share is not None and own is not None:
+            to_posterior = partial(rule.posterior, n_classes=len(classes), prior_factors=factors)
+            rehearsal = rehearse_gallery(support, own, rule, to_posterior)
+            known = fit_known_judge(support, rehearsal, float(self.unknown_share), len(classes))
+        self.classes_, self._support = classes, support
+        self.n_neighbors_, self.fit_indices_ = k, ids
+        self._rule, self._known, self._prior = rule, known, prior
+        self._own, self._rehearsal = own, rehearsal
+        self._fit_mark, self._warned_stale = support.n_changes, False
+        self._fit_loss = self._watched_loss(own) if own is not None else None
+
+    @property
+    def temperature_(self) -> float | None:
+        """T; None for the rules without one."""
+        check_is_fitted(self, "classes_")
+        return self._rule.temperature
+
+    @property
+    def temperature_fit_(self) -> TemperatureFit | None:
+        """How NED's T was fitted; None if it was given, or there is none."""
+        check_is_fitted(self, "classes_")
+        return self._rule.temperature_fit
+
+    @property
+    def sharpened_fit_(self) -> SharpenedFit | None:
+        """How the sharpened form was fitted; None for other rules."""
+        check_is_fitted(self, "classes_")
+        return self._rule.sharpened_fit
+
+    def encode(self, labels: ArrayLike) -> IntArray:
+        """Class codes of labels, as `Posterior` and the metrics of a posterior have them.
+
+        Parameters
+        ----------
+        labels : array of shape (n,)
+            Labels; one that the support set never saw gets the code ``len(classes_)``, which no
+            prediction has.
+
+        Examples
+        --------
+        >>> classifier = NEDClassifier(temperature=1.0).fit([[0.0], [1.0]], ["cat", "dog"])
+        >>> classifier.encode(["dog", "cat", "emu"])
+        array([1, 0, 2])
+        """
+        check_is_fitted(self, "classes_")
+        return codes_of(labels, self.classes_)
+
+    def predict(self, Q: ArrayLike) -> AnyArray:
+        """The most probable label of each query."""
+        return self.predict_with_confidence(Q).labels
+
+    def predict_proba(self, Q: ArrayLike) -> FloatArray:
+        """Probabilities of all classes, shape (n, n_classes), in the order of ``classes_``.
+
+        What the neighbours' classes leave over is shared by the others. Rows sum to 1, or to
+        p(known) where unknown queries are expected.
+
+        Raises
+        ------
+        DenseResultTooLargeError
+            If they would not fit in memory; `predict_posterior` gives them in sparse form.
+        """
+        queries = self._validated_queries(Q)
+        check_dense_fits(len(queries), len(self.classes_))
+        posterior, p_known, _ = self._judged(self._search(queries))
+        totals = np.ones(len(queries)) if p_known is None else p_known
+        return filled(posterior, totals, _class_counts(self._support, len(self.classes_)) > 0)
+
+    def predict_posterior(self, Q: ArrayLike) -> Posterior:
+        """Probabilities of the classes among the neighbours; codes index ``classes_``."""
+        return self._judged(self.kneighbors(Q))[0]
+
+    def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
+        """Labels, confidence and the neighbours as evidence, from one search.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries.
+
+        Returns
+        -------
+        Prediction
+        """
+        neighbors = self.kneighbors(Q)
+        posterior, p_known, verdicts = self._judged(neighbors)
+        codes, probabilities = posterior.top(1)
+        labels = self.classes_[codes[:, 0]]
+        return Prediction(labels, probabilities[:, 0], neighbors, posterior, p_known, verdicts)
+
+    def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
+        """The nearest support points of each query, by squared distance.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries.
+        n_neighbors : int, optional
+            How many; by default ``n_neighbors_``.
+        """
+        queries = self._validated_queries(Q)
+        if n_neighbors is not None:
+            n_neighbors = check_number_of_neighbors(n_neighbors, len(self._support))
+        return self._search(queries, n_neighbors)
+
+    def leave_one_out_posterior(self) -> Posterior:
+        """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
+        own = self._own_pass()
+        return self._posterior(own.neighbors, own)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
+        check_is_fitted(self, "classes_")
+        write_model(path, *to_state(self))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a classifier that `save` wrote; its answers are the same to the last bit."""
+        return from_state(cls, *read_model(path))
+
+    def _check_parameters(self) -> None:
+        check_parameters(self.get_params(deep=False))
+
+    def _draw_fit_ids(self, support: SupportSet) -> IntArray:
+        ids = support.ids
+        if self.max_fit_samples is None or len(ids) <= self.max_fit_samples:
+            return ids
+        generator = check_random_state(self.random_state)
+        drawn = generator.choice(len(ids), self.max_fit_samples, replace=False)
+        return np.asarray(ids[np.sort(drawn)], np.int64)
+
+    def _validated_queries(self, Q: ArrayLike) -> AnyArray:
+        check_is_fitted(self, "classes_")
+        if not self._is_acceptable(Q):
+            Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
+        queries = np.asarray(Q)
+        return unit_vectors(queries) if self._metric == "cosine" else queries
+
+    def _is_acceptable(self, Q: ArrayLike) -> bool:
+        """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
+        return (
+            type(Q) is np.ndarray
+            and Q.dtype in (np.float32, np.float64)
+            and Q.flags.c_contiguous
+            and Q.ndim == 2  # noqa: PLR2004
+            and Q.shape[0] >= 1
+            and Q.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(Q).all())
+        )
+
+    def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
+        # A gallery may have lost points since k was chosen.
+        k = min(n_neighbors or self.n_neighbors_, len(self._support))
+        return self._support.search(queries, k)
+
+    def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
+        """p(c | known)."""
+        return self._rule.posterior(
+            neighbors,
+            n_classes=len(self.classes_),
+            prior_factors=_factors(self._prior, self._support, len(self.classes_)),
+            own=own,
+        )
+
+    def _judged(
+        self, neighbors: Neighbors
+    ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
+        """p(c); p(known) and verdicts, if unknown queries are expected."""
+        within = self._posterior(neighbors)
+        if self._known is None:
+            return within, None, None
+        p_known = self._known.p_known(neighbors, within)
+        return _scaled(within, p_known), p_known, judge(p_known, within).names
+
+    def _own_pass(self) -> OwnPass:
+        """The gallery of now asked about itself, at the points of the fit that are still there."""
+        check_is_fitted(self, "classes_")
+        if self._own is None or self._own.mark != self._support.n_changes:
+            still = np.isin(self.fit_indices_, self._support.ids)
+            if len(self._support) == 1 or not still.any():
+                raise InvalidInputError(
+                    "The gallery must hold two points, of which one was there at the last fit, to "
+                    "be asked about itself. Call refit()."
+                )
+            self._own = own_pass(self._support, self.fit_indices_[still], self.n_neighbors_)
+            self._rehearsal = None
+        return self._own
+
+
+def _factors(
+    prior: Literal["support", "uniform"] | FloatArray, support: SupportSet, n_classes: int
+) -> FloatArray | None:
+    """What another prior than the gallery's frequencies multiplies each class by."""
+    if isinstance(prior, str) and prior == "support":
+        return None
+    counts = _class_counts(support, n_classes)
+    if not isinstance(prior, str) and prior.shape == (n_classes,):
+        # A class that has lost its last point cannot be the answer, whatever its prior was.
+        prior = np.where(counts > 0, prior, 0.0)
+    return prior_factors(prior, counts)
+
+
+def _class_counts(support: SupportSet, n_classes: int) -> IntArray:
+    counts = np.zeros(n_classes, np.int64)
+    counts[: len(support.class_counts)] = support.class_counts
+    return counts
+
+
+def _scaled(posterior: Posterior, p_known: FloatArray) -> Posterior:
+    """p(known) p(c | known)."""
+    return Posterior(
+        posterior.indptr,
+        posterior.codes,
+        posterior.probabilities * p_known[posterior.rows],
+        posterior.n_classes,
+    )
+
+
+def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
+    """Half precision becomes single; single and double stay; everything else becomes double."""
+    half = getattr(Z, "dtype", None) == np.float16
+    return [np.float32] if half else [np.float64, np.float32]

@@ -1,0 +1,60 @@
+"""What a fitted classifier holds, for the methods that build on it."""
+
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.classifier.fitted_rule import FittedRule
+from nearsure.classifier.known_judge import KnownJudge
+from nearsure.classifier.own_pass import OwnPass
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+from nearsure.support_set import SupportSet
+from nearsure.unknowns import Rehearsal
+
+
+class FittedGallery:
+    """A support set with what was fitted on it; `NEDClassifier` fills it in.
+
+    Attributes
+    ----------
+    _support : SupportSet
+        The gallery.
+    _rule, _prior : FittedRule, prior
+        From neighbours to p(c | known).
+    _known : KnownJudge or None
+        p(known); None if every query is taken for known.
+    _own, _rehearsal : OwnPass, Rehearsal or None
+        The gallery asked about itself, and as known and unknown queries; kept until it changes.
+    _fit_mark, _fit_loss, _warned_stale : int, pair of float or None, bool
+        The state of the gallery at the fit, and whether its age was said.
+    """
+
+    classes_: AnyArray
+    n_neighbors_: int
+    fit_indices_: IntArray
+    _metric: Literal["euclidean", "cosine"]
+    _group_names: AnyArray | None
+    _support: SupportSet
+    _rule: FittedRule
+    _prior: Literal["support", "uniform"] | FloatArray
+    _known: KnownJudge | None
+    _own: OwnPass | None
+    _rehearsal: Rehearsal | None
+    _fit_mark: int
+    _fit_loss: tuple[float, float] | None
+    _warned_stale: bool
+
+    def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
+        """The nearest support points of each query."""
+        raise NotImplementedError
+
+    def _own_pass(self) -> OwnPass:
+        raise NotImplementedError
+
+    def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
+        raise NotImplementedError
+
+    def _fit_on(self, support: SupportSet, classes: AnyArray) -> None:
+        raise NotImplementedError

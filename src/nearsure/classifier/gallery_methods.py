@@ -1,0 +1,184 @@
+"""The gallery as it lives: points come and go without a rebuild, and a fit grows old."""
+
+import warnings
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.classifier.fitted_gallery import FittedGallery
+from nearsure.classifier.own_pass import OwnPass, own_pass
+from nearsure.classifier.staleness import (
+    LARGEST_SHARE_CHANGED,
+    WATCHED,
+    Staleness,
+    mean_and_error,
+    own_losses,
+)
+from nearsure.errors import InvalidInputError, StaleFitWarning
+from nearsure.index import unit_vectors
+from nearsure.labels import extended_classes, extended_groups
+
+# Of the points that are watched: the same ones, as long as the gallery is the same.
+WATCH_SEED = 0
+
+
+class GalleryMethods(FittedGallery):
+    """add, remove, relabel; staleness, refit."""
+
+    @property
+    def support_ids_(self) -> IntArray:
+        """Ids of the points of the gallery: row numbers at the fit, then counted on."""
+        check_is_fitted(self, "classes_")
+        return self._support.ids
+
+    def support_labels(self, ids: ArrayLike) -> AnyArray:
+        """The labels of points of the gallery."""
+        check_is_fitted(self, "classes_")
+        return np.asarray(self.classes_[self._support.codes_of(ids)])
+
+    def add(
+        self,
+        Z: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+    ) -> IntArray:
+        """Add labelled points to the gallery; they vouch for queries from now on.
+
+        Parameters
+        ----------
+        Z : array of shape (n, n_features)
+            Embeddings.
+        y : array of shape (n,)
+            Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
+        groups : array of shape (n,), optional
+            Their groups: given if, and only if, `fit` was given groups.
+        ids : array of shape (n,), optional
+            Ids that no point has; by default they count on.
+
+        Returns
+        -------
+        array of shape (n,)
+            The ids of the new points.
+
+        Warns
+        -----
+        StaleFitWarning
+            Once, when more than a tenth of the gallery has changed since the fit.
+        """
+        check_is_fitted(self, "classes_")
+        vectors: AnyArray = validate_data(
+            self, Z, dtype=[np.float64, np.float32], order="C", reset=False
+        )
+        classes, codes = self._extended(y, len(vectors))
+        names, group_codes = extended_groups(groups, len(vectors), self._group_names)
+        if self._metric == "cosine":
+            vectors = unit_vectors(vectors)
+        new_ids = self._support.add(vectors, codes, group_codes, ids)
+        self.classes_, self._group_names = classes, names
+        self._warn_if_stale()
+        return new_ids
+
+    def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
+        """Remove points of the gallery.
+
+        Parameters
+        ----------
+        ids : array of shape (n,)
+            Their ids. At least one point must be left.
+        allow_empty_class : bool, default False
+            Whether a class may lose its last point; it stays in ``classes_``, but no answer has it.
+        """
+        check_is_fitted(self, "classes_")
+        self._support.remove(ids, allow_empty_class=allow_empty_class)
+        self._warn_if_stale()
+
+    def relabel(self, ids: ArrayLike, y: ArrayLike, *, allow_empty_class: bool = False) -> None:
+        """Give points of the gallery other labels.
+
+        Parameters
+        ----------
+        ids : array of shape (n,)
+            Their ids.
+        y : array of shape (n,)
+            Their new labels, of old or new classes.
+        allow_empty_class : bool, default False
+            Whether a class may lose its last point.
+        """
+        check_is_fitted(self, "classes_")
+        classes, codes = self._extended(y, np.size(ids))
+        self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
+        self.classes_ = classes
+        self._warn_if_stale()
+
+    def staleness(self) -> Staleness:
+        """How far the gallery has moved from what was fitted on it, at the cost of one search.
+
+        Raises
+        ------
+        InvalidInputError
+            If nothing was fitted (a given temperature, or a rule without parameters).
+        """
+        check_is_fitted(self, "classes_")
+        if self._fit_loss is None and self._rule.temperature_fit and not self._share_changed():
+            # A file of version 1 did not say; nothing has changed yet, so it can still be seen.
+            self._fit_loss = self._watched_loss(self._own_pass())
+        if self._fit_loss is None:
+            raise InvalidInputError(
+                f"Nothing was fitted for rule {self._rule.name!r}, so nothing can be stale: it has "
+                "no parameters, or they were given."
+            )
+        ids = np.sort(self._support.ids)
+        rng = np.random.default_rng(WATCH_SEED)
+        watched = np.sort(rng.permutation(ids)[:WATCHED])
+        now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
+        then, error_then = self._fit_loss
+        return Staleness(
+            self._share_changed(),
+            then,
+            now,
+            float(np.hypot(error_now, error_then)),
+        )
+
+    def refit(self) -> Self:
+        """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
+
+        Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
+        except `metric`.
+        """
+        check_is_fitted(self, "classes_")
+        self._fit_on(self._support, self.classes_)
+        return self
+
+    def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
+        """Mean leave-one-out loss of some points, and its standard error."""
+        some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
+        return mean_and_error(own_losses(self._posterior(some.neighbors, some), some.codes))
+
+    def _share_changed(self) -> float:
+        return self._support.share_changed(self._fit_mark)
+
+    def _extended(self, y: ArrayLike, n_points: int) -> tuple[AnyArray, IntArray]:
+        """The classes with new ones, and the codes of labels."""
+        classes, codes = extended_classes(y, n_points, self.classes_)
+        if len(classes) > len(self.classes_) and not isinstance(self._prior, str):
+            new = classes[len(self.classes_) :].tolist()
+            raise InvalidInputError(
+                f"prior was given for {len(self.classes_)} classes and misses {new[:5]}. Fit again "
+                "with a prior for all of them."
+            )
+        return classes, codes
+
+    def _warn_if_stale(self) -> None:
+        share = self._share_changed()
+        if self._fit_loss is not None and share > LARGEST_SHARE_CHANGED and not self._warned_stale:
+            self._warned_stale = True
+            warnings.warn(
+                f"{share:.1%} of the gallery changed since the fit. Confidence may no longer be "
+                "calibrated: call refit(). staleness() says how far it drifted.",
+                StaleFitWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,148 @@
+"""p(known) of queries in a gallery that may have changed since it was measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.classifier.fitted_rule import FittedRule
+from nearsure.classifier.own_pass import OwnPass
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+from nearsure.support_set import SupportSet
+from nearsure.temperature import fit_temperature
+from nearsure.unknowns import (
+    Evidence,
+    GalleryDensity,
+    KnownModel,
+    Rehearsal,
+    collect_evidence,
+    rehearse,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownJudge:
+    """The model of p(known), and how dense the gallery is about each of its points.
+
+    Parameters
+    ----------
+    model : KnownModel
+        Learned from the gallery's rehearsal.
+    unknown_share : float
+        Share of unknowns among the queries.
+    kernel_width : float
+        Of the masses.
+    ids : array of shape (n_measured,)
+        Points that were measured, ascending.
+    log_masses : array of shape (n_measured + n_classes + 1,)
+        Theirs, then the mean of each class, then that of all: a point that came later has its
+        class's, and one of a class that came later has that of all.
+    """
+
+    model: KnownModel
+    unknown_share: float
+    kernel_width: float
+    ids: IntArray
+    log_masses: FloatArray
+
+    def evidence(self, neighbors: Neighbors, posterior: Posterior) -> Evidence:
+        """Of queries, from their neighbours and p(c | known)."""
+        ids = np.asarray(neighbors.ids)
+        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        n_classes = len(self.log_masses) - len(self.ids) - 1
+        class_place = len(self.ids) + np.clip(neighbors.labels, 0, n_classes)
+        slots = np.where(self.ids[places] == ids, places, class_place)
+        by_slot = Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
+        density = GalleryDensity(self.kernel_width, np.ones(1, np.int64), self.log_masses)
+        return collect_evidence(by_slot, posterior, density)
+
+    def p_known(self, neighbors: Neighbors, posterior: Posterior) -> FloatArray:
+        """Probability that each query is of a class of the gallery, shape (n,)."""
+        return self.model.p_known(self.evidence(neighbors, posterior), self.unknown_share)
+
+    def with_model(self, model: KnownModel, unknown_share: float) -> Self:
+        """The same gallery with another model."""
+        return replace(self, model=model, unknown_share=unknown_share)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Numbers for JSON, and arrays."""
+        numbers = {
+            "model": self.model.to_dict(),
+            "unknown_share": self.unknown_share,
+            "kernel_width": self.kernel_width,
+        }
+        return numbers, {"known_ids": self.ids, "known_log_masses": self.log_masses}
+
+    @classmethod
+    def from_state(cls, numbers: dict[str, Any], arrays: dict[str, AnyArray]) -> Self:
+        """The inverse of `to_state`."""
+        return cls(
+            KnownModel.from_dict(numbers["model"]),
+            numbers["unknown_share"],
+            numbers["kernel_width"],
+            arrays["known_ids"],
+            arrays["known_log_masses"],
+        )
+
+
+def rehearse_gallery(
+    support: SupportSet,
+    own: OwnPass,
+    rule: FittedRule,
+    to_posterior: Callable[..., Posterior],
+) -> Rehearsal:
+    """Let the points of an own pass play known and unknown queries.
+
+    Parameters
+    ----------
+    support : SupportSet
+        The gallery.
+    own : OwnPass
+        The points.
+    rule : FittedRule
+        Whose temperature the evidence is measured with; one without any has NED's.
+    to_posterior : callable
+        From neighbours, and from an own pass, to p(c | known).
+    """
+    fit = rule.temperature_fit
+    temperature = fit.temperature if fit else rule.temperature
+    if temperature is None:
+        temperature = fit_temperature(own.neighbors, own.codes).temperature
+    return rehearse(
+        _by_row(support, own.neighbors),
+        _by_row(support, support.leave_class_out(own.ids, own.neighbors.k)),
+        support.rows_of(own.ids),
+        support.codes,
+        temperature=temperature,
+        to_posterior=to_posterior,
+        own_posterior=to_posterior(own.neighbors, own=own),
+    )
+
+
+def fit_known_judge(
+    support: SupportSet, rehearsal: Rehearsal, unknown_share: float, n_classes: int
+) -> KnownJudge:
+    """Learn p(known) from a gallery's rehearsal."""
+    codes, masses = support.codes, rehearsal.density.member_log_masses
+    order = np.argsort(support.ids)
+    sums = np.bincount(codes, masses, minlength=n_classes)
+    counts = np.bincount(codes, minlength=n_classes)
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), masses.mean())
+    return KnownJudge(
+        KnownModel.fit(rehearsal.known, rehearsal.unknown),
+        unknown_share,
+        rehearsal.density.kernel_width,
+        support.ids[order],
+        np.concatenate([masses[order], means, [masses.mean()]]),
+    )
+
+
+def _by_row(support: SupportSet, neighbors: Neighbors) -> Neighbors:
+    """The same neighbours, known by their rows in the support set."""
+    valid = neighbors.valid
+    rows = np.zeros(neighbors.labels.shape, np.int64)
+    rows[valid] = support.rows_of(np.asarray(neighbors.ids)[valid])
+    return Neighbors(neighbors.sq_distances, neighbors.labels, rows, neighbors.counts)

@@ -1,0 +1,160 @@
+"""What the parameters of the classifier may be, and what "auto" makes of them."""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, FloatArray
+from nearsure.calibration import CALIBRATORS
+from nearsure.classifier.fitted_rule import SHARPENED_NAMES
+from nearsure.errors import InvalidInputError
+from nearsure.objectives import ObjectiveName, check_objective
+from nearsure.rules import RULE_NAMES, check_temperature
+from nearsure.unknowns.known_model import check_unknown_share
+
+AUTO_NEIGHBORS = 50
+Prior = Literal["support", "uniform"] | ArrayLike | Mapping[Any, float]
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Raise an error that says what is allowed if a parameter is not."""
+    rule, temperature = parameters["rule"], parameters["temperature"]
+    rules = ("auto", *RULE_NAMES, *SHARPENED_NAMES)
+    check_among("rule", rule, rules)
+    check_objective(parameters["objective"])
+    check_among("metric", parameters["metric"], ("euclidean", "cosine"))
+    if temperature != "auto":
+        check_temperature(temperature)
+        if rule not in {"auto", "ned"}:
+            raise InvalidInputError(
+                f"temperature must be 'auto' for rule {rule!r}, which fits its own or has none. "
+                f"Got {temperature!r} instead."
+            )
+    if rule in SHARPENED_NAMES and parameters["objective"] != "nll":
+        raise InvalidInputError(
+            f"objective must be 'nll' for rule {rule!r}. Got {parameters['objective']!r} instead."
+        )
+    samples = parameters["max_fit_samples"]
+    if samples is not None and not (isinstance(samples, Integral) and int(samples) >= 1):
+        raise InvalidInputError(
+            f"max_fit_samples must be None or an integer >= 1. Got {samples!r}."
+        )
+    if parameters["unknown_share"] is not None:
+        share = parameters["unknown_share"]
+        if isinstance(share, bool) or not isinstance(share, Real):
+            raise InvalidInputError(
+                f"unknown_share must be None or a fraction in [0, 1). Got {share!r} instead."
+            )
+        check_unknown_share(float(share))
+
+
+def chosen_rule(rule: str, temperature: object, objective: ObjectiveName) -> str:
+    """What "auto" stands for: NED, if something was said about its T; or else the best form."""
+    if rule != "auto":
+        return rule
+    return "adaptive" if temperature == "auto" and objective == "nll" else "ned"
+
+
+def chosen_calibration(calibration: str, rule: str, prior: object) -> str:
+    """What "auto" stands for: a sharpened form is calibrated, the paper's rules are left alone."""
+    check_among("calibration", calibration, ("auto", *CALIBRATORS))
+    if calibration == "auto":
+        return "shrunk" if rule in SHARPENED_NAMES else "none"
+    if calibration not in {"none", "shrunk"} and not _is_support(prior):
+        raise InvalidInputError(
+            "calibration must be 'auto', 'shrunk' or 'none' with another prior than the gallery's "
+            f"frequencies: no other calibrator can weigh its points. Got {calibration!r} instead."
+        )
+    return calibration
+
+
+def chosen_neighbors(n_neighbors: int | str, n_support: int) -> int:
+    """The number that k stands for."""
+    if isinstance(n_neighbors, str):
+        if n_neighbors == "auto":
+            return max(1, min(AUTO_NEIGHBORS, n_support - 1))
+        if n_neighbors == "all":
+            return n_support
+    return check_number_of_neighbors(n_neighbors, n_support)
+
+
+def check_number_of_neighbors(n_neighbors: object, n_support: int) -> int:
+    """The number as it is, or an error if there cannot be so many."""
+    k = n_neighbors if isinstance(n_neighbors, int | np.integer) else 0
+    if isinstance(k, bool) or not 1 <= k <= n_support:
+        raise InvalidInputError(
+            f"n_neighbors must be 'auto', 'all' or an integer in [1, {n_support}], the number of "
+            f"support points. Got {n_neighbors!r} instead."
+        )
+    return int(k)
+
+
+def prior_of_classes(prior: Prior, classes: AnyArray) -> Literal["support", "uniform"] | FloatArray:
+    """A prior by name as it is, or one probability for each class, in their order."""
+    if isinstance(prior, str):
+        check_among("prior", prior, ("support", "uniform"))
+        return cast("Literal['support', 'uniform']", prior)
+    if not isinstance(prior, Mapping):
+        return _numbers(prior)
+    names = classes.tolist()
+    missing = [name for name in names if name not in prior]
+    foreign = [name for name in prior if name not in names]
+    if missing or foreign:
+        problem = f"misses {missing[:5]}" if missing else f"names {foreign[:5]}, which it has not"
+        raise InvalidInputError(
+            f"prior must give a probability to each of the {len(names)} classes of the gallery. "
+            f"It {problem}."
+        )
+    return _numbers([prior[name] for name in names])
+
+
+def _numbers(prior: object) -> FloatArray:
+    try:
+        return np.asarray(prior, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"prior must be 'support', 'uniform' or numbers. Got {prior!r} instead."
+        ) from error
+
+
+def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON has them; numpy's numbers become Python's."""
+    seed, prior = parameters["random_state"], parameters["prior"]
+    if not (seed is None or isinstance(seed, Integral)):
+        raise InvalidInputError(
+            f"random_state must be an integer or None for a model to be saved. Got {seed!r}."
+        )
+    stored = dict(parameters)
+    if isinstance(prior, Mapping):
+        # JSON has no keys but strings; pairs keep the labels what they are.
+        stored["prior"] = {"pairs": [[_plain(key), float(value)] for key, value in prior.items()]}
+    elif not isinstance(prior, str):
+        stored["prior"] = np.asarray(prior, np.float64).tolist()
+    return {name: _plain(value) for name, value in stored.items()}
+
+
+def restored(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `storable`."""
+    parameters = dict(stored)
+    prior = parameters.get("prior")
+    if isinstance(prior, Mapping):
+        parameters["prior"] = {key: value for key, value in prior["pairs"]}  # noqa: C416
+    return parameters
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_support(prior: object) -> bool:
+    return isinstance(prior, str) and prior == "support"
+
+
+def check_among(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise an error that names what is allowed if a value is not."""
+    if not (isinstance(value, str) and value in allowed):
+        names = ", ".join(map(repr, allowed))
+        raise InvalidInputError(f"{name} must be one of {names}. Got {value!r} instead.")

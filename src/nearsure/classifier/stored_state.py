@@ -1,0 +1,101 @@
+"""A fitted classifier as a manifest and arrays, and back."""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.classifier.fitted_rule import FittedRule
+from nearsure.classifier.known_judge import KnownJudge
+from nearsure.classifier.parameters import prior_of_classes, restored, storable
+from nearsure.labels import restored_classes, stored_classes
+from nearsure.support_set import SupportSet
+from nearsure.temperature import TemperatureFit
+
+if TYPE_CHECKING:
+    from nearsure.classifier.estimator import NEDClassifier
+
+Classifier = TypeVar("Classifier", bound="NEDClassifier")
+
+
+def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What a model file holds."""
+    support, known = classifier._support, classifier._known  # noqa: SLF001
+    prior = classifier._prior  # noqa: SLF001
+    manifest = {
+        "parameters": storable(classifier.get_params()),
+        "metric": classifier._metric,  # noqa: SLF001
+        "rule": classifier._rule.to_dict(),  # noqa: SLF001
+        "n_neighbors": int(classifier.n_neighbors_),
+        "prior": prior if isinstance(prior, str) else prior.tolist(),
+        "classes_dtype": classifier.classes_.dtype.str,
+        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        "next_id": support.next_id,
+        "fit_loss": classifier._fit_loss,  # noqa: SLF001
+    }
+    tensors = {
+        "support_vectors": support.vectors,
+        "support_codes": support.codes,
+        "support_ids": support.ids,
+        "classes": stored_classes(classifier.classes_),
+        "fit_indices": classifier.fit_indices_,
+        "changed_ids": support.changed_ids(classifier._fit_mark),  # noqa: SLF001
+    }
+    names = classifier._group_names  # noqa: SLF001
+    if support.groups is not None and names is not None:
+        tensors |= {"groups": support.groups, "group_names": stored_classes(names)}
+        manifest["group_names_dtype"] = names.dtype.str
+    if known is not None:
+        manifest["known"], arrays = known.to_state()
+        tensors |= arrays
+    return manifest, tensors
+
+
+def from_state(
+    kind: type[Classifier], manifest: dict[str, Any], tensors: dict[str, AnyArray]
+) -> Classifier:
+    """The inverse of `to_state`; also reads what version 1 wrote."""
+    classifier = kind(**restored(manifest["parameters"]))
+    classes = restored_classes(tensors["classes"], manifest["classes_dtype"])
+    classifier.classes_ = classes
+    classifier.n_features_in_ = tensors["support_vectors"].shape[1]
+    if manifest["feature_names"]:
+        classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
+    classifier.n_neighbors_ = manifest["n_neighbors"]
+    classifier.fit_indices_ = tensors["fit_indices"]
+    classifier._metric = manifest["metric"]  # noqa: SLF001
+    classifier._support = SupportSet(  # noqa: SLF001
+        tensors["support_vectors"],
+        tensors["support_codes"],
+        tensors.get("groups"),
+        tensors.get("support_ids"),
+        next_id=manifest.get("next_id"),
+        changed_ids=tensors.get("changed_ids"),
+    )
+    classifier._group_names = _group_names(manifest, tensors)  # noqa: SLF001
+    classifier._rule = _rule(manifest)  # noqa: SLF001
+    classifier._prior = prior_of_classes(manifest.get("prior", "support"), classes)  # noqa: SLF001
+    known = manifest.get("known")
+    classifier._known = None if known is None else KnownJudge.from_state(known, tensors)  # noqa: SLF001
+    classifier._own = classifier._rehearsal = None  # noqa: SLF001
+    loss = manifest.get("fit_loss")
+    classifier._fit_loss = None if loss is None else (loss[0], loss[1])  # noqa: SLF001
+    classifier._fit_mark, classifier._warned_stale = 0, False  # noqa: SLF001
+    return classifier
+
+
+def _group_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> AnyArray | None:
+    if "group_names" in tensors:
+        return restored_classes(tensors["group_names"], manifest["group_names_dtype"])
+    # Version 1 kept the codes alone, which name themselves.
+    return np.arange(tensors["groups"].max() + 1) if "groups" in tensors else None
+
+
+def _rule(manifest: dict[str, Any]) -> FittedRule:
+    rule = manifest["rule"]
+    if isinstance(rule, dict):
+        return FittedRule.from_dict(rule)
+    fit = manifest["temperature_fit"]
+    return FittedRule(
+        rule, manifest["temperature"], temperature_fit=fit and TemperatureFit.from_dict(fit)
+    )

@@ -1,0 +1,313 @@
+"""A gallery that changes answers as if it had always been so; a refused change changes nothing."""
+
+import copy
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+from small_galleries import answers, assert_same_answers, drawn
+
+from nearsure import NEDClassifier
+from nearsure.arrays import AnyArray
+from nearsure.errors import (
+    DegenerateTemperatureWarning,
+    InvalidInputError,
+    StaleFitWarning,
+)
+
+Metric: TypeAlias = Literal["euclidean", "cosine"]
+
+Z, Y = drawn()
+MORE, MORE_Y = drawn(12, seed=1)
+Q = drawn(80, seed=2)[0]
+NAMES = np.array(["ant", "bee", "cow", "dog"])
+
+
+def with_parameters_of(
+    living: NEDClassifier, points: AnyArray, labels: AnyArray, metric: Metric = "euclidean"
+) -> NEDClassifier:
+    """A fresh classifier on some points, which takes over what another one has fitted."""
+    fresh = NEDClassifier(temperature=1.0, metric=metric).fit(points, labels)
+    fresh._rule, fresh.n_neighbors_ = living._rule, living.n_neighbors_
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def untouched() -> NEDClassifier:
+    return NEDClassifier().fit(Z, Y)
+
+
+@pytest.fixture
+def living(untouched: NEDClassifier) -> NEDClassifier:
+    """One's own to change; a copy costs less than a fit."""
+    return copy.deepcopy(untouched)
+
+
+class TestChangesAreAsIfTheyHadAlwaysBeen:
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    @pytest.mark.parametrize("rule", ["auto", "ned", "knn"])
+    def test_add_remove_and_relabel(self, metric: Metric, dtype: type, rule: str) -> None:
+        points: AnyArray = Z.astype(dtype)
+        more: AnyArray = MORE[:6].astype(dtype)
+        queries: AnyArray = Q.astype(dtype)
+        living = NEDClassifier(metric=metric, rule=rule).fit(points, Y)
+        new = living.add(more, MORE_Y[:6])
+        gone = np.array([3, 77, 149, new[4]])
+        living.remove(gone)
+        living.relabel([5, 6, new[0]], [2, 0, 1])
+        labels = np.concatenate([Y, MORE_Y[:6]])
+        labels[[5, 6, new[0]]] = 2, 0, 1
+        kept = np.setdiff1d(np.arange(156), gone)
+        every = np.concatenate([points, more])
+        fresh = with_parameters_of(living, every[kept], labels[kept], metric=metric)
+        assert_same_answers(living, fresh, queries)
+        found, expected = living.kneighbors(queries), fresh.kneighbors(queries)
+        np.testing.assert_array_equal(found.ids, kept[np.asarray(expected.ids)])
+        np.testing.assert_array_equal(living.support_labels(kept), labels[kept])
+        assert sorted(living.support_ids_) == kept.tolist()
+
+    def test_the_own_pass_is_that_of_the_gallery_of_now(self, living: NEDClassifier) -> None:
+        before = living.leave_one_out_posterior()
+        living.add(MORE, MORE_Y)
+        living.remove([0, 10])
+        kept = np.setdiff1d(np.arange(162), [0, 10])
+        fresh = with_parameters_of(
+            living, np.concatenate([Z, MORE])[kept], np.concatenate([Y, MORE_Y])[kept]
+        )
+        asked = np.isin(kept, living.fit_indices_)
+        expected = fresh.leave_one_out_posterior().take(asked)
+        found = living.leave_one_out_posterior()
+        assert len(before) == 150
+        assert len(found) == 148
+        np.testing.assert_array_equal(found.codes, expected.codes)
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+
+    def test_new_classes_go_to_the_end(self) -> None:
+        living = NEDClassifier().fit(Z, NAMES[1:][Y])
+        before = living.predict_posterior(Q)
+        living.add(MORE[:4] + 50, ["eel", "ant", "eel", "bee"])
+        assert living.classes_.tolist() == ["bee", "cow", "dog", "ant", "eel"]
+        assert living.encode(["ant", "bee", "eel", "fox"]).tolist() == [3, 0, 4, 5]
+        np.testing.assert_array_equal(living.predict_posterior(Q).codes, before.codes)
+        assert living.predict(MORE[:2] + 50).tolist() == ["eel", "ant"]
+        living.relabel([0], ["zebra-crossing"])
+        assert living.classes_.tolist()[-1] == "zebra-crossing"
+        assert living.support_labels([0]).tolist() == ["zebra-crossing"]
+        fresh = with_parameters_of(
+            living,
+            np.concatenate([Z, MORE[:4] + 50]),
+            living.support_labels(np.arange(154)),
+        )
+        assert fresh.classes_.tolist() == sorted(living.classes_.tolist())
+        said, expected = answers(living, Q), answers(fresh, Q)
+        np.testing.assert_array_equal(said["ranked"], expected["ranked"])
+
+    def test_probabilities_have_a_column_for_every_class(self, living: NEDClassifier) -> None:
+        living.add(MORE[:1] + 50, [17])
+        probabilities = living.predict_proba(np.concatenate([Q, MORE[:1] + 50]))
+        assert probabilities.shape == (81, 4)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-9)
+        np.testing.assert_array_equal(
+            living.classes_[probabilities.argmax(axis=1)],
+            living.predict(np.concatenate([Q, MORE[:1] + 50])),
+        )
+
+    def test_ids_count_on_and_are_never_used_twice(self, living: NEDClassifier) -> None:
+        assert living.add(MORE[:2], MORE_Y[:2]).tolist() == [150, 151]
+        living.remove([151])
+        assert living.add(MORE[2:3], MORE_Y[2:3]).tolist() == [152]
+        assert living.add(MORE[3:4], MORE_Y[3:4], ids=[7000]).tolist() == [7000]
+        assert living.add(MORE[4:5], MORE_Y[4:5]).tolist() == [7001]
+        assert living.kneighbors(MORE[3:4], 1).ids == [[7000]]
+
+    @pytest.mark.parametrize(
+        "names", [np.arange(60), np.array([f"burst {i}" for i in range(60)])], ids=["int", "str"]
+    )
+    def test_groups_are_left_out_together(self, names: AnyArray) -> None:
+        """Each point has its twin in the gallery, added later or not."""
+        points, labels = drawn(50, seed=4)
+        twins = points + 1e-3
+        together = NEDClassifier().fit(
+            np.concatenate([points, twins]),
+            np.concatenate([labels, labels]),
+            groups=np.concatenate([names[:50], names[:50]]),
+        )
+        apart = NEDClassifier().fit(points, labels, groups=names[:50])
+        with pytest.warns(StaleFitWarning):
+            apart.add(twins, labels, groups=names[:50])
+        apart.refit()
+        assert apart.temperature_ == together.temperature_
+        own, expected = apart.leave_one_out_posterior(), together.leave_one_out_posterior()
+        np.testing.assert_array_equal(own.probabilities, expected.probabilities)
+        apart.add(MORE[:2], MORE_Y[:2], groups=[names[55], names[3]])
+        found = apart._support.leave_one_out([101, 3], 99)
+        assert not np.isin([3, 53], np.asarray(found.ids)[0]).any()
+        assert not np.isin([53, 101], np.asarray(found.ids)[1]).any()
+
+    def test_groups_of_another_kind_may_come_later(self) -> None:
+        living = NEDClassifier().fit(Z, Y, groups=np.arange(150))
+        living.add(MORE[:2], MORE_Y[:2], groups=["burst", "7"])
+        found = living._support.leave_one_out([151, 150], 151)
+        assert 7 not in np.asarray(found.ids)[0]
+        assert np.asarray(found.counts).tolist() == [150, 151]
+
+    def test_a_frame_may_be_added(self) -> None:
+        frame = pd.DataFrame(Z, columns=list("abcd"))
+        living = NEDClassifier().fit(frame, Y)
+        living.add(pd.DataFrame(MORE, columns=list("abcd")), pd.Series(MORE_Y))
+        found = living.kneighbors(pd.DataFrame(MORE, columns=list("abcd")), 1)
+        assert np.asarray(found.ids)[:, 0].tolist() == list(range(150, 162))
+
+    def test_columns_in_another_order_are_refused(self) -> None:
+        living = NEDClassifier().fit(pd.DataFrame(Z, columns=list("abcd")), Y)
+        with pytest.raises(ValueError, match="feature names"):
+            living.add(pd.DataFrame(MORE, columns=list("dcba")), MORE_Y)
+
+
+class TestFewPoints:
+    def test_fewer_points_than_neighbours(self, living: NEDClassifier) -> None:
+        with pytest.warns(StaleFitWarning):
+            living.remove(np.arange(20, 150))
+        assert living.n_neighbors_ == 50
+        assert living.kneighbors(Q).k == 20
+        np.testing.assert_allclose(living.predict_proba(Q).sum(axis=1), 1.0, rtol=1e-9)
+        fresh = with_parameters_of(living, Z[:20], Y[:20])
+        assert_same_answers(living, fresh, Q)
+        living.add(Z[20:], Y[20:])
+        assert living.kneighbors(Q).k == 50
+
+    def test_one_point(self, living: NEDClassifier) -> None:
+        with pytest.warns(StaleFitWarning):
+            living.remove(np.arange(1, 150), allow_empty_class=True)
+        assert set(living.predict(Q)) == {Y[0]}
+        own: list[Callable[[], object]] = [
+            living.leave_one_out_posterior,
+            living.staleness,
+            living.audit,
+            living.refit,
+            lambda: living.accept_threshold(precision=0.9),
+            lambda: living.compare_queries(Q),
+        ]
+        for method in own:
+            with pytest.raises(InvalidInputError):
+                method()
+        with pytest.raises(InvalidInputError, match="At least one point must be left"):
+            living.remove([0], allow_empty_class=True)
+        assert set(living.predict(Q)) == {Y[0]}
+
+    def test_one_class_gains_another(self) -> None:
+        with pytest.warns(DegenerateTemperatureWarning):
+            living = NEDClassifier().fit(Z, np.zeros(150, np.int64))
+        assert (living.predict_proba(Q) == 1.0).all()
+        living.add(MORE + 50, np.ones(12, np.int64))
+        assert living.predict([Z[0], MORE[0] + 50]).tolist() == [0, 1]
+
+    def test_an_emptied_class_stays_without_an_answer(self, living: NEDClassifier) -> None:
+        living.add(MORE[:1], [9])
+        with pytest.raises(InvalidInputError, match="Every class must keep a point"):
+            living.remove([150])
+        with pytest.raises(InvalidInputError, match="Every class must keep a point"):
+            living.relabel([150], [0])
+        assert living.support_labels([150]).tolist() == [9]
+        living.remove([150], allow_empty_class=True)
+        assert living.classes_.tolist() == [0, 1, 2, 9]
+        assert 9 not in living.predict(np.concatenate([Q, MORE[:1]]))
+        assert living.predict_proba(Q).shape == (80, 4)
+        living.refit()
+        assert 9 not in living.predict(np.concatenate([Q, MORE[:1]]))
+
+    def test_an_emptied_class_has_no_probability(self) -> None:
+        living = NEDClassifier().fit(Z, np.where(np.arange(150) == 0, 3, Y))
+        living.remove([0], allow_empty_class=True)
+        assert living.predict_proba(Q)[:, 3].max() == 0.0
+
+    def test_a_class_may_be_emptied_under_a_given_prior(self) -> None:
+        labels = np.where(np.arange(150) == 0, 3, Y)
+        living = NEDClassifier(prior=[0.25] * 4).fit(Z, labels)
+        living.remove([0], allow_empty_class=True)
+        assert 3 not in living.predict(Q)
+
+    def test_all_points_of_the_fit_are_gone(self, living: NEDClassifier) -> None:
+        with pytest.warns(StaleFitWarning):
+            living.add(*drawn(150, seed=5))
+        living.remove(np.arange(150))
+        assert len(living.predict(Q)) == 80
+        with pytest.raises(InvalidInputError, match=r"Call refit\(\)"):
+            living.accept_threshold(precision=0.9)
+        living.refit()
+        assert living.accept_threshold(precision=0.8).n_points == 150
+
+
+class TestRefusedCallsChangeNothing:
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda c: c.add(MORE[:, :3], MORE_Y), "X has 3 features, but"),
+            (lambda c: c.add(MORE * np.nan, MORE_Y + 50), "NaN"),
+            (lambda c: c.add(MORE[0], MORE_Y[:1]), "Expected 2D array"),
+            (lambda c: c.add(MORE[:0], []), "minimum of 1 is required"),
+            (lambda c: c.add(MORE, MORE_Y[:-1]), "y must be one label for each of the 12"),
+            (lambda c: c.add(MORE, MORE_Y[:, None]), "y must be one label for each of the 12"),
+            (lambda c: c.add(MORE, MORE_Y.astype(str)), "must be of the kind that was fitted"),
+            (lambda c: c.add(MORE, [None] * 12), "must be of the kind that was fitted"),
+            (lambda c: c.add(MORE, MORE_Y + 50, groups=MORE_Y), "gallery was made with groups"),
+            (lambda c: c.add(MORE, MORE_Y + 50, ids=np.arange(12)), "ids"),
+            (lambda c: c.add(MORE, MORE_Y + 50, ids=[900] * 12), "ids"),
+            (lambda c: c.add(MORE, MORE_Y + 50, ids=[900]), "ids"),
+            (lambda c: c.add(MORE, MORE_Y + 50, ids=["a"] * 12), "ids"),
+            (lambda c: c.remove([3, 150]), "ids must be those of points in the gallery.* 150"),
+            (lambda c: c.remove([-1]), "ids must be those of points in the gallery"),
+            (lambda c: c.remove([3, 3]), "3"),
+            (lambda c: c.remove([1.5]), "ids"),
+            (lambda c: c.remove(np.arange(150)), "At least one point must be left"),
+            (lambda c: c.remove(np.flatnonzero(Y == 1)), "Every class must keep a point"),
+            (lambda c: c.relabel([3, 150], [50, 51]), "ids must be those of points"),
+            (lambda c: c.relabel([3, 4], [50]), "y must be one label for each of the 2"),
+            (lambda c: c.relabel([3, 3], [50, 51]), "3"),
+            (lambda c: c.relabel([3], ["a"]), "must be of the kind that was fitted"),
+            (lambda c: c.relabel(np.flatnonzero(Y == 1), np.full((Y == 1).sum(), 50)), "Every cla"),
+            (lambda c: c.support_labels([150]), "ids must be those of points"),
+        ],
+    )
+    def test_a_refused_call(
+        self, call: Callable[[NEDClassifier], object], message: str, living: NEDClassifier
+    ) -> None:
+        before = copy.deepcopy(living)
+        with pytest.raises(ValueError, match=message):
+            call(living)
+        assert living.classes_.tolist() == before.classes_.tolist()
+        np.testing.assert_array_equal(living.support_ids_, before.support_ids_)
+        np.testing.assert_array_equal(living._support.codes, before._support.codes)
+        assert living.staleness().share_changed == 0.0
+        assert living._support.next_id == 150
+        assert_same_answers(living, before, Q)
+
+    def test_a_zero_vector_under_cosine(self) -> None:
+        living = NEDClassifier(metric="cosine").fit(Z, Y)
+        with pytest.raises(InvalidInputError, match="zero vector"):
+            living.add(np.zeros((1, 4)), [50])
+        assert living.classes_.tolist() == [0, 1, 2]
+
+    def test_groups_that_are_missing(self) -> None:
+        living = NEDClassifier().fit(Z, Y, groups=np.arange(150))
+        with pytest.raises(InvalidInputError, match="gallery was made with groups"):
+            living.add(MORE, MORE_Y + 50)
+        with pytest.raises(InvalidInputError, match="one group for each of the 12"):
+            living.add(MORE, MORE_Y + 50, groups=[1])
+        assert living.classes_.tolist() == [0, 1, 2]
+        assert living._group_names is not None
+        assert len(living._group_names) == 150
+
+    def test_a_label_that_is_no_number(self, living: NEDClassifier) -> None:
+        with pytest.raises(InvalidInputError):
+            living.add(MORE[:1], [np.nan])
+        assert living.predict(MORE[:1]) in living.classes_
+
+    @pytest.mark.parametrize("method", ["remove", "relabel", "add", "staleness", "refit"])
+    def test_unfitted(self, method: str) -> None:
+        arguments = {"remove": ([0],), "relabel": ([0], [0]), "add": (MORE, MORE_Y)}
+        with pytest.raises(ValueError, match="not fitted yet"):
+            getattr(NEDClassifier(), method)(*arguments.get(method, ()))

@@ -1,0 +1,247 @@
+"""Other priors and every calibrator in the classifier: meaning, agreement, refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_galleries import assert_same_answers, drawn
+
+from nearsure import NEDClassifier
+from nearsure.arrays import FloatArray, IntArray
+from nearsure.calibration import CALIBRATORS
+from nearsure.classifier.parameters import Prior
+from nearsure.errors import InvalidInputError
+
+Z, Y = drawn(240)
+Q, TRUTH = drawn(400, seed=2)
+NAMES = np.array(["ant", "bee", "cow"])
+
+
+def uneven(seed: int) -> tuple[FloatArray, IntArray]:
+    """120 of class 0, 40 of 1 and 20 of 2."""
+    points, labels = drawn(900, seed=seed)
+    chosen = np.concatenate([np.flatnonzero(labels == c)[:n] for c, n in enumerate((120, 40, 20))])
+    return points[chosen], labels[chosen]
+
+
+class TestPrior:
+    @pytest.mark.parametrize("rule", ["ned", "knn"])
+    def test_it_is_bayes_rule(self, rule: str) -> None:
+        points, labels = uneven(0)
+        prior = np.array([0.2, 0.5, 0.3])
+        plain = NEDClassifier(rule=rule).fit(points, labels).predict_proba(Q)
+        fitted = NEDClassifier(rule=rule, prior=prior).fit(points, labels)
+        expected = plain * prior / np.bincount(labels)
+        expected /= expected.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(fitted.predict_proba(Q), expected, atol=1e-12)
+        best = expected.argmax(axis=1)
+        clear = np.sort(expected, axis=1)[:, -1] - np.sort(expected, axis=1)[:, -2] > 1e-9
+        np.testing.assert_array_equal(fitted.predict(Q)[clear], best[clear])
+
+    @pytest.mark.parametrize("rule", ["auto", "sharpened", "ned", "gou"])
+    def test_the_gallerys_own_shares_change_nothing(self, rule: str) -> None:
+        points, labels = uneven(0)
+        own = NEDClassifier(rule=rule).fit(points, labels)
+        given = NEDClassifier(rule=rule, prior=np.bincount(labels)).fit(points, labels)
+        np.testing.assert_allclose(given.predict_proba(Q), own.predict_proba(Q), atol=1e-9)
+
+    def test_array_list_mapping_and_name_agree(self) -> None:
+        points, labels = uneven(0)
+        uniform = NEDClassifier(prior="uniform").fit(points, NAMES[labels])
+        priors: list[Any] = [
+            [1, 1, 1],
+            np.full(3, 1 / 3),
+            {"cow": 0.2, "ant": 0.2, "bee": 0.2},
+            dict.fromkeys(NAMES, 7),
+        ]
+        for prior in priors:
+            fitted = NEDClassifier(prior=prior).fit(points, NAMES[labels])
+            np.testing.assert_allclose(
+                fitted.predict_proba(Q), uniform.predict_proba(Q), atol=1e-12
+            )
+
+    def test_a_mapping_goes_by_label_and_an_array_by_order(self) -> None:
+        by_label = NEDClassifier(prior={"bee": 0.7, "cow": 0.2, "ant": 0.1}).fit(Z, NAMES[Y])
+        by_order = NEDClassifier(prior=[0.1, 0.7, 0.2]).fit(Z, NAMES[Y])
+        assert_same_answers(by_label, by_order, Q)
+        numbers: dict[Any, float] = {np.int64(1): 0.7, 2: 0.2, 0: 0.1}
+        np.testing.assert_array_equal(
+            NEDClassifier(prior=numbers).fit(Z, Y).predict_proba(Q), by_order.predict_proba(Q)
+        )
+
+    def test_confidence_holds_where_queries_are_even(self) -> None:
+        """Over several uneven galleries; with the gallery's prior it is seen to be off."""
+        gaps = {"uniform": [], "support": []}  # type: dict[str, list[float]]
+        accuracy = {"uniform": [], "support": []}  # type: dict[str, list[float]]
+        for seed in range(8):
+            points, labels = uneven(seed + 30)
+            for prior, found in gaps.items():
+                fitted = NEDClassifier(prior=prior).fit(points, labels)
+                prediction = fitted.predict_with_confidence(Q)
+                right = prediction.labels == TRUTH
+                found.append(float(prediction.confidence.mean() - right.mean()))
+                accuracy[prior].append(float(right.mean()))
+        assert abs(np.mean(gaps["uniform"])) < 0.04
+        assert abs(np.mean(gaps["uniform"])) < abs(np.mean(gaps["support"]))
+        assert np.mean(accuracy["uniform"]) > np.mean(accuracy["support"])
+
+    def test_uniform_follows_the_gallery_of_now(self) -> None:
+        """A new class has its share of an even prior; no parameter is fitted again."""
+        living = NEDClassifier(rule="ned", prior="uniform").fit(Z, Y)
+        living.add(Q[:20], np.full(20, 3))
+        plain = NEDClassifier(temperature=living.temperature_ or 0.0)
+        labels = np.concatenate([Y, np.full(20, 3)])
+        dense = plain.fit(np.concatenate([Z, Q[:20]]), labels).predict_proba(Q[20:])
+        expected = dense / np.bincount(labels)
+        expected /= expected.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(living.predict_proba(Q[20:]), expected, atol=1e-12)
+
+    def test_a_new_class_has_no_place_in_a_given_prior(self) -> None:
+        priors: list[Any] = [[0.2, 0.3, 0.5], {0: 0.2, 1: 0.3, 2: 0.5}]
+        for prior in priors:
+            living = NEDClassifier(prior=prior).fit(Z, Y)
+            before = living.predict_proba(Q)
+            with pytest.raises(InvalidInputError, match=r"given for 3 classes and misses \[7\]"):
+                living.add(Z[:2], [0, 7])
+            with pytest.raises(InvalidInputError, match=r"given for 3 classes and misses \[8, 9\]"):
+                living.relabel([0, 1], [9, 8])
+            np.testing.assert_array_equal(living.predict_proba(Q), before)
+            living.add(Z[:2], [0, 1])  # of classes that it knows, more are welcome
+
+    @pytest.mark.parametrize(
+        ("prior", "message"),
+        [
+            ("even", "prior must be one of 'support', 'uniform'. Got 'even'"),
+            ({0: 0.5, 1: 0.5}, r"each of the 3 classes of the gallery. It misses \[2\]"),
+            ({0: 0.2, 1: 0.2, 2: 0.2, "a": 0.4}, r"It names \['a'\], which it has not"),
+            ({"0": 0.2, "1": 0.2, "2": 0.2}, r"It misses \[0, 1, 2\]"),
+            ([0.5, 0.5], "prior must be one number for each of the 3 classes"),
+            ([[0.5, 0.3, 0.2]], "prior must be one number for each of the 3 classes"),
+            (0.3, "prior must be one number for each of the 3 classes"),
+            (None, "prior must be one number for each of the 3 classes"),
+            ([0.5, 0.5, -0.1], "prior must hold finite numbers of at least 0"),
+            ([0.5, 0.5, np.nan], "prior must hold finite numbers of at least 0"),
+            ([0.5, 0.5, 0.0], "prior must be positive for every class that has members"),
+            ({0: 0.5, 1: 0.5, 2: 0.0}, "prior must be positive for every class"),
+        ],
+    )
+    def test_a_bad_prior_is_refused(self, prior: object, message: str) -> None:
+        parameters: dict[str, Any] = {"prior": prior}
+        with pytest.raises(InvalidInputError, match=message):
+            NEDClassifier(**parameters).fit(Z, Y)
+
+    @pytest.mark.parametrize("prior", [["a", "b", "c"], {0: "a", 1: 0.5, 2: 0.5}])
+    def test_a_prior_of_other_things_than_numbers_is_refused(self, prior: object) -> None:
+        parameters: dict[str, Any] = {"prior": prior}
+        with pytest.raises(InvalidInputError, match="prior"):
+            NEDClassifier(**parameters).fit(Z, Y)
+
+    @pytest.mark.parametrize("prior", ["uniform", [0.2, 0.3, 0.5], {0: 0.2, 1: 0.3, 2: 0.5}])
+    def test_a_file_keeps_it(self, prior: Prior, tmp_path: Path) -> None:
+        fitted = NEDClassifier(prior=prior).fit(Z, Y)
+        fitted.save(tmp_path / "model")
+        loaded = NEDClassifier.load(tmp_path / "model")
+        assert loaded.prior == prior
+        assert_same_answers(loaded, fitted, Q)
+        assert_same_answers(loaded.refit(), fitted, Q)
+
+
+class TestCalibration:
+    @pytest.mark.parametrize("rule", ["auto", "1nn"])
+    @pytest.mark.parametrize("calibration", ["auto", *CALIBRATORS])
+    def test_probabilities_sum_to_one_and_the_largest_is_the_label(
+        self, calibration: str, rule: str
+    ) -> None:
+        fitted = NEDClassifier(30, calibration=calibration, rule=rule).fit(Z, Y)
+        prediction, probabilities = fitted.predict_with_confidence(Q), fitted.predict_proba(Q)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-8)
+        np.testing.assert_array_equal(probabilities.max(axis=1), prediction.confidence)
+        np.testing.assert_array_equal(
+            probabilities[np.arange(400), fitted.encode(prediction.labels)], prediction.confidence
+        )
+        if fitted._rule.calibrator.name != "none":  # where votes tie, no calibrator parts them
+            np.testing.assert_array_equal(
+                fitted.classes_[probabilities.argmax(axis=1)], prediction.labels
+            )
+
+    @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none"}))
+    def test_it_never_touches_a_label(self, calibration: str) -> None:
+        plain, calibrated = (
+            NEDClassifier(calibration=name).fit(Z, Y).predict_with_confidence(Q)
+            for name in ("none", calibration)
+        )
+        np.testing.assert_array_equal(calibrated.labels, plain.labels)
+        np.testing.assert_array_equal(calibrated.posterior.codes, plain.posterior.codes)
+        assert (calibrated.confidence >= 1 / 3).all()
+
+    @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none"}))
+    def test_it_is_fitted_on_the_leave_one_out_scores(self, calibration: str) -> None:
+        plain = NEDClassifier(rule="knn", n_neighbors=9, calibration="none").fit(Z, Y)
+        own = plain.leave_one_out_posterior()
+        expected = CALIBRATORS[calibration].fit(own.confidence, own.labels == Y)
+        fitted = NEDClassifier(rule="knn", n_neighbors=9, calibration=calibration).fit(Z, Y)
+        assert fitted._rule.calibrator == expected
+        calibrated = expected(plain.predict_with_confidence(Q).confidence)
+        np.testing.assert_allclose(
+            fitted.predict_with_confidence(Q).confidence, np.maximum(calibrated, 1 / 3), rtol=1e-8
+        )
+
+    def test_auto_calibrates_the_sharpened_forms_alone(self) -> None:
+        for rule, expected in (
+            ("auto", "shrunk"),
+            ("adaptive", "shrunk"),
+            ("sharpened", "shrunk"),
+            ("ned", "none"),
+            ("gou", "none"),
+        ):
+            assert NEDClassifier(rule=rule).fit(Z, Y)._rule.calibrator.name == expected
+
+    @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS)))
+    def test_a_file_keeps_it(self, calibration: str, tmp_path: Path) -> None:
+        fitted = NEDClassifier(calibration=calibration).fit(Z, Y)
+        fitted.save(tmp_path / "model")
+        assert_same_answers(NEDClassifier.load(tmp_path / "model"), fitted, Q)
+
+    @pytest.mark.parametrize("calibration", ["magic", None, 1])
+    def test_a_calibration_that_there_is_not_is_refused(self, calibration: object) -> None:
+        parameters: dict[str, Any] = {"calibration": calibration}
+        with pytest.raises(InvalidInputError, match=r"calibration must be one of 'auto', 'none'"):
+            NEDClassifier(**parameters).fit(Z, Y)
+
+    @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none", "shrunk"}))
+    def test_calibrators_that_cannot_weigh_refuse_another_prior(self, calibration: str) -> None:
+        with pytest.raises(InvalidInputError, match="no other calibrator can weigh its points"):
+            NEDClassifier(calibration=calibration, prior="uniform").fit(Z, Y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"rule": "adaptive", "temperature": 1.0},
+            "temperature must be 'auto' for rule 'adaptive'",
+        ),
+        ({"rule": "knn", "temperature": 1.0}, "temperature must be 'auto' for rule 'knn'"),
+        ({"rule": "sharpened", "objective": "brier"}, "objective must be 'nll' for rule 'sharp"),
+        ({"rule": "best"}, "rule must be one of 'auto', "),
+        ({"unknown_share": 1.0}, r"unknown_share must lie in \[0, 1\)"),
+        ({"unknown_share": True}, "unknown_share must be None or a fraction"),
+        ({"unknown_share": "0.1"}, "unknown_share must be None or a fraction"),
+        ({"max_fit_samples": 0}, "max_fit_samples must be None or an integer >= 1"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        NEDClassifier(**parameters).fit(Z, Y)
+
+
+def test_auto_is_ned_if_something_is_said_about_its_temperature() -> None:
+    for parameters, name in (
+        ({}, "adaptive"),
+        ({"temperature": 1.0}, "ned"),
+        ({"objective": "brier"}, "ned"),
+    ):
+        fitted = NEDClassifier(**parameters).fit(Z, Y)
+        assert fitted._rule.name == name
+        assert (fitted.sharpened_fit_ is not None) == (name == "adaptive")
