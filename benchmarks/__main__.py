@@ -11,6 +11,7 @@ BENCHMARKS = (
     "fit_sample",
     "corruptions",
     "unknowns",
+    "decisions",
     "label_audit",
     "drift",
 )
