@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo reproduce reproduce-robust test lint format bench clean
+.PHONY: demo reproduce reproduce-robust ablation test lint format bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
@@ -14,6 +14,9 @@ reproduce: $(INSTALLED)
 
 reproduce-robust: $(INSTALLED)
 	$(BIN)/nearsure reproduce glyphs --robust --output reproduced/glyphs-robust
+
+ablation: $(INSTALLED)
+	$(BIN)/nearsure ablation --output reproduced/ablation
 
 test: lint
 	$(BIN)/pytest -n auto

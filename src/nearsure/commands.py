@@ -1,4 +1,4 @@
-"""What `nearsure` can do: `reproduce`, `evaluate`, `summary` and `corruptions`."""
+"""What `nearsure` can do: `reproduce`, `evaluate`, `ablation`, `summary` and `corruptions`."""
 
 import shlex
 import sys
@@ -202,6 +202,37 @@ def evaluate(
         main=experiment.name,
     )
     _say_files(files)
+
+
+@app.command()
+def ablation(
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
+    ] = None,
+    resamples: Resamples = 1000,
+    output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("results/ablation"),
+    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Every rule and form with every calibrator, on glyphs, birds and sentences.
+
+    Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
+    is absent is skipped and said. Interrupted at any moment, the same command goes on where it
+    stopped.
+
+    Example: nearsure ablation --data embeddings
+    """
+    for module in TRAINING_MODULES:
+        require(module, extra="train", purpose="The ablation, which reads what training left,")
+    require("cv2", extra="robust", purpose="Reading corrupted queries")
+    from nearsure.lab.ablation.report import write_ablation  # noqa: PLC0415
+    from nearsure.lab.ablation.run import run_ablation  # noqa: PLC0415
+
+    results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
+    _say_files(write_ablation(output, results, command=_command()))
 
 
 @app.command()

@@ -1,0 +1,136 @@
+"""Every variant is what it is called: compared with the classifier and with plain formulas."""
+
+import numpy as np
+import pytest
+from small_ablation import points
+
+from nearsure import NEDClassifier, fit_temperature, score
+from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
+from nearsure.lab.ablation.competition import Competition
+from nearsure.lab.ablation.trials import half_trial
+from nearsure.lab.ablation.variants import (
+    CALIBRATED_BASELINES,
+    DEFAULT,
+    LADDER,
+    MAIN_VARIANTS,
+    RAW_BASELINES,
+    SLOW_VARIANTS,
+    VARIANTS,
+    Variant,
+)
+from nearsure.posterior import Posterior
+
+K = 15
+TRIAL = half_trial("own", points(), seed=0)
+GALLERY, QUERIES = TRIAL.searched(K)
+
+
+@pytest.fixture(scope="module")
+def posteriors() -> dict[Variant, Posterior]:
+    competition = Competition.fit(GALLERY, (*VARIANTS, *SLOW_VARIANTS))
+    return dict(competition.posteriors(QUERIES))
+
+
+def test_every_variant_answers_every_query(posteriors: dict[Variant, Posterior]) -> None:
+    assert set(posteriors) == {*VARIANTS, *SLOW_VARIANTS}
+    assert len(posteriors) == len(VARIANTS) + len(SLOW_VARIANTS)
+    for posterior in posteriors.values():
+        assert len(posterior) == len(QUERIES.vectors)
+        assert posterior.n_classes == GALLERY.n_classes
+
+
+def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Variant, Posterior]) -> None:
+    classifier = NEDClassifier(n_neighbors=K).fit(GALLERY.own.vectors, GALLERY.codes)
+    expected = classifier.predict_posterior(QUERIES.vectors)
+    np.testing.assert_array_equal(posteriors[DEFAULT].codes, expected.codes)
+    np.testing.assert_array_equal(posteriors[DEFAULT].probabilities, expected.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "calibration"),
+    [
+        ("knn + histogram", "knn", "histogram"),
+        ("gou + platt", "gou", "platt"),
+        ("ned + bbq", "ned", "bbq"),
+        ("sharpened", "sharpened", "none"),
+        ("adaptive + isotonic", "adaptive", "isotonic"),
+    ],
+)
+def test_others_are_the_classifier_with_these_settings(
+    posteriors: dict[Variant, Posterior], name: str, rule: str, calibration: str
+) -> None:
+    classifier = NEDClassifier(n_neighbors=K, rule=rule, calibration=calibration)
+    expected = classifier.fit(GALLERY.own.vectors, GALLERY.codes).predict_posterior(QUERIES.vectors)
+    found = posteriors[Variant.from_name(name)]
+    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+
+
+def test_raw_rules_are_the_papers(posteriors: dict[Variant, Posterior]) -> None:
+    temperature = fit_temperature(GALLERY.own.neighbors, GALLERY.codes).temperature
+    for rule in ("1nn", "knn", "dudani", "gou", "ned"):
+        given = temperature if rule == "ned" else None
+        expected = score(QUERIES.neighbors, rule=rule, temperature=given)
+        found = posteriors[Variant(rule)]
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+
+
+def test_no_step_changes_a_label(posteriors: dict[Variant, Posterior]) -> None:
+    for variant, posterior in posteriors.items():
+        raw = posteriors[Variant(variant.base)]
+        np.testing.assert_array_equal(posterior.labels, raw.labels)
+
+
+def test_each_step_changes_the_confidence(posteriors: dict[Variant, Posterior]) -> None:
+    for variant, posterior in posteriors.items():
+        if variant.step != "raw":
+            raw = posteriors[Variant(variant.base)]
+            assert not np.array_equal(posterior.confidence, raw.confidence), variant
+
+
+def test_the_correction_is_felt(posteriors: dict[Variant, Posterior]) -> None:
+    # Ten members a class: a query's class is larger than a left-out point's.
+    with_it = posteriors[Variant("adaptive")].confidence
+    without = posteriors[Variant("adaptive, uncorrected")].confidence
+    assert not np.allclose(with_it, without, atol=1e-3)
+
+
+def test_missed_mass_leaves_one_share_to_all(posteriors: dict[Variant, Posterior]) -> None:
+    scaled = posteriors[Variant("ned", "missed share")].confidence
+    shares = 1.0 - scaled / posteriors[Variant("ned")].confidence
+    np.testing.assert_allclose(shares, shares[0], atol=1e-12)
+
+
+def test_class_variance_is_fitted_on_the_gallery(posteriors: dict[Variant, Posterior]) -> None:
+    form = fit_class_variance(GALLERY.own.neighbors, GALLERY.codes, n_classes=8)
+    weights = class_variance_weights(QUERIES.neighbors, form)
+    mass = np.zeros((len(weights), 8))
+    for row, (labels, own) in enumerate(zip(QUERIES.neighbors.labels, weights, strict=True)):
+        for label, weight in zip(labels, own, strict=True):
+            mass[row, label] += weight
+    expected = (mass / mass.sum(axis=1, keepdims=True)).max(axis=1)
+    found = posteriors[Variant("class variance")].confidence
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_class_variance_is_not_calibrated_by_points_that_it_has_seen() -> None:
+    with pytest.raises(ValueError, match="too good to calibrate by"):
+        Competition.fit(GALLERY, (Variant("class variance", "platt"),))
+
+
+def test_names_come_back_and_none_is_twice() -> None:
+    every = (*VARIANTS, *SLOW_VARIANTS)
+    assert [Variant.from_name(variant.name) for variant in every] == list(every)
+    assert len({variant.title for variant in every}) == len(every)
+    assert {*LADDER, *MAIN_VARIANTS, *RAW_BASELINES, *CALIBRATED_BASELINES, DEFAULT} <= set(every)
+
+
+def test_1nn_is_no_calibrated_baseline() -> None:
+    assert "1nn" not in {variant.base for variant in CALIBRATED_BASELINES}
+    assert len(CALIBRATED_BASELINES) == 3 * 7
+
+
+def test_a_variant_must_exist() -> None:
+    with pytest.raises(ValueError, match="'base' of a variant must be one of"):
+        Variant("gau")
+    with pytest.raises(ValueError, match="'step' of a variant must be one of"):
+        Variant("gou", "plat")
