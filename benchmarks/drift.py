@@ -102,7 +102,7 @@ def measure(
         temperature=None,
         objective="nll",
         calibration=chosen_calibration("auto", chosen, "support"),
-        n_classes=n_classes,
+        class_sizes=support.class_counts,
         prior_factors=None,
     )
     own_posterior = fitted.posterior(own_points.neighbors, n_classes=n_classes, own=own_points)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
+from nearsure import support_set
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
@@ -385,3 +386,25 @@ def test_vectors_are_kept_in_single_or_double_precision(given_type: str, kept_ty
     gallery.add(np.eye(3, dtype="f8") / 3, [0, 1, 2])
     assert gallery.vectors.dtype == kept_type
     assert gallery.vectors[3, 0] == np.array(1 / 3, kept_type)
+
+
+def test_points_of_large_classes_are_searched_among_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same neighbours as by searching on until enough others are found; ties by id."""
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(0, 4, (200, 2)).astype(np.float64)
+    codes = np.repeat([0, 1, 2], [150, 45, 5])
+    gallery = SupportSet(vectors, codes)
+    gallery.remove([3, 160])
+    found = gallery.leave_class_out(None, 4)
+    monkeypatch.setattr(support_set, "LARGE_CLASS", 1000)
+    expected = gallery.leave_class_out(None, 4)
+    np.testing.assert_array_equal(found.sq_distances, expected.sq_distances)
+    np.testing.assert_array_equal(np.asarray(found.ids), np.asarray(expected.ids))
+    np.testing.assert_array_equal(found.labels, expected.labels)
+
+
+def test_a_lone_class_has_no_others() -> None:
+    gallery = SupportSet(np.arange(40.0)[:, None], np.zeros(40, np.int64))
+    assert not gallery.leave_class_out(None, 2).counts.any()

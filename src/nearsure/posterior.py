@@ -201,6 +201,7 @@ def aggregate(
     *,
     n_classes: int | None = None,
     sharpness: float = 1.0,
+    class_factors: FloatArray | None = None,
 ) -> Posterior:
     """Each class's share of the votes (eq:wknn_confident_neighbor).
 
@@ -215,6 +216,8 @@ def aggregate(
     sharpness : float
         Power that each class's sum of votes is raised to before they are compared; see
         `nearsure.forms`.
+    class_factors : array of shape (n_classes,), optional
+        What each class's votes are multiplied by, after that: positive numbers.
     """
     if weights.shape != neighbors.sq_distances.shape:
         raise InvalidInputError(
@@ -228,7 +231,7 @@ def aggregate(
         )
     step = max(1, BLOCK_ENTRIES // neighbors.k)
     blocks = [
-        _class_shares(neighbors, weights, slice(start, start + step), sharpness)
+        _class_shares(neighbors, weights, slice(start, start + step), sharpness, class_factors)
         for start in range(0, len(neighbors), step)
     ]
     lengths, codes, shares = (
@@ -243,7 +246,11 @@ def aggregate(
 
 
 def _class_shares(
-    neighbors: Neighbors, weights: FloatArray, rows: slice, sharpness: float
+    neighbors: Neighbors,
+    weights: FloatArray,
+    rows: slice,
+    sharpness: float,
+    class_factors: FloatArray | None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Number of classes of each row of a block, then their codes and shares, best first."""
     labels = neighbors.labels[rows]
@@ -267,6 +274,8 @@ def _class_shares(
         row_starts = np.flatnonzero(np.diff(row, prepend=-1))
         largest = np.maximum.reduceat(votes, row_starts) if votes.size else votes
         votes = (votes / np.repeat(largest, np.diff(row_starts, append=len(row)))) ** sharpness
+    if class_factors is not None:
+        votes = votes * class_factors[codes]
     best_first = _ranked(votes, codes, nearest, neighbors.sq_distances[rows])
     codes, votes = codes[best_first], votes[best_first]
     # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more;

@@ -11,6 +11,9 @@ from nearsure.index.stable_ids import a_few, check_distinct, integer_ids
 from nearsure.leave_one_out import search_leaving_one_out
 from nearsure.neighbors import Neighbors, integer_codes
 
+# Classes of more members than this many times k are left out by searching the others.
+LARGE_CLASS = 8
+
 
 class SupportSet:
     """Vectors with class codes, groups and ids that stay with them through every change.
@@ -229,7 +232,8 @@ class SupportSet:
         k : int
             How many neighbours. Rows hold fewer where there are no more.
         """
-        return self._leaving_out(ids, k, None if self._groups is None else self._groups.rows)
+        rows = np.arange(len(self)) if ids is None else self._index.rows_of(ids)
+        return self._leaving_out(rows, k, None if self._groups is None else self._groups.rows)
 
     def leave_class_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, which then look like unknowns.
@@ -241,10 +245,34 @@ class SupportSet:
         k : int
             How many neighbours. Rows hold fewer where there are no more.
         """
-        return self._leaving_out(ids, k, self._codes.rows)
-
-    def _leaving_out(self, ids: ArrayLike | None, k: int, groups: IntArray | None) -> Neighbors:
         rows = np.arange(len(self)) if ids is None else self._index.rows_of(ids)
+        codes = self._codes.rows
+        large = np.flatnonzero(self.class_counts > LARGE_CLASS * k)
+        small = np.flatnonzero(~np.isin(codes[rows], large))
+        # A point of a large class finds nothing but fellows for long: it is searched among the
+        # others instead.
+        parts = [(small, self._leaving_out(rows[small], k, codes))] if small.size else []
+        for code in large.tolist():
+            places = np.flatnonzero(codes[rows] == code)
+            if places.size:
+                parts.append((places, self._among_others(rows[places], code, k)))
+        return _in_places(parts, len(rows))
+
+    def _among_others(self, rows: IntArray, code: int, k: int) -> Neighbors:
+        """The k nearest points of other classes than one, for points of that class."""
+        others = np.flatnonzero(self._codes.rows != code)
+        if not others.size:
+            nobody = np.zeros((len(rows), 1))
+            return Neighbors(
+                nobody, nobody.astype(np.int64), nobody.astype(np.int64), np.zeros(len(rows), int)
+            )
+        index = ExactIndex(self._index.vectors[others], self._index.ids_of(others))
+        sq_distances, found = index.search_rows(self._index.vectors[rows], min(k, len(others)))
+        return Neighbors(
+            sq_distances, self._codes.rows[others][found], self._index.ids_of(others[found])
+        )
+
+    def _leaving_out(self, rows: IntArray, k: int, groups: IntArray | None) -> Neighbors:
         found = search_leaving_one_out(
             _ByRow(self._index),
             self._index.vectors[rows],
@@ -318,6 +346,18 @@ class SupportSet:
     def _record(self, changed_ids: IntArray, counts: dict[int, int]) -> None:
         self._counts |= counts
         self._changed_ids.append(changed_ids)
+
+
+def _in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
+    """Results of some rows each, put together; shorter ones are padded."""
+    k = max(found.k for _, found in parts)
+    sq_distances, labels = np.full((n, k), np.inf), np.zeros((n, k), np.int64)
+    ids, counts = np.zeros((n, k), np.int64), np.zeros(n, np.int64)
+    for places, found in parts:
+        sq_distances[places, : found.k] = found.sq_distances
+        labels[places, : found.k], ids[places, : found.k] = found.labels, np.asarray(found.ids)
+        counts[places] = found.counts
+    return Neighbors(sq_distances, labels, ids, counts)
 
 
 class _ByRow:

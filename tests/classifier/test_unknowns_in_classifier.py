@@ -221,8 +221,8 @@ def test_the_threshold_counts_unknowns() -> None:
     assert np.mean(without) < 0.8
 
 
-def test_rehearsed_points_are_as_sure_as_queries() -> None:
-    """Classes of three: over six galleries, the confidence of known points and known queries."""
+def test_rehearsed_points_are_no_surer_than_queries() -> None:
+    """Classes of three, over six galleries: a fellow less makes known points a little less sure."""
     rehearsed, asked = [], []
     for seed in range(6):
         gallery, labels, queries, truth = mixture(seed, size=3)
@@ -230,4 +230,4 @@ def test_rehearsed_points_are_as_sure_as_queries() -> None:
         rehearsed.append(classifier._rehearsed_scores()[0][: len(labels)].mean())
         known = queries[truth != UNKNOWN]
         asked.append(classifier.predict_with_confidence(known).confidence.mean())
-    assert np.mean(rehearsed) == pytest.approx(np.mean(asked), abs=0.03)
+    assert np.mean(asked) - 0.2 < np.mean(rehearsed) < np.mean(asked) + 0.01

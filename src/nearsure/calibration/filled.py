@@ -6,6 +6,9 @@ from nearsure.arrays import BoolArray, FloatArray
 from nearsure.calibration.rescaled import JUST_BELOW
 from nearsure.posterior import Posterior
 
+# Probabilities that are filled in at a time, so that little more than the result is in memory.
+BLOCK_ENTRIES = 1 << 20
+
 
 def filled(
     posterior: Posterior, totals: FloatArray, possible: BoolArray | None = None
@@ -35,6 +38,19 @@ def filled(
     >>> filled(Posterior(np.array([0, 1]), np.array([2]), np.array([0.9]), 3), np.ones(1))
     array([[0.05, 0.05, 0.9 ]])
     """
+    dense = np.empty((len(posterior), posterior.n_classes))
+    step = max(1, BLOCK_ENTRIES // max(1, posterior.n_classes))
+    for start in range(0, len(posterior), step):
+        rows = slice(start, start + step)
+        dense[rows] = _filled_block(
+            posterior.take(np.arange(len(posterior))[rows]), totals[rows], possible
+        )
+    return dense
+
+
+def _filled_block(
+    posterior: Posterior, totals: FloatArray, possible: BoolArray | None
+) -> FloatArray:
     dense: FloatArray = posterior.to_csr().toarray()
     absent = np.ones(dense.shape, np.bool_)
     absent[posterior.rows, posterior.codes] = False

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from nearsure.arrays import BoolArray, FloatArray
+from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
 from nearsure.classifier.fitted_gallery import FittedGallery
-from nearsure.classifier.known_judge import rehearse_gallery
+from nearsure.classifier.known_judge import has_company, rehearse_gallery
 from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
@@ -23,8 +23,8 @@ from nearsure.neighbors import Neighbors
 from nearsure.temperature import fit_temperature
 from nearsure.unknowns import ShareEstimate, estimate_unknown_share, fit_shift
 
-# Of the imitated unknowns that take part in choosing a threshold.
-MIXTURE_SEED = 0
+# Of the points that take part in choosing a threshold or a set.
+DRAW_SEED = 0
 
 
 class DecisionMethods(FittedGallery):
@@ -41,10 +41,14 @@ class DecisionMethods(FittedGallery):
         """The confidence from which answers may be accepted without a second look.
 
         It is chosen on the gallery's own points, each leaving itself out, with a bound for their
-        finite number; see `nearsure.decisions`. Where unknown queries are expected, points that
-        leave their class out take part in their stead, in the share that is expected: the promise
-        then holds as far as real unknowns are like these. For a promise that does not rest on the
-        gallery, pass the confidence of held-out queries to `nearsure.choose_threshold`.
+        finite number; see `nearsure.decisions`. A point that leaves itself out has a fellow less
+        than a query has, which makes the choice a careful one where classes are small. With
+        another `prior` than the gallery's, points of each class take part in that proportion.
+
+        Where unknown queries are expected, points that leave their class out take part in their
+        stead, in the share that is expected: the promise then holds as far as real unknowns are
+        like these. For a promise that does not rest on the gallery, pass the confidence of
+        held-out queries to `nearsure.decisions.choose_threshold`.
 
         Parameters
         ----------
@@ -77,9 +81,9 @@ class DecisionMethods(FittedGallery):
     def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
         """The score up to which classes belong to the sets of `predict_set`."""
         own = self._own_pass()
-        return fit_conformal(
-            self._posterior(own.neighbors, own), own.codes, alpha=alpha, score=score
-        )
+        some = self._drawn_by_prior(own.codes)
+        posterior = self._posterior(own.neighbors).take(some)
+        return fit_conformal(posterior, own.codes[some], alpha=alpha, score=score)
 
     def predict_set(
         self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
@@ -177,6 +181,7 @@ class DecisionMethods(FittedGallery):
                 "p(known) was not fitted. Give unknown_share (0.1, say; this method replaces it) "
                 "and fit again."
             )
+        self._adapted = True
         evidence = self._known.evidence(neighbors, self._posterior(neighbors))
         model = self._known.model.with_shift(novelty=0.0, drift=0.0)
         if unknown_share is not None:
@@ -199,28 +204,46 @@ class DecisionMethods(FittedGallery):
         return fit_temperature(own, self._support.codes).temperature
 
     def _rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
-        """Confidence of the gallery's own points, and whether it was deserved."""
+        """Confidence of the gallery's own points, and whether it was deserved.
+
+        Without the factors of `nearsure.forms.left_out`, which know the true class: a promise must
+        hold, and a point that has a fellow less than a query errs on the safe side.
+        """
         own = self._own_pass()
-        posterior = self._posterior(own.neighbors, own)
+        posterior = self._posterior(own.neighbors)
         confidence, correct = posterior.confidence, posterior.labels == own.codes
+        some = self._drawn_by_prior(own.codes)
         if self._known is None:
-            return confidence, correct
+            return confidence[some], correct[some]
         if self._rehearsal is None:
             self._rehearsal = rehearse_gallery(self._support, own, self._rule, self._posterior)
-        # A class of one member is gone when that leaves itself out: such points play no part.
-        correct = correct[self._support.class_counts[own.codes] > 1]
         model, share = self._known.model, self._known.unknown_share
-        known, unknown = self._rehearsal.known, self._rehearsal.unknown
-        confidence = known.confidence * model.p_known(known, share)
+        p_known = np.zeros(len(own.codes))
+        # A point whose class is gone with it plays no known query; nobody is sure of it.
+        p_known[has_company(own)] = model.p_known(self._rehearsal.known, share)
+        confidence = confidence * p_known
+        unknown = self._rehearsal.unknown
         strangers = unknown.confidence * model.p_known(unknown, share)
-        n_known, n_unknown = _in_proportion(len(confidence), len(strangers), share)
-        rng = np.random.default_rng(MIXTURE_SEED)
-        drawn = rng.permutation(len(confidence))[:n_known]
+        n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
+        rng = np.random.default_rng(DRAW_SEED)
+        drawn = rng.permutation(some)[:n_known]
         others = rng.permutation(len(strangers))[:n_unknown]
         return (
             np.concatenate([confidence[drawn], strangers[others]]),
             np.concatenate([correct[drawn], np.zeros(len(others), np.bool_)]),
         )
+
+    def _drawn_by_prior(self, codes: IntArray) -> IntArray:
+        """Which points stand for queries: all, or a draw in the proportions of another prior.
+
+        Points are taken with a chance, each once at most, so that they stay independent draws.
+        """
+        factors = self._prior_factors()
+        if factors is None:
+            return np.arange(len(codes))
+        chances = factors[codes]
+        rng = np.random.default_rng(DRAW_SEED)
+        return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())
 
 
 def _in_proportion(n_known: int, n_unknown: int, unknown_share: float) -> tuple[int, int]:

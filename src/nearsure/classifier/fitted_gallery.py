@@ -29,6 +29,10 @@ class FittedGallery:
         The gallery asked about itself, and as known and unknown queries; kept until it changes.
     _fit_mark, _fit_loss, _warned_stale : int, pair of float or None, bool
         The state of the gallery at the fit, and whether its age was said.
+    _adapted : bool
+        Whether p(known) was fitted to queries; it then survives a refit.
+    _all_neighbors : bool
+        Whether k is as many points as there are.
     """
 
     classes_: AnyArray
@@ -45,6 +49,8 @@ class FittedGallery:
     _fit_mark: int
     _fit_loss: tuple[float, float] | None
     _warned_stale: bool
+    _adapted: bool
+    _all_neighbors: bool
 
     def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query."""
@@ -54,6 +60,9 @@ class FittedGallery:
         raise NotImplementedError
 
     def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
+        raise NotImplementedError
+
+    def _prior_factors(self) -> FloatArray | None:
         raise NotImplementedError
 
     def _fit_on(self, support: SupportSet, classes: AnyArray) -> None:

@@ -1,11 +1,11 @@
 """From neighbours to a calibrated posterior: a rule, its parameters, a prior, a calibrator."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 import numpy as np
 
-from nearsure.arrays import FloatArray
+from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import (
     CALIBRATORS,
     Calibrator,
@@ -16,10 +16,10 @@ from nearsure.calibration import (
 )
 from nearsure.classifier.own_pass import OwnPass
 from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
-from nearsure.forms.class_prior import with_prior
 from nearsure.neighbors import Neighbors
 from nearsure.objectives import ObjectiveName
-from nearsure.posterior import Posterior, score
+from nearsure.posterior import Posterior, aggregate
+from nearsure.rules import rule_weights
 from nearsure.temperature import TemperatureFit, fit_temperature
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class FittedRule:
         How the form was fitted.
     calibrator : Calibrator
         What is done to the confidence afterwards.
+    class_sizes : array of shape (n_classes,) or None
+        Members of each class at the fit.
     """
 
     name: str
@@ -56,12 +58,14 @@ class FittedRule:
     temperature_fit: TemperatureFit | None = None
     sharpened_fit: SharpenedFit | None = None
     calibrator: Calibrator = field(default_factory=Unchanged)
+    class_sizes: IntArray | None = None
 
     def posterior(
         self,
         neighbors: Neighbors,
         *,
         n_classes: int | None = None,
+        class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
         own: OwnPass | None = None,
     ) -> Posterior:
@@ -73,18 +77,26 @@ class FittedRule:
             Of queries; those of `own`, if that is given.
         n_classes : int, optional
             Classes of the gallery; by default one more than the largest code among the neighbours.
+        class_sizes : array of shape (n_classes,), optional
+            Members of each class now; by default as at the fit.
         prior_factors : array of shape (n_classes,), optional
             See `nearsure.forms.class_prior`.
         own : OwnPass, optional
             That these are points of the gallery.
         """
         posterior = self.claimed(
-            neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own
+            neighbors,
+            n_classes=n_classes,
+            class_sizes=class_sizes,
+            prior_factors=prior_factors,
+            own=own,
         )
         if isinstance(self.calibrator, Unchanged):
             return posterior
         # The best of n classes has more than 1 / n, whatever a calibrator says.
-        least = min(1.0, (1.0 + JUST_ABOVE) / max(1, posterior.n_classes))
+        sizes = self.class_sizes if class_sizes is None else class_sizes
+        n_possible = posterior.n_classes if sizes is None else int((sizes > 0).sum())
+        least = min(1.0, (1.0 + JUST_ABOVE) / max(1, n_possible))
         confidence = np.maximum(self.calibrator(posterior.confidence), least)
         return with_confidence(posterior, np.where(np.diff(posterior.indptr) > 0, confidence, 0.0))
 
@@ -93,23 +105,22 @@ class FittedRule:
         neighbors: Neighbors,
         *,
         n_classes: int | None = None,
+        class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
         own: OwnPass | None = None,
     ) -> Posterior:
         """The same before calibration."""
         if self.form is not None:
-            posterior = self.form.posterior(
+            return self.form.posterior(
                 neighbors,
                 n_classes=n_classes,
+                class_sizes=self.class_sizes if class_sizes is None else class_sizes,
+                class_factors=prior_factors,
                 own_codes=None if own is None else own.codes,
                 own_factors=None if own is None else own.factors,
             )
-        else:
-            rule = cast("RuleName", self.name)
-            posterior = score(
-                neighbors, rule=rule, temperature=self.temperature, n_classes=n_classes
-            )
-        return posterior if prior_factors is None else with_prior(posterior, prior_factors)
+        weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
+        return aggregate(neighbors, weights, n_classes=n_classes, class_factors=prior_factors)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
@@ -120,6 +131,7 @@ class FittedRule:
             "temperature_fit": self.temperature_fit and self.temperature_fit.to_dict(),
             "sharpened_fit": self.sharpened_fit and self.sharpened_fit.to_dict(),
             "calibrator": self.calibrator.to_dict(),
+            "class_sizes": None if self.class_sizes is None else self.class_sizes.tolist(),
         }
 
     @classmethod
@@ -135,6 +147,9 @@ class FittedRule:
             temperature_fit=fit and TemperatureFit.from_dict(fit),
             sharpened_fit=sharpened and SharpenedFit.from_dict(sharpened),
             calibrator=calibrator_from_dict(fields["calibrator"]),
+            class_sizes=None
+            if fields["class_sizes"] is None
+            else np.array(fields["class_sizes"], np.int64),
         )
 
 
@@ -145,7 +160,7 @@ def fit_rule(
     temperature: float | None,
     objective: ObjectiveName,
     calibration: str,
-    n_classes: int,
+    class_sizes: IntArray,
     prior_factors: FloatArray | None,
 ) -> FittedRule:
     """Fit a rule's parameters and its calibrator on the gallery's own points.
@@ -162,19 +177,35 @@ def fit_rule(
         What T of NED minimises.
     calibration : str
         Name of a calibrator.
-    n_classes : int
-        Classes of the gallery.
+    class_sizes : array of shape (n_classes,)
+        Members of each class of the gallery.
     prior_factors : array of shape (n_classes,), optional
         Of another prior than the gallery's frequencies: a point of a class that is rarer in the
         gallery than among the queries counts more when the calibrator is fitted.
     """
-    rule = FittedRule(name, temperature)
+    rule = FittedRule(name, temperature, class_sizes=class_sizes)
     if name in SHARPENED_NAMES and own is not None:
-        fit = fit_sharpened(own.neighbors, own.codes, free=name, own_factors=own.factors)
-        rule = FittedRule(name, fit.form.temperature, fit.form, fit.temperature_fit, fit)
+        fit = fit_sharpened(
+            own.neighbors,
+            own.codes,
+            free=name,
+            own_factors=own.factors,
+            class_sizes=class_sizes,
+        )
+        if fit.temperature_fit.status != "interior":
+            # Nothing was sharpened, and the factors would only break ties by the true label.
+            own = own.without_factors()
+        rule = replace(
+            rule,
+            temperature=fit.form.temperature,
+            form=fit.form,
+            temperature_fit=fit.temperature_fit,
+            sharpened_fit=fit,
+        )
     elif name == "ned" and temperature is None and own is not None:
         found = fit_temperature(own.neighbors, own.codes, objective=objective)
-        rule = FittedRule(name, found.temperature, temperature_fit=found)
+        rule = replace(rule, temperature=found.temperature, temperature_fit=found)
+    n_classes = len(class_sizes)
     if calibration == "none" or own is None or n_classes == 1:
         return rule
     claimed = rule.claimed(own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own)
@@ -186,6 +217,4 @@ def fit_rule(
         calibrator = ShrunkPlatt.fit(confidence, correct, weights=weights)
     else:
         calibrator = CALIBRATORS[calibration].fit(confidence, correct)
-    return FittedRule(
-        name, rule.temperature, rule.form, rule.temperature_fit, rule.sharpened_fit, calibrator
-    )
+    return replace(rule, calibrator=calibrator)

@@ -7,6 +7,7 @@ from nearsure.classifier.fitted_rule import SHARPENED_NAMES, FittedRule, fit_rul
 from nearsure.classifier.own_pass import OwnPass
 from nearsure.classifier.parameters import check_among, chosen_calibration
 from nearsure.errors import InvalidInputError
+from nearsure.forms.left_out import factors_of_sizes
 from nearsure.neighbors import Neighbors, integer_codes
 from nearsure.rules import RULE_NAMES
 
@@ -64,15 +65,13 @@ def fit_confidence(
                 f"class_counts must count the members of all {n_classes} classes, at least as many "
                 "as there are points of each."
             )
-        n_classes = len(counts)
-    size = counts[codes]
-    factors = np.where(size > 1, size / np.maximum(size - 1, 1), 1.0)
+    factors = factors_of_sizes(counts[codes], counts[codes] - 1)
     return fit_rule(
         rule,
         OwnPass(np.arange(len(codes)), own, codes, factors, 0),
         temperature=None,
         objective="nll",
         calibration=chosen_calibration(calibration, rule, "support"),
-        n_classes=n_classes,
+        class_sizes=counts,
         prior_factors=None,
     )

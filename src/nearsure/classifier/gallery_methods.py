@@ -147,16 +147,21 @@ class GalleryMethods(FittedGallery):
         """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
 
         Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
-        except `metric`.
+        except `metric`. What `adapt_to_queries` has learned about queries is kept.
         """
         check_is_fitted(self, "classes_")
+        before = self._known
         self._fit_on(self._support, self.classes_)
+        if self._adapted and before is not None and self._known is not None:
+            shift = before.model
+            model = self._known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
+            self._known = self._known.with_model(model, before.unknown_share)
         return self
 
     def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self._posterior(some.neighbors, some), some.codes))
+        return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
 
     def _share_changed(self) -> float:
         return self._support.share_changed(self._fit_mark)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.own_pass import OwnPass
 from nearsure.neighbors import Neighbors
@@ -119,7 +119,13 @@ def rehearse_gallery(
         temperature=temperature,
         to_posterior=to_posterior,
         own_posterior=to_posterior(own.neighbors, own=own),
+        in_company=has_company(own),
     )
+
+
+def has_company(own: OwnPass) -> BoolArray:
+    """Which points have a fellow of their class left when they, or their groups, are out."""
+    return np.asarray(own.factors > 1.0, np.bool_)
 
 
 def fit_known_judge(

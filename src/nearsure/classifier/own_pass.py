@@ -1,6 +1,8 @@
 """The gallery asked about itself: every point searched without itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.forms.left_out import own_class_factors
@@ -31,6 +33,10 @@ class OwnPass:
     codes: IntArray
     factors: FloatArray
     mark: int
+
+    def without_factors(self) -> "OwnPass":
+        """The same points, taken as they are."""
+        return replace(self, factors=np.ones(len(self.factors)))
 
     def take(self, rows: slice) -> "OwnPass":
         """The same of some of the points."""

@@ -101,7 +101,8 @@ def prior_of_classes(prior: Prior, classes: AnyArray) -> Literal["support", "uni
         return _numbers(prior)
     names = classes.tolist()
     missing = [name for name in names if name not in prior]
-    foreign = [name for name in prior if name not in names]
+    known = set(names)
+    foreign = [name for name in prior if name not in known]
     if missing or foreign:
         problem = f"misses {missing[:5]}" if missing else f"names {foreign[:5]}, which it has not"
         raise InvalidInputError(

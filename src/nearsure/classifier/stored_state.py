@@ -1,5 +1,6 @@
 """A fitted classifier as a manifest and arrays, and back."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -25,13 +26,15 @@ def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, Any
     manifest = {
         "parameters": storable(classifier.get_params()),
         "metric": classifier._metric,  # noqa: SLF001
-        "rule": classifier._rule.to_dict(),  # noqa: SLF001
+        # The gallery itself says how large its classes are.
+        "rule": {**classifier._rule.to_dict(), "class_sizes": None},  # noqa: SLF001
         "n_neighbors": int(classifier.n_neighbors_),
         "prior": prior if isinstance(prior, str) else prior.tolist(),
         "classes_dtype": classifier.classes_.dtype.str,
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "next_id": support.next_id,
         "fit_loss": classifier._fit_loss,  # noqa: SLF001
+        "adapted": classifier._adapted,  # noqa: SLF001
     }
     tensors = {
         "support_vectors": support.vectors,
@@ -63,6 +66,8 @@ def from_state(
         classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
     classifier.n_neighbors_ = manifest["n_neighbors"]
     classifier.fit_indices_ = tensors["fit_indices"]
+    classifier._all_neighbors = classifier.n_neighbors == "all"  # noqa: SLF001
+    classifier._adapted = manifest.get("adapted", False)  # noqa: SLF001
     classifier._metric = manifest["metric"]  # noqa: SLF001
     classifier._support = SupportSet(  # noqa: SLF001
         tensors["support_vectors"],
@@ -73,7 +78,8 @@ def from_state(
         changed_ids=tensors.get("changed_ids"),
     )
     classifier._group_names = _group_names(manifest, tensors)  # noqa: SLF001
-    classifier._rule = _rule(manifest)  # noqa: SLF001
+    sizes = np.bincount(tensors["support_codes"], minlength=len(classes))
+    classifier._rule = replace(_rule(manifest), class_sizes=sizes)  # noqa: SLF001
     classifier._prior = prior_of_classes(manifest.get("prior", "support"), classes)  # noqa: SLF001
     known = manifest.get("known")
     classifier._known = None if known is None else KnownJudge.from_state(known, tensors)  # noqa: SLF001

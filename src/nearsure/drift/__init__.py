@@ -4,14 +4,14 @@ Labels of the queries are not needed: the yardstick is the gallery's own leave-o
 """
 
 from nearsure.drift.certainty import certainty
-from nearsure.drift.confidence_cut import ConfidenceCut, fit_cut
+from nearsure.drift.certainty_cut import CertaintyCut, fit_cut
 from nearsure.drift.distribution_shift import DistributionShift, compare_samples
 from nearsure.drift.estimated_accuracy import EstimatedAccuracy, estimate_accuracy
 from nearsure.drift.evidence import Evidence, gather_evidence
 from nearsure.drift.query_drift import QueryDrift, compare_queries
 
 __all__ = [
-    "ConfidenceCut",
+    "CertaintyCut",
     "DistributionShift",
     "EstimatedAccuracy",
     "Evidence",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray
-from nearsure.drift.confidence_cut import ConfidenceCut, fit_cut
+from nearsure.drift.certainty_cut import CertaintyCut, fit_cut
 from nearsure.drift.distribution_shift import FEWEST
 from nearsure.drift.evidence import Evidence
 from nearsure.errors import InvalidInputError
@@ -44,7 +44,7 @@ class EstimatedAccuracy:
         Leave-one-out accuracy of the gallery points.
     own_mean_confidence : float
         Their mean confidence.
-    cut : ConfidenceCut
+    cut : CertaintyCut
         What was found on the gallery.
     n_own, n_queries : int
         Sizes of the samples.
@@ -54,7 +54,7 @@ class EstimatedAccuracy:
     mean_confidence: Interval
     own_accuracy: float
     own_mean_confidence: float
-    cut: ConfidenceCut
+    cut: CertaintyCut
     n_own: int
     n_queries: int
 

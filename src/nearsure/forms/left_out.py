@@ -3,7 +3,13 @@
 A class of n members has n - 1 when one of them is asked about, while every other class is whole.
 Its sum of kernels is too small by (n - 1) / n on average, and a fit that took it as it is would
 expect queries, which find all n, to be as unlucky. The factor n / (n - 1) undoes this. It matters
-for small classes: 2 for a pair, 1.11 for ten members, 1.02 for fifty.
+for small classes: 1.5 for three members, 1.11 for ten, 1.02 for fifty. It is never more than 1.5:
+a pair has one member left, and doubling that would make the nearest neighbour of every point its
+own class's more often than chance does.
+
+The factor knows which class is the true one. That is right in a likelihood, and where a confidence
+is calibrated it stands for the member that a query finds; but no promise about precision or
+coverage is made with it, as `nearsure.classifier` says.
 """
 
 import numpy as np
@@ -11,11 +17,13 @@ import numpy as np
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 
+LARGEST_FACTOR = 1.5
+
 
 def own_class_factors(
     codes: IntArray, points: IntArray, groups: IntArray | None = None
 ) -> FloatArray:
-    """Members of a point's own class over those that are left, n / (n - 1).
+    """Members of a point's own class over those that are left, n / (n - 1), at most 1.5.
 
     Parameters
     ----------
@@ -34,7 +42,7 @@ def own_class_factors(
     Examples
     --------
     >>> own_class_factors(np.array([0, 0, 1, 1, 1, 2]), np.array([0, 2, 5]))
-    array([2. , 1.5, 1. ])
+    array([1.5, 1.5, 1. ])
     """
     counts = np.bincount(codes)[codes[points]]
     left_out = np.ones(len(points), np.int64)
@@ -48,5 +56,10 @@ def own_class_factors(
             np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
         )
         left_out = sizes[together.ravel()][points]
-    left = counts - left_out
-    return np.where(left > 0, counts / np.maximum(left, 1), 1.0)
+    return factors_of_sizes(counts, counts - left_out)
+
+
+def factors_of_sizes(sizes: IntArray, left: IntArray) -> FloatArray:
+    """The same, for classes of so many members, of which so many are left."""
+    factors = np.minimum(sizes / np.maximum(left, 1), LARGEST_FACTOR)
+    return np.where(left > 0, factors, 1.0)

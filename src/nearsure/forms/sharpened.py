@@ -1,12 +1,13 @@
 """Sharpened NED: which neighbours count and how sure the answer is, set apart.
 
-    p(c | z) ~ (sum over the k nearest i with y_i = c of exp(-|z - z_i|^2 / T(z)))^gamma
+    p(c | z) ~ n_c (sum over the k nearest i with y_i = c of exp(-|z - z_i|^2 / T(z)) / n_c)^gamma
     T(z) = T * (mean squared distance of z's k neighbours / what is typical)^beta
 
 NED's one T must choose both how far the vote reaches and how sharp the posterior is, and on real
 embeddings the two want different values. With gamma the reach can be wide and the posterior sharp;
 with beta a query that is far from everything, or in a sparse region, measures with its own scale.
-gamma = 1 and beta = 0 is the paper's formula.
+n_c is the size of the class: what is sharpened is its density, and its frequency counts once. gamma
+= 1 and beta = 0 is the paper's formula.
 """
 
 from dataclasses import asdict, dataclass
@@ -88,6 +89,8 @@ class SharpenedNED:
         neighbors: Neighbors,
         *,
         n_classes: int | None = None,
+        class_sizes: IntArray | None = None,
+        class_factors: FloatArray | None = None,
         own_codes: IntArray | None = None,
         own_factors: FloatArray | None = None,
     ) -> Posterior:
@@ -99,6 +102,10 @@ class SharpenedNED:
             What a search returned, with the k that the parameters were fitted for.
         n_classes : int, optional
             Number of classes; by default one more than the largest code among the neighbours.
+        class_sizes : array of shape (n_classes,), optional
+            n_c; by default all classes are of one size.
+        class_factors : array of shape (n_classes,), optional
+            Of another prior than the frequencies; see `nearsure.forms.class_prior`.
         own_codes, own_factors : array of shape (n,), optional
             For support points: their classes, and what leaving themselves out took from the sums of
             these; see `nearsure.forms.left_out`.
@@ -107,7 +114,23 @@ class SharpenedNED:
         if own_codes is not None and own_factors is not None:
             own = neighbors.labels == own_codes[:, None]
             weights *= np.where(own, own_factors[:, None], 1.0)
-        return aggregate(neighbors, weights, n_classes=n_classes, sharpness=self.sharpness)
+        factors = class_factors
+        if class_sizes is not None and self.sharpness != 1.0:
+            factors = self.size_factors(class_sizes)
+            if class_factors is not None:
+                factors = factors * class_factors
+        return aggregate(
+            neighbors,
+            weights,
+            n_classes=n_classes,
+            sharpness=self.sharpness,
+            class_factors=factors,
+        )
+
+    def size_factors(self, class_sizes: IntArray) -> FloatArray:
+        """n_c^(1 - gamma), up to a factor that all classes share, shape (n_classes,)."""
+        logs = (1.0 - self.sharpness) * np.log(np.maximum(class_sizes, 1))
+        return np.asarray(np.exp(logs - logs.max()), np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, for JSON."""

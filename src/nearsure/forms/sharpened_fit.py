@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from nearsure.arrays import FloatArray
+from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import SharpenedNED, log_scale_ratios, query_scales
 from nearsure.forms.sharpened_objective import SharpenedLikelihood
@@ -22,7 +22,8 @@ STARTS = ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0), (2.5, 2.0, 1.0), (0.5, 0.6, 0.0))
 # The starts only have to find the right valley, for which this many points are enough.
 START_SAMPLE = 2000
 FACTOR_OF_TEMPERATURE = 100.0
-SHARPNESS_RANGE = 0.05, 20.0
+# Beyond, the data (pairs of near-duplicates, say) tell T and gamma no longer apart.
+SHARPNESS_RANGE = 0.2, 5.0
 ADAPTIVITY_RANGE = -2.0, 4.0
 # Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
 # one observation says, which a handful of points cannot outvote, and a hundred do not feel.
@@ -84,6 +85,7 @@ def fit_sharpened(
     *,
     free: FreeParameters = "adaptive",
     own_factors: FloatArray | None = None,
+    class_sizes: IntArray | None = None,
 ) -> SharpenedFit:
     """Find the parameters under which the support points explain each other best.
 
@@ -101,6 +103,8 @@ def fit_sharpened(
         Fit T and gamma, or T, gamma and beta.
     own_factors : array of shape (n,), optional
         See `nearsure.forms.left_out.own_class_factors`; by default all 1.
+    class_sizes : array of shape (n_classes,), optional
+        Members of each class in the support set; by default all classes are of one size.
 
     Returns
     -------
@@ -137,12 +141,12 @@ def fit_sharpened(
         neighbors.sq_distances / ned.temperature, neighbors.labels, counts=neighbors.counts
     )
     log_ratios = log_scale_ratios(query_scales(neighbors), typical)
-    every = SharpenedLikelihood(scaled, codes, log_ratios, factors)
+    every = SharpenedLikelihood(scaled, codes, log_ratios, factors, class_sizes)
     some = slice(None, None, -(-len(codes) // START_SAMPLE))
     sample = every
     if len(codes[some]) < len(codes):
         sample = SharpenedLikelihood(
-            scaled.take(some), codes[some], log_ratios[some], factors[some]
+            scaled.take(some), codes[some], log_ratios[some], factors[some], class_sizes
         )
     bounds = _bounds(free)
     starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]

@@ -2,10 +2,11 @@
 
 Write s_i for a neighbour's distance beyond the nearest, r for a point's scale over the typical one,
 b = exp(-log T - beta log r), L_c = log of the sum of exp(-b s_i) over the neighbours of class c,
-and E_c[s] for the mean of s under the weights in that sum. The logit of c is gamma L_c, so
+and E_c[s] for the mean of s under the weights in that sum. With n_c for the size of class c, its
+logit is gamma (L_c - log n_c) + log n_c, so
 
     d logit_c / d log T     = gamma b E_c[s]
-    d logit_c / d log gamma = gamma L_c
+    d logit_c / d log gamma = gamma (L_c - log n_c)
     d logit_c / d beta      = gamma b log r E_c[s]
 
 and d log p(y) is that of the true class's logit less its mean over the classes under p.
@@ -32,6 +33,8 @@ class SharpenedLikelihood:
         log r.
     own_factors : array of shape (n,)
         What the sum of the own class is multiplied by; see `nearsure.forms.left_out`.
+    class_sizes : array of shape (n_classes,), optional
+        n_c; by default 1 for all.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class SharpenedLikelihood:
         labels: IntArray,
         log_ratios: FloatArray,
         own_factors: FloatArray,
+        class_sizes: IntArray | None = None,
     ) -> None:
         by_class = np.argsort(neighbors.labels, axis=1, kind="stable")
         codes = np.take_along_axis(neighbors.labels, by_class, axis=1)
@@ -59,9 +63,14 @@ class SharpenedLikelihood:
         lengths = np.diff(starts, append=len(flat))
         self._beyond = flat - np.repeat(self._nearest, lengths)
         self._row_of_entry = rows
-        is_true = codes.ravel()[keep][starts] == labels[self._rows]
+        class_of_run = codes.ravel()[keep][starts]
+        is_true = class_of_run == labels[self._rows]
         self._true = np.flatnonzero(is_true)
-        self._log_factors = np.where(is_true, np.log(own_factors)[self._rows], 0.0)
+        self._log_sizes = np.zeros(len(starts))
+        if class_sizes is not None:
+            self._log_sizes = np.log(np.maximum(class_sizes, 1))[class_of_run]
+        corrections = np.where(is_true, np.log(own_factors)[self._rows], 0.0)
+        self._log_factors = corrections - self._log_sizes
         self._log_ratios = log_ratios
 
     def __call__(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -73,7 +82,8 @@ class SharpenedLikelihood:
         sums = np.add.reduceat(weights, self._starts)
         moments = np.add.reduceat(weights * self._beyond, self._starts)
         by_class = inverse[self._rows]
-        logits = sharpness * (np.log(sums) - by_class * self._nearest + self._log_factors)
+        sharpened = sharpness * (np.log(sums) - by_class * self._nearest + self._log_factors)
+        logits = sharpened + self._log_sizes
         slopes = sharpness * by_class * (self._nearest + moments / sums)
         highest = np.maximum.reduceat(logits, self._row_starts)
         shares = np.exp(logits - highest[self._rows])
@@ -87,5 +97,5 @@ class SharpenedLikelihood:
 
         by_temperature = mean_less_true(slopes)
         return losses, np.stack(
-            [by_temperature, mean_less_true(logits), by_temperature * self._log_ratios], axis=1
+            [by_temperature, mean_less_true(sharpened), by_temperature * self._log_ratios], axis=1
         )

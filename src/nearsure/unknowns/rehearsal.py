@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import IntArray
+from nearsure.arrays import BoolArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors, integer_codes
 from nearsure.posterior import Posterior
@@ -44,6 +44,7 @@ def rehearse(
     temperature: float,
     to_posterior: Callable[[Neighbors], Posterior],
     own_posterior: Posterior | None = None,
+    in_company: BoolArray | None = None,
 ) -> Rehearsal:
     """Let support points play known and unknown queries.
 
@@ -65,6 +66,10 @@ def rehearse(
     own_posterior : Posterior, optional
         p(c | known) of own_neighbors by the same rule, if it makes up for the point left out of its
         class. None takes ``to_posterior(own_neighbors)``.
+
+    in_company : array of shape (n,), optional
+        Which points have a fellow of their class left, and can play a known query; by default
+        those of classes with two members or more.
 
     Returns
     -------
@@ -101,7 +106,8 @@ def rehearse(
     density = GalleryDensity.measure(own_neighbors, ids, codes, temperature=temperature)
     own_codes: IntArray = codes[ids]
     _check_left_out(class_left_out, own_codes)
-    in_company = density.class_sizes[own_codes] > 1
+    if in_company is None:
+        in_company = density.class_sizes[own_codes] > 1
     if own_posterior is None:
         own_posterior = to_posterior(own_neighbors)
     known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)

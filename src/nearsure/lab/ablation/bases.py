@@ -105,7 +105,7 @@ def _rule(name: str, gallery: Gallery) -> FittedBase:
         temperature=None,
         objective="nll",
         calibration="none",
-        n_classes=gallery.n_classes,
+        class_sizes=np.bincount(gallery.codes),
         prior_factors=None,
     )
     return FittedBase(

@@ -8,11 +8,13 @@ from typing import Any, Self
 from nearsure.lab.ablation.competition import Competition
 from nearsure.lab.ablation.measured import N_SIMULATIONS, Measured, measure
 from nearsure.lab.ablation.trials import Condition, Trial
-from nearsure.lab.ablation.variants import MAIN_VARIANTS, Variant
+from nearsure.lab.ablation.variants import MAIN_VARIANTS, SLOW_VARIANTS, Variant
 from nearsure.lab.stages import Stage
 
 # Raised when a variant means something else, so that old numbers are not taken for new ones.
-VERSION = 1
+VERSION = 2
+# Of the slow variants, which share no code with the others' fits.
+SLOW_VERSION = 1
 SINGLE: tuple[Condition, ...] = ("given", "all")
 
 
@@ -115,7 +117,7 @@ def cached_trial(
         "variants": [variant.name for variant in variants],
         "n_simulations": N_SIMULATIONS,
         "n_resamples": n_resamples if trial.condition in SINGLE else None,
-        "version": VERSION,
+        "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
     }
     stage = Stage(cache, "ablation", inputs)
     found = stage.document(

@@ -10,7 +10,7 @@ from nearsure.metrics.validation import check_correct, check_same_length
 
 
 @dataclass(frozen=True)
-class ConfidenceCut:
+class CertaintyCut:
     """Which points are counted as right; `fit_cut` makes it.
 
     Parameters
@@ -31,7 +31,7 @@ class ConfidenceCut:
         return min(1.0, above + self.tied_share * tied)
 
 
-def fit_cut(evidence: Evidence, correct: ArrayLike) -> ConfidenceCut:
+def fit_cut(evidence: Evidence, correct: ArrayLike) -> CertaintyCut:
     """The cut above which lie as many gallery points as were answered rightly.
 
     Parameters
@@ -43,7 +43,7 @@ def fit_cut(evidence: Evidence, correct: ArrayLike) -> ConfidenceCut:
 
     Returns
     -------
-    ConfidenceCut
+    CertaintyCut
 
     References
     ----------
@@ -62,8 +62,8 @@ def fit_cut(evidence: Evidence, correct: ArrayLike) -> ConfidenceCut:
     check_same_length(evidence=len(evidence), correct=len(right))
     n_right, n = int(right.sum()), len(right)
     if n_right == 0:
-        return ConfidenceCut(np.inf, 0.0)
+        return CertaintyCut(np.inf, 0.0)
     threshold = float(np.partition(evidence.certainty, n - n_right)[n - n_right])
     above = int((evidence.certainty > threshold).sum())
     tied = int((evidence.certainty == threshold).sum())
-    return ConfidenceCut(threshold, (n_right - above) / tied)
+    return CertaintyCut(threshold, (n_right - above) / tied)
