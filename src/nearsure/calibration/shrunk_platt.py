@@ -36,7 +36,7 @@ class ShrunkPlatt(PlainNumbers):
     Examples
     --------
     >>> ShrunkPlatt.fit([0.9, 0.9, 0.8], [True, True, True])([0.5, 0.9]).round(2)
-    array([0.59, 0.94])
+    array([0.55, 0.96])
     """
 
     name: ClassVar[str] = "shrunk"
