@@ -16,7 +16,7 @@ from nearsure.index import ExactIndex
 ROUNDS = 7
 # What fit + predict may cost, to the bare searches, and the share of all but the search in percent.
 # The default fits three parameters and a calibrator where NED fits one.
-BOUNDS = {"ned": (1.15, 3.0), "adaptive": (1.3, 15.0)}
+BOUNDS = {"ned": (1.15, 3.0), "adaptive": (1.4, 18.0)}
 
 
 def main() -> None:

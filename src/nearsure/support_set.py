@@ -70,6 +70,8 @@ class SupportSet:
         self._index = ExactIndex(points, ids, next_id=next_id)
         self._codes = GrowingRows(own_codes)
         self._counts = _class_sizes(own_codes)
+        # Made when it is asked for, and kept until a change: every query asks.
+        self._counts_by_code: IntArray | None = None
         changed = (
             np.empty(0, np.int64) if changed_ids is None else np.asarray(changed_ids, np.int64)
         )
@@ -111,9 +113,12 @@ class SupportSet:
 
         A class code stays when its last point goes; the class just has no member.
         """
-        counts = np.zeros(max(self._counts) + 1, np.int64)
-        counts[list(self._counts)] = list(self._counts.values())
-        return counts
+        if self._counts_by_code is None:
+            counts = np.zeros(max(self._counts) + 1, np.int64)
+            counts[list(self._counts)] = list(self._counts.values())
+            counts.flags.writeable = False
+            self._counts_by_code = counts
+        return self._counts_by_code
 
     def rows_of(self, ids: ArrayLike) -> IntArray:
         """The places of the points with these ids in `vectors`, `codes` and `groups`, for now."""
@@ -345,6 +350,7 @@ class SupportSet:
 
     def _record(self, changed_ids: IntArray, counts: dict[int, int]) -> None:
         self._counts |= counts
+        self._counts_by_code = None
         self._changed_ids.append(changed_ids)
 
 

@@ -421,8 +421,11 @@ def _factors(
 
 def class_sizes(support: SupportSet, n_classes: int) -> IntArray:
     """Members of each class, shape (n_classes,)."""
+    counts = support.class_counts
+    if len(counts) == n_classes:
+        return counts
     sizes = np.zeros(n_classes, np.int64)
-    sizes[: len(support.class_counts)] = support.class_counts
+    sizes[: len(counts)] = counts
     return sizes
 
 

@@ -114,23 +114,18 @@ class SharpenedNED:
         if own_codes is not None and own_factors is not None:
             own = neighbors.labels == own_codes[:, None]
             weights *= np.where(own, own_factors[:, None], 1.0)
-        factors = class_factors
         if class_sizes is not None and self.sharpness != 1.0:
-            factors = self.size_factors(class_sizes)
-            if class_factors is not None:
-                factors = factors * class_factors
+            # n_c^(1 - gamma) behind the power is this before it, and asks for the sizes of the
+            # neighbours' classes alone, however many there are.
+            sizes = class_sizes[np.where(neighbors.valid, neighbors.labels, 0)]
+            weights *= np.maximum(sizes, 1) ** (1.0 / self.sharpness - 1.0)
         return aggregate(
             neighbors,
             weights,
             n_classes=n_classes,
             sharpness=self.sharpness,
-            class_factors=factors,
+            class_factors=class_factors,
         )
-
-    def size_factors(self, class_sizes: IntArray) -> FloatArray:
-        """n_c^(1 - gamma), up to a factor that all classes share, shape (n_classes,)."""
-        logs = (1.0 - self.sharpness) * np.log(np.maximum(class_sizes, 1))
-        return np.asarray(np.exp(logs - logs.max()), np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, for JSON."""
