@@ -429,7 +429,7 @@ def assert_holds(index: ExactIndex, points: dict[int, AnyArray], queries: AnyArr
     vectors = np.stack(list(points.values()))
     assert len(index) == len(points)
     np.testing.assert_array_equal(np.sort(index.ids), np.sort(ids))
-    np.testing.assert_array_equal(index.vectors_of(ids), vectors)
+    np.testing.assert_array_equal(index.vectors[index.rows_of(ids)], vectors)
     np.testing.assert_array_equal(index.ids[index.rows_of(ids)], ids)
     for asked in (queries, queries[:3], queries[:1]):
         found = index.search(asked, k)
@@ -644,7 +644,7 @@ def test_unknown_ids_are_named() -> None:
         index.rows_of([0, -1, 3])
     index.remove([0])
     with pytest.raises(InvalidInputError, match=r"Got 0, 7, 8, 9, 10 and 1 more, which"):
-        index.vectors_of([2, 0, 7, 8, 9, 10, 11])
+        index.rows_of([2, 0, 7, 8, 9, 10, 11])
 
 
 def test_a_next_id_in_use_is_refused() -> None:

@@ -30,7 +30,8 @@ class Posterior:
     codes : array of shape (n_entries,)
         Class codes, best first within a query.
     probabilities : array of shape (n_entries,)
-        Their probabilities, which sum to 1 within a query.
+        Their probabilities. Those of a query sum to 1, or to less where something is left for
+        classes that are not among its neighbours, or for none.
     n_classes : int
         Number of classes; every code is below it.
 

@@ -7,9 +7,15 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.index.growing_rows import GrowingRows
-from nearsure.index.stable_ids import a_few, check_distinct, integer_ids
+from nearsure.index.stable_ids import check_distinct, integer_ids
 from nearsure.leave_one_out import search_leaving_one_out
-from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.neighbors import Neighbors
+from nearsure.support_checks import (
+    check_not_emptied,
+    checked_codes,
+    checked_vectors,
+    sizes_of_classes,
+)
 
 # Classes of more members than this many times k are left out by searching the others.
 LARGE_CLASS = 8
@@ -62,14 +68,14 @@ class SupportSet:
         next_id: int | None = None,
         changed_ids: ArrayLike | None = None,
     ) -> None:
-        points = _checked_vectors(vectors)
-        own_codes = _checked_codes(codes, len(points))
+        points = checked_vectors(vectors)
+        own_codes = checked_codes(codes, len(points))
         self._groups = (
             None if groups is None else GrowingRows(integer_ids(groups, len(points), "groups"))
         )
         self._index = ExactIndex(points, ids, next_id=next_id)
         self._codes = GrowingRows(own_codes)
-        self._counts = _class_sizes(own_codes)
+        self._counts = sizes_of_classes(own_codes)
         # Made when it is asked for, and kept until a change: every query asks.
         self._counts_by_code: IntArray | None = None
         changed = (
@@ -155,7 +161,7 @@ class SupportSet:
             The ids of the new points.
         """
         n_added = len(np.atleast_1d(np.asarray(vectors)))
-        own_codes = _checked_codes(codes, n_added)
+        own_codes = checked_codes(codes, n_added)
         own_groups = self._checked_groups(groups, n_added)
         counts = self._counts_after(come=own_codes)
         for kept in (self._codes, self._groups, self._changed_ids):
@@ -184,7 +190,7 @@ class SupportSet:
                 f"At least one point must be left in the gallery. Got all {len(rows)} to remove."
             )
         counts = self._counts_after(gone=self._codes.rows[rows])
-        _check_not_emptied(counts, allowed=allow_empty_class)
+        check_not_emptied(counts, allowed=allow_empty_class)
         self._changed_ids.reserve(len(rows))
         moves = self._index.remove(rows)
         self._codes.remove(moves)
@@ -205,11 +211,11 @@ class SupportSet:
             Whether a class may lose its last point. Its code stays; no answer has it any more.
         """
         relabelled, rows = self._distinct_points(ids)
-        own_codes = _checked_codes(codes, len(rows))
+        own_codes = checked_codes(codes, len(rows))
         before = self._codes.rows[rows]
         other = own_codes != before
         counts = self._counts_after(gone=before[other], come=own_codes[other])
-        _check_not_emptied(counts, allowed=allow_empty_class)
+        check_not_emptied(counts, allowed=allow_empty_class)
         self._changed_ids.reserve(len(rows))
         self._codes.put(rows, own_codes)
         self._record(relabelled[other], counts)
@@ -342,7 +348,7 @@ class SupportSet:
         self, *, gone: IntArray | None = None, come: IntArray | None = None
     ) -> dict[int, int]:
         """The class codes that lose or gain points, and how many each then has."""
-        lost, gained = _class_sizes(gone), _class_sizes(come)
+        lost, gained = sizes_of_classes(gone), sizes_of_classes(come)
         return {
             code: self._counts.get(code, 0) + gained.get(code, 0) - lost.get(code, 0)
             for code in lost | gained
@@ -377,49 +383,3 @@ class _ByRow:
 
     def search(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
         return self._index.search_rows(queries, k)
-
-
-def _checked_vectors(vectors: ArrayLike) -> AnyArray:
-    points = np.asarray(vectors)
-    if points.ndim != 2 or 0 in points.shape:  # noqa: PLR2004
-        raise InvalidInputError(
-            "vectors must have the shape (n, n_features), with at least one point and feature. "
-            f"Got an array of shape {points.shape} instead."
-        )
-    if points.dtype.kind not in "fiu":
-        raise InvalidInputError(f"vectors must be numbers. Got {points.dtype} instead.")
-    if points.dtype not in (np.float32, np.float64):
-        points = points.astype(np.float32 if points.dtype == np.float16 else np.float64)
-    # Both pass NaN and infinity on, and take no memory.
-    if not np.isfinite(points.min()) or not np.isfinite(points.max()):
-        raise InvalidInputError("vectors must be finite. Got NaN or infinity instead.")
-    return points
-
-
-def _checked_codes(codes: ArrayLike, n_points: int) -> IntArray:
-    given = np.asarray(codes)
-    if given.shape != (n_points,):
-        raise InvalidInputError(
-            f"codes must be one class code for each of the {n_points} points. "
-            f"Got an array of shape {given.shape} instead."
-        )
-    own = integer_codes(given).copy() if given.size else np.empty(0, np.int64)
-    if own.min(initial=0) < 0:
-        raise InvalidInputError(f"codes must be class codes >= 0. Got {own.min()} instead.")
-    return own
-
-
-def _class_sizes(codes: IntArray | None) -> dict[int, int]:
-    if codes is None:
-        return {}
-    classes, sizes = np.unique(codes, return_counts=True)
-    return dict(zip(classes.tolist(), sizes.tolist(), strict=True))
-
-
-def _check_not_emptied(counts: dict[int, int], *, allowed: bool) -> None:
-    emptied = [code for code, n_points in counts.items() if n_points == 0]
-    if emptied and not allowed:
-        raise InvalidInputError(
-            f"Every class must keep a point. Got the last of class codes {a_few(emptied)}. "
-            "Pass allow_empty_class=True if this is meant."
-        )

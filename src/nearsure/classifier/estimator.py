@@ -12,10 +12,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration.filled import filled
+from nearsure.classifier.class_sizes import class_sizes, factors_of_prior
 from nearsure.classifier.decision_methods import DecisionMethods
 from nearsure.classifier.fitted_rule import fit_rule
 from nearsure.classifier.gallery_methods import GalleryMethods
-from nearsure.classifier.known_judge import KnownJudge, fit_known_judge, rehearse_gallery
+from nearsure.classifier.known_judge import (
+    KnownJudge,
+    fit_known_judge,
+    rehearse_gallery,
+    with_p_known,
+)
 from nearsure.classifier.own_pass import OwnPass, own_pass
 from nearsure.classifier.parameters import (
     Prior,
@@ -30,7 +36,6 @@ from nearsure.classifier.prediction import Prediction
 from nearsure.classifier.stored_state import from_state, to_state
 from nearsure.errors import InvalidInputError
 from nearsure.forms import SharpenedFit
-from nearsure.forms.class_prior import prior_factors
 from nearsure.index import unit_vectors
 from nearsure.labels import classes_and_codes, codes_of, groups_and_codes
 from nearsure.memory import check_dense_fits
@@ -189,7 +194,7 @@ class NEDClassifier(
         calibration = chosen_calibration(self.calibration, name, self.prior)
         prior = prior_of_classes(self.prior, classes)
         sizes = class_sizes(support, len(classes))
-        factors = _factors(prior, sizes)
+        factors = factors_of_prior(prior, sizes)
         temperature = None if self.temperature == "auto" else float(self.temperature)
         fitted = name in {"adaptive", "sharpened"} or (name == "ned" and temperature is None)
         own: OwnPass | None = None
@@ -375,12 +380,12 @@ class NEDClassifier(
             neighbors,
             n_classes=len(sizes),
             class_sizes=sizes,
-            prior_factors=_factors(self._prior, sizes),
+            prior_factors=factors_of_prior(self._prior, sizes),
             own=own,
         )
 
     def _prior_factors(self) -> FloatArray | None:
-        return _factors(self._prior, class_sizes(self._support, len(self.classes_)))
+        return factors_of_prior(self._prior, class_sizes(self._support, len(self.classes_)))
 
     def _judged(
         self, neighbors: Neighbors
@@ -390,7 +395,7 @@ class NEDClassifier(
         if self._known is None:
             return within, None, None
         p_known = self._known.p_known(neighbors, within)
-        return _scaled(within, p_known), p_known, judge(p_known, within).names
+        return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
     def _own_pass(self) -> OwnPass:
         """The gallery of now asked about itself, at the points of the fit that are still there."""
@@ -405,38 +410,6 @@ class NEDClassifier(
             self._own = own_pass(self._support, self.fit_indices_[still], self.n_neighbors_)
             self._rehearsal = None
         return self._own
-
-
-def _factors(
-    prior: Literal["support", "uniform"] | FloatArray, sizes: IntArray
-) -> FloatArray | None:
-    """What another prior than the gallery's frequencies multiplies each class by."""
-    if isinstance(prior, str):
-        return None if prior == "support" else prior_factors(prior, sizes)
-    if prior.shape == sizes.shape:
-        # A class that has lost its last point cannot be the answer, whatever its prior was.
-        prior = np.where(sizes > 0, prior, 0.0)
-    return prior_factors(prior, sizes)
-
-
-def class_sizes(support: SupportSet, n_classes: int) -> IntArray:
-    """Members of each class, shape (n_classes,)."""
-    counts = support.class_counts
-    if len(counts) == n_classes:
-        return counts
-    sizes = np.zeros(n_classes, np.int64)
-    sizes[: len(counts)] = counts
-    return sizes
-
-
-def _scaled(posterior: Posterior, p_known: FloatArray) -> Posterior:
-    """p(known) p(c | known)."""
-    return Posterior(
-        posterior.indptr,
-        posterior.codes,
-        posterior.probabilities * p_known[posterior.rows],
-        posterior.n_classes,
-    )
 
 
 def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:

@@ -146,6 +146,16 @@ def fit_known_judge(
     )
 
 
+def with_p_known(posterior: Posterior, p_known: FloatArray) -> Posterior:
+    """p(known) p(c | known)."""
+    return Posterior(
+        posterior.indptr,
+        posterior.codes,
+        posterior.probabilities * p_known[posterior.rows],
+        posterior.n_classes,
+    )
+
+
 def _by_row(support: SupportSet, neighbors: Neighbors) -> Neighbors:
     """The same neighbours, known by their rows in the support set."""
     valid = neighbors.valid

@@ -92,11 +92,6 @@ class ExactIndex:
         """Row numbers, until the next removal, of the vectors with these ids, shape (n,)."""
         return self._ids.rows_of(ids)
 
-    def vectors_of(self, ids: ArrayLike) -> AnyArray:
-        """The vectors with these ids, shape (n, n_features)."""
-        vectors: AnyArray = self.vectors[self._ids.rows_of(ids)]
-        return vectors
-
     def add(self, vectors: ArrayLike, ids: ArrayLike | None = None) -> IntArray:
         """Add vectors, behind the last row, in time that does not depend on how many there are.
 

@@ -1,0 +1,31 @@
+"""How large the classes of a gallery are now, and what that makes of a prior."""
+
+from typing import Literal
+
+import numpy as np
+
+from nearsure.arrays import FloatArray, IntArray
+from nearsure.forms.class_prior import prior_factors
+from nearsure.support_set import SupportSet
+
+
+def factors_of_prior(
+    prior: Literal["support", "uniform"] | FloatArray, sizes: IntArray
+) -> FloatArray | None:
+    """What another prior than the gallery's frequencies multiplies each class by."""
+    if isinstance(prior, str):
+        return None if prior == "support" else prior_factors(prior, sizes)
+    if prior.shape == sizes.shape:
+        # A class that has lost its last point cannot be the answer, whatever its prior was.
+        prior = np.where(sizes > 0, prior, 0.0)
+    return prior_factors(prior, sizes)
+
+
+def class_sizes(support: SupportSet, n_classes: int) -> IntArray:
+    """Members of each class, shape (n_classes,)."""
+    counts = support.class_counts
+    if len(counts) == n_classes:
+        return counts
+    sizes = np.zeros(n_classes, np.int64)
+    sizes[: len(counts)] = counts
+    return sizes
