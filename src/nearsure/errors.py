@@ -9,12 +9,19 @@ NearsureError
 ├── DatasetError (ValueError)            images on disk are not the data set that was named
 │   └── BrokenImageError                 one or more image files cannot be decoded
 ├── ZeroGradientError                    an attack had no gradient to follow
+├── EngineError                          an engine could not do what it was asked
+│   ├── EngineUnavailableError (ConnectionError)  it cannot be reached, or went away
+│   ├── EngineAccessError (PermissionError)  it refuses: password, rights, a read-only server
+│   ├── GalleryNotFoundError (LookupError)  it has no such table or collection
+│   ├── GalleryMismatchError (ValueError)  what it holds does not fit what was asked for
+│   └── PartialGalleryError              a load was cut off; the gallery must not be taken for whole
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
 
 FitWarning (UserWarning)
 ├── ManyMissesWarning                 many points' class is not among their neighbours
 ├── DegenerateTemperatureWarning      the data do not determine the temperature
-└── StaleFitWarning                   the gallery has changed much since the fit
+├── StaleFitWarning                   the gallery has changed much since the fit
+└── EngineChangedWarning              what was fitted through one engine is used through another
 
 Unfitted use raises scikit-learn's ``NotFittedError``, and arrays that scikit-learn validates
 (wrong dimension, NaN, no rows) raise its ``ValueError``.
@@ -61,6 +68,30 @@ class DenseResultTooLargeError(NearsureError, MemoryError):
     """A dense result would not fit in memory; the message names the sparse call."""
 
 
+class EngineError(NearsureError):
+    """An engine could not do what it was asked; the message names it, without its secrets."""
+
+
+class EngineUnavailableError(EngineError, ConnectionError):
+    """An engine cannot be reached or went away; what was asked may be asked again."""
+
+
+class EngineAccessError(EngineError, PermissionError):
+    """An engine refuses: a wrong password, missing rights, a read-only server."""
+
+
+class GalleryNotFoundError(EngineError, LookupError):
+    """An engine has no such table or collection."""
+
+
+class GalleryMismatchError(EngineError, ValueError):
+    """What an engine holds does not fit what was asked for: dimension, metric, kind of ids."""
+
+
+class PartialGalleryError(EngineError):
+    """A load was cut off: repeat it with the same points, or undo it, before any use."""
+
+
 class FitWarning(UserWarning):
     """Base of the warnings about what was fitted."""
 
@@ -75,3 +106,7 @@ class DegenerateTemperatureWarning(FitWarning):
 
 class StaleFitWarning(FitWarning):
     """The gallery has changed so much since the fit that confidence may no longer be calibrated."""
+
+
+class EngineChangedWarning(FitWarning):
+    """What was fitted through one engine, index type or parameter set is used through another."""

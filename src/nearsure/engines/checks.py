@@ -1,0 +1,112 @@
+"""What may enter an engine, checked once for all adapters."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Capabilities
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index.stable_ids import a_few
+
+
+def checked_queries(queries: ArrayLike, dimension: int) -> AnyArray:
+    """Queries as a finite float array of shape (n, dimension), n >= 1."""
+    return _checked_matrix(queries, dimension, "queries")
+
+
+def checked_k(k: int, capabilities: Capabilities) -> int:
+    """A number of neighbours that the engine can be asked for."""
+    if k < 1:
+        raise InvalidInputError(f"k must be at least 1. Got {k} instead.")
+    if capabilities.largest_k is not None and k > capabilities.largest_k:
+        raise InvalidInputError(
+            f"k must be at most {capabilities.largest_k}, the engine's limit. Got {k} instead."
+        )
+    return int(k)
+
+
+def checked_points(
+    vectors: ArrayLike,
+    ids: ArrayLike,
+    labels: ArrayLike | None,
+    *,
+    dimension: int,
+    capabilities: Capabilities,
+) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+    """New points: vectors, distinct ids, and labels if the engine holds them."""
+    points = _checked_matrix(vectors, dimension, "vectors")
+    own_ids = checked_ids(ids, capabilities)
+    if len(own_ids) != len(points):
+        raise InvalidInputError(
+            f"ids must be one for each of the {len(points)} points. Got {len(own_ids)} instead."
+        )
+    if (labels is None) == capabilities.holds_labels:
+        raise InvalidInputError(
+            "labels must be given if, and only if, the engine holds labels. Got "
+            + ("none, and it does." if labels is None else "labels, and it does not.")
+        )
+    own_labels = None if labels is None else checked_labels(labels, len(points), capabilities)
+    return points, own_ids, own_labels
+
+
+def checked_ids(ids: ArrayLike, capabilities: Capabilities) -> AnyArray:
+    """Distinct ids of the engine's kind: int64, or strings that are not empty."""
+    own = _of_kind(ids, capabilities.ids, "ids")
+    distinct, counts = np.unique(own, return_counts=True)
+    if len(distinct) < len(own):
+        raise InvalidInputError(
+            f"ids must be distinct. Got {a_few(distinct[counts > 1].tolist())} more than once."
+        )
+    if own.size and own.dtype.kind == "U" and not distinct[0]:
+        raise InvalidInputError('ids must not be empty. Got "" instead.')
+    return own
+
+
+def checked_labels(labels: ArrayLike, n_points: int, capabilities: Capabilities) -> AnyArray:
+    """Labels of the engine's kind, one for each point."""
+    own = _of_kind(labels, capabilities.labels or "integer", "labels")
+    if len(own) != n_points:
+        raise InvalidInputError(
+            f"labels must be one for each of the {n_points} points. Got {len(own)} instead."
+        )
+    return own
+
+
+def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InvalidInputError(
+            f"{name} must be an array of one dimension. Got the shape {array.shape} instead."
+        )
+    if array.dtype == object and all(isinstance(value, str) for value in array):
+        array = array.astype(str)
+    if kind == "integer":
+        if array.size and array.dtype.kind not in "iu":
+            raise GalleryMismatchError(
+                f"{name} of this engine are 64-bit integers. Got {array.dtype} instead."
+            )
+        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+            raise InvalidInputError(f"{name} must fit in 64 bits. Got {array.max()} instead.")
+        return array.astype(np.int64)
+    if array.size and array.dtype.kind != "U":
+        raise GalleryMismatchError(f"{name} of this engine are text. Got {array.dtype} instead.")
+    return array.astype(str)
+
+
+def _checked_matrix(vectors: ArrayLike, dimension: int, name: str) -> AnyArray:
+    array = np.asarray(vectors)
+    if array.ndim != 2 or array.shape[1] != dimension:  # noqa: PLR2004
+        raise GalleryMismatchError(
+            f"{name} must have the shape (n, {dimension}), as the gallery has. "
+            f"Got an array of shape {array.shape} instead."
+        )
+    if not len(array):
+        raise InvalidInputError(f"{name} must be at least one. Got none.")
+    if array.dtype.kind not in "fiu":
+        raise InvalidInputError(f"{name} must be numbers. Got {array.dtype} instead.")
+    array = array.astype(np.float32 if array.dtype.itemsize < 4 else array.dtype, copy=False)  # noqa: PLR2004
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} must be finite. Got NaN or infinity instead.")
+    return np.ascontiguousarray(array)
