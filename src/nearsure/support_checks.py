@@ -57,3 +57,26 @@ def check_not_emptied(counts: dict[int, int], *, allowed: bool) -> None:
             f"Every class must keep a point. Got the last of class codes {a_few(emptied)}. "
             "Pass allow_empty_class=True if this is meant."
         )
+
+
+def members_left_of_groups(codes: IntArray, groups: IntArray, rows: IntArray) -> IntArray:
+    """Members of some points' classes without the points' groups, shape (len(rows),).
+
+    Parameters
+    ----------
+    codes, groups : array of shape (n,)
+        Of all points.
+    rows : array of integers
+        The points.
+
+    Examples
+    --------
+    >>> codes, groups = np.array([0, 0, 0, 1]), np.array([5, 5, 6, 6])
+    >>> members_left_of_groups(codes, groups, np.array([0, 2, 3]))
+    array([1, 2, 0])
+    """
+    _, together, sizes = np.unique(
+        np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
+    )
+    left: IntArray = np.bincount(codes)[codes[rows]] - sizes[together.ravel()][rows]
+    return left

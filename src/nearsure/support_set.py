@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.index.growing_rows import GrowingRows
@@ -14,6 +14,7 @@ from nearsure.support_checks import (
     check_not_emptied,
     checked_codes,
     checked_vectors,
+    members_left_of_groups,
     sizes_of_classes,
 )
 
@@ -126,14 +127,27 @@ class SupportSet:
             self._counts_by_code = counts
         return self._counts_by_code
 
-    def rows_of(self, ids: ArrayLike) -> IntArray:
-        """The places of the points with these ids in `vectors`, `codes` and `groups`, for now."""
-        return self._index.rows_of(ids)
+    def ids_at(self, places: IntArray) -> IntArray:
+        """The ids at some places in the order of ids, which no history of a gallery changes."""
+        ids: IntArray = np.sort(self._index.ids)[places]
+        return ids
+
+    def holds(self, ids: ArrayLike) -> BoolArray:
+        """Which of some ids are those of points, shape (n,)."""
+        return np.isin(integer_ids(ids), self._index.ids)
 
     def codes_of(self, ids: ArrayLike) -> IntArray:
         """The class codes of the points with these ids, shape (n,)."""
         codes: IntArray = self._codes.rows[self._index.rows_of(ids)]
         return codes
+
+    def members_left(self, ids: ArrayLike) -> IntArray:
+        """How many members each point's class has without the point, or its group, shape (n,)."""
+        rows, codes = self._index.rows_of(ids), self._codes.rows
+        if self._groups is None:
+            left: IntArray = self.class_counts[codes[rows]] - 1
+            return left
+        return members_left_of_groups(codes, self._groups.rows, rows)
 
     def add(
         self,

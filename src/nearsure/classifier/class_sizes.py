@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
+from nearsure.classifier.gallery import Gallery
 from nearsure.forms.class_prior import prior_factors
-from nearsure.support_set import SupportSet
 
 
 def factors_of_prior(
@@ -21,9 +21,9 @@ def factors_of_prior(
     return prior_factors(prior, sizes)
 
 
-def class_sizes(support: SupportSet, n_classes: int) -> IntArray:
+def class_sizes(gallery: Gallery, n_classes: int) -> IntArray:
     """Members of each class, shape (n_classes,)."""
-    counts = support.class_counts
+    counts = gallery.class_counts
     if len(counts) == n_classes:
         return counts
     sizes = np.zeros(n_classes, np.int64)

@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
+from nearsure.classifier.class_sizes import class_sizes
 from nearsure.classifier.fitted_gallery import FittedGallery
 from nearsure.classifier.known_judge import has_company, rehearse_gallery
 from nearsure.decisions import (
@@ -216,7 +217,10 @@ class DecisionMethods(FittedGallery):
         if self._known is None:
             return confidence[some], correct[some]
         if self._rehearsal is None:
-            self._rehearsal = rehearse_gallery(self._support, own, self._rule, self._posterior)
+            sizes = class_sizes(self._support, len(self.classes_))
+            self._rehearsal = rehearse_gallery(
+                self._support, own, self._rule, self._posterior, sizes
+            )
         model, share = self._known.model, self._known.unknown_share
         p_known = np.zeros(len(own.codes))
         # A point whose class is gone with it plays no known query; nobody is sure of it.

@@ -218,8 +218,8 @@ class NEDClassifier(
         rehearsal: Rehearsal | None = None
         if self.unknown_share is not None and own is not None:
             to_posterior = partial(rule.posterior, n_classes=len(classes), prior_factors=factors)
-            rehearsal = rehearse_gallery(support, own, rule, to_posterior)
-            known = fit_known_judge(support, rehearsal, float(self.unknown_share), len(classes))
+            rehearsal = rehearse_gallery(support, own, rule, to_posterior, sizes)
+            known = fit_known_judge(own, rehearsal, float(self.unknown_share), sizes)
         self.classes_, self._support = classes, support
         self.n_neighbors_, self.fit_indices_ = k, ids
         self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
@@ -340,13 +340,12 @@ class NEDClassifier(
         check_parameters(self.get_params(deep=False))
 
     def _draw_fit_ids(self, support: SupportSet) -> IntArray:
-        # In the order of ids, not of rows, which the history of a gallery changes.
-        ids = np.sort(support.ids)
-        if self.max_fit_samples is None or len(ids) <= self.max_fit_samples:
-            return ids
+        n_points = len(support)
+        if self.max_fit_samples is None or n_points <= self.max_fit_samples:
+            return support.ids_at(np.arange(n_points))
         generator = check_random_state(self.random_state)
-        drawn = generator.choice(len(ids), self.max_fit_samples, replace=False)
-        return np.asarray(ids[np.sort(drawn)], np.int64)
+        drawn = generator.choice(n_points, self.max_fit_samples, replace=False)
+        return support.ids_at(np.sort(drawn))
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
@@ -401,7 +400,7 @@ class NEDClassifier(
         """The gallery of now asked about itself, at the points of the fit that are still there."""
         check_is_fitted(self, "classes_")
         if self._own is None or self._own.mark != self._support.n_changes:
-            still = np.isin(self.fit_indices_, self._support.ids)
+            still = self._support.holds(self.fit_indices_)
             if len(self._support) == 1 or not still.any():
                 raise InvalidInputError(
                     "The gallery must hold two points, of which one was there at the last fit, to "

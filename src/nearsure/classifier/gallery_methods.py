@@ -131,9 +131,8 @@ class GalleryMethods(FittedGallery):
                 f"Nothing was fitted for rule {self._rule.name!r}, so nothing can be stale: it has "
                 "no parameters, or they were given."
             )
-        ids = np.sort(self._support.ids)
         rng = np.random.default_rng(WATCH_SEED)
-        watched = np.sort(rng.permutation(ids)[:WATCHED])
+        watched = self._support.ids_at(np.sort(rng.permutation(len(self._support))[:WATCHED]))
         now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
         then, error_then = self._fit_loss
         return Staleness(

@@ -8,10 +8,10 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.fitted_rule import FittedRule
+from nearsure.classifier.gallery import Gallery
 from nearsure.classifier.own_pass import OwnPass
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.support_set import SupportSet
 from nearsure.temperature import fit_temperature
 from nearsure.unknowns import (
     Evidence,
@@ -45,17 +45,12 @@ class KnownJudge:
     model: KnownModel
     unknown_share: float
     kernel_width: float
-    ids: IntArray
+    ids: AnyArray
     log_masses: FloatArray
 
     def evidence(self, neighbors: Neighbors, posterior: Posterior) -> Evidence:
         """Of queries, from their neighbours and p(c | known)."""
-        ids = np.asarray(neighbors.ids)
-        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
-        n_classes = len(self.log_masses) - len(self.ids) - 1
-        class_place = len(self.ids) + np.clip(neighbors.labels, 0, n_classes)
-        slots = np.where(self.ids[places] == ids, places, class_place)
-        by_slot = Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
+        by_slot = _by_slot(neighbors, self.ids, len(self.log_masses) - len(self.ids) - 1)
         density = GalleryDensity(self.kernel_width, np.ones(1, np.int64), self.log_masses)
         return collect_evidence(by_slot, posterior, density)
 
@@ -89,16 +84,20 @@ class KnownJudge:
 
 
 def rehearse_gallery(
-    support: SupportSet,
+    gallery: Gallery,
     own: OwnPass,
     rule: FittedRule,
     to_posterior: Callable[..., Posterior],
+    class_sizes: IntArray,
 ) -> Rehearsal:
     """Let the points of an own pass play known and unknown queries.
 
+    Only these points are measured; a stand-in of each class, behind them, has the mean of those of
+    its class that were.
+
     Parameters
     ----------
-    support : SupportSet
+    gallery : Gallery
         The gallery.
     own : OwnPass
         The points.
@@ -106,20 +105,24 @@ def rehearse_gallery(
         Whose temperature the evidence is measured with; one without any has NED's.
     to_posterior : callable
         From neighbours, and from an own pass, to p(c | known).
+    class_sizes : array of shape (n_classes,)
+        Members of each class.
     """
     fit = rule.temperature_fit
     temperature = fit.temperature if fit else rule.temperature
     if temperature is None:
         temperature = fit_temperature(own.neighbors, own.codes).temperature
+    stand_ins = np.arange(len(class_sizes))
     return rehearse(
-        _by_row(support, own.neighbors),
-        _by_row(support, support.leave_class_out(own.ids, own.neighbors.k)),
-        support.rows_of(own.ids),
-        support.codes,
+        _by_slot(own.neighbors, own.ids, len(class_sizes) - 1),
+        _by_slot(gallery.leave_class_out(own.ids, own.neighbors.k), own.ids, len(class_sizes) - 1),
+        np.arange(len(own.ids)),
+        np.concatenate([own.codes, stand_ins]),
         temperature=temperature,
         to_posterior=to_posterior,
         own_posterior=to_posterior(own.neighbors, own=own),
         in_company=has_company(own),
+        class_sizes=class_sizes,
     )
 
 
@@ -129,20 +132,19 @@ def has_company(own: OwnPass) -> BoolArray:
 
 
 def fit_known_judge(
-    support: SupportSet, rehearsal: Rehearsal, unknown_share: float, n_classes: int
+    own: OwnPass, rehearsal: Rehearsal, unknown_share: float, class_sizes: IntArray
 ) -> KnownJudge:
     """Learn p(known) from a gallery's rehearsal."""
-    codes, masses = support.codes, rehearsal.density.member_log_masses
-    order = np.argsort(support.ids)
-    sums = np.bincount(codes, masses, minlength=n_classes)
-    counts = np.bincount(codes, minlength=n_classes)
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), masses.mean())
+    density = rehearsal.density
+    measured, stand_ins = np.split(density.member_log_masses, [len(own.ids)])
     return KnownJudge(
         KnownModel.fit(rehearsal.known, rehearsal.unknown),
         unknown_share,
-        rehearsal.density.kernel_width,
-        support.ids[order],
-        np.concatenate([masses[order], means, [masses.mean()]]),
+        density.kernel_width,
+        own.ids,
+        np.concatenate(
+            [measured, np.where(class_sizes > 0, stand_ins, density.mean), [density.mean]]
+        ),
     )
 
 
@@ -156,9 +158,10 @@ def with_p_known(posterior: Posterior, p_known: FloatArray) -> Posterior:
     )
 
 
-def _by_row(support: SupportSet, neighbors: Neighbors) -> Neighbors:
-    """The same neighbours, known by their rows in the support set."""
-    valid = neighbors.valid
-    rows = np.zeros(neighbors.labels.shape, np.int64)
-    rows[valid] = support.rows_of(np.asarray(neighbors.ids)[valid])
-    return Neighbors(neighbors.sq_distances, neighbors.labels, rows, neighbors.counts)
+def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
+    """The same neighbours, known by their place in `ids`, or behind it by their class."""
+    found = np.asarray(neighbors.ids)
+    places = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
+    stand_ins = len(ids) + np.clip(neighbors.labels, 0, last_class)
+    slots = np.where(ids[places] == found, places, stand_ins)
+    return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)

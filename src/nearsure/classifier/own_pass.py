@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearsure.arrays import FloatArray, IntArray
-from nearsure.forms.left_out import own_class_factors
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.classifier.gallery import Gallery
+from nearsure.forms.left_out import factors_of_sizes
 from nearsure.neighbors import Neighbors
-from nearsure.support_set import SupportSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +17,7 @@ class OwnPass:
     Parameters
     ----------
     ids : array of shape (n,)
-        Of the points.
+        Of the points, ascending.
     neighbors : Neighbors
         Of each among the others.
     codes : array of shape (n,)
@@ -28,7 +28,7 @@ class OwnPass:
         ``n_changes`` of the support set at the time.
     """
 
-    ids: IntArray
+    ids: AnyArray
     neighbors: Neighbors
     codes: IntArray
     factors: FloatArray
@@ -49,13 +49,13 @@ class OwnPass:
         )
 
 
-def own_pass(support: SupportSet, ids: IntArray, k: int) -> OwnPass:
-    """Search some points of a support set without themselves, or their groups."""
-    rows, codes = support.rows_of(ids), support.codes
+def own_pass(gallery: Gallery, ids: AnyArray, k: int) -> OwnPass:
+    """Search some points of a gallery without themselves, or their groups."""
+    codes = gallery.codes_of(ids)
     return OwnPass(
         ids,
-        support.leave_one_out(ids, k),
-        codes[rows],
-        own_class_factors(codes, rows, support.groups),
-        support.n_changes,
+        gallery.leave_one_out(ids, k),
+        codes,
+        factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids)),
+        gallery.n_changes,
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.support_checks import members_left_of_groups
 
 LARGEST_FACTOR = 1.5
 
@@ -45,18 +46,14 @@ def own_class_factors(
     array([1.5, 1.5, 1. ])
     """
     counts = np.bincount(codes)[codes[points]]
-    left_out = np.ones(len(points), np.int64)
-    if groups is not None:
-        if groups.shape != codes.shape:
-            raise InvalidInputError(
-                f"groups must be one for each of the {len(codes)} support points. "
-                f"Got an array of shape {groups.shape} instead."
-            )
-        _, together, sizes = np.unique(
-            np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
+    if groups is None:
+        return factors_of_sizes(counts, counts - 1)
+    if groups.shape != codes.shape:
+        raise InvalidInputError(
+            f"groups must be one for each of the {len(codes)} support points. "
+            f"Got an array of shape {groups.shape} instead."
         )
-        left_out = sizes[together.ravel()][points]
-    return factors_of_sizes(counts, counts - left_out)
+    return factors_of_sizes(counts, members_left_of_groups(codes, groups, points))
 
 
 def factors_of_sizes(sizes: IntArray, left: IntArray) -> FloatArray:

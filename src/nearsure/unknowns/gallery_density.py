@@ -34,6 +34,8 @@ class GalleryDensity:
     reaches : array of shape (n_support,), optional
         Squared distance up to which neighbours were counted in it, -1 for a point that was not
         searched. Only support points that left themselves out need it: see `usual_log_mass`.
+    mean_log_mass : float, optional
+        Mean over all members of the gallery; by default that of `member_log_masses`.
 
     Examples
     --------
@@ -47,6 +49,14 @@ class GalleryDensity:
     class_sizes: IntArray
     member_log_masses: FloatArray
     reaches: FloatArray | None = None
+    mean_log_mass: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean log-mass over all members of the gallery."""
+        if self.mean_log_mass is not None:
+            return self.mean_log_mass
+        return float(self.member_log_masses.mean())
 
     @classmethod
     def measure(
@@ -57,6 +67,7 @@ class GalleryDensity:
         *,
         temperature: float,
         widening: float = WIDENING,
+        class_sizes: IntArray | None = None,
     ) -> "GalleryDensity":
         """Measure it on support points that leave themselves out.
 
@@ -72,6 +83,9 @@ class GalleryDensity:
             T of NED.
         widening : float
             W / T.
+        class_sizes : array of shape (n_classes,), optional
+            Members of each class, where `support_labels` are not those of the whole gallery: the
+            points that were searched, and a stand-in of each class for those that were not.
         """
         codes, ids = integer_codes(support_labels), np.asarray(own_ids)
         if ids.shape != (len(own_neighbors),):
@@ -82,7 +96,7 @@ class GalleryDensity:
         check_temperature(temperature)
         width = widening * temperature
         check_temperature(width)
-        sizes = np.bincount(codes)
+        sizes = np.bincount(codes) if class_sizes is None else class_sizes
         own_codes = codes[ids]
         measured = log_class_mass(own_neighbors, own_codes, width)
         # The k-th neighbour is nearer than any member of a class that is not among the k.
@@ -96,7 +110,11 @@ class GalleryDensity:
         log_masses[ids] = measured + log_of_left_out_share(own_codes, sizes)
         reaches = np.full(len(codes), -1.0)
         reaches[ids] = np.where(alone, -1.0, farthest)
-        return cls(width, sizes, _filled(log_masses, codes), reaches)
+        filled, class_means = _filled(log_masses, codes)
+        # Who was not measured has the mean of its class: a class counts with all of its members.
+        present = sizes[: len(class_means)] > 0
+        mean = np.average(class_means[present], weights=sizes[: len(class_means)][present])
+        return cls(width, sizes, filled, reaches, float(mean))
 
 
 def log_class_mass(neighbors: Neighbors, codes: IntArray, width: float) -> FloatArray:
@@ -114,8 +132,11 @@ def log_of_left_out_share(codes: IntArray, class_sizes: IntArray) -> FloatArray:
     return -np.log1p(-1 / np.maximum(sizes, 2.0)) * (sizes > 1)
 
 
-def _filled(log_masses: FloatArray, codes: IntArray) -> FloatArray:
-    """Points without a measure take the mean of their class, or else of the gallery."""
+def _filled(log_masses: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Points without a measure take the mean of their class, or else of the gallery.
+
+    Those means, by class, come second.
+    """
     known = ~np.isnan(log_masses)
     if not known.any():
         raise InvalidInputError(
@@ -126,4 +147,4 @@ def _filled(log_masses: FloatArray, codes: IntArray) -> FloatArray:
     sums = np.bincount(codes, np.where(known, log_masses, 0.0))
     class_means = np.full(len(counts), log_masses[known].mean())
     np.divide(sums, counts, out=class_means, where=counts > 0)
-    return np.where(known, log_masses, class_means[codes])
+    return np.where(known, log_masses, class_means[codes]), class_means

@@ -45,6 +45,7 @@ def rehearse(
     to_posterior: Callable[[Neighbors], Posterior],
     own_posterior: Posterior | None = None,
     in_company: BoolArray | None = None,
+    class_sizes: IntArray | None = None,
 ) -> Rehearsal:
     """Let support points play known and unknown queries.
 
@@ -70,6 +71,9 @@ def rehearse(
     in_company : array of shape (n,), optional
         Which points have a fellow of their class left, and can play a known query; by default
         those of classes with two members or more.
+    class_sizes : array of shape (n_classes,), optional
+        Members of each class, where `support_labels` are not those of the whole gallery: see
+        `GalleryDensity.measure`.
 
     Returns
     -------
@@ -97,13 +101,15 @@ def rehearse(
     True
     """
     codes, ids = integer_codes(support_labels), np.asarray(own_ids)
-    check_several_classes(codes)
+    check_several_classes(codes if class_sizes is None else np.flatnonzero(class_sizes))
     if len(class_left_out) != len(own_neighbors):
         raise InvalidInputError(
             f"class_left_out must be of the {len(own_neighbors)} points of own_neighbors. "
             f"Got {len(class_left_out)} instead."
         )
-    density = GalleryDensity.measure(own_neighbors, ids, codes, temperature=temperature)
+    density = GalleryDensity.measure(
+        own_neighbors, ids, codes, temperature=temperature, class_sizes=class_sizes
+    )
     own_codes: IntArray = codes[ids]
     _check_left_out(class_left_out, own_codes)
     if in_company is None:

@@ -73,5 +73,5 @@ def _without_the_asker(
     sizes = density.class_sizes[codes].astype(np.float64)
     pair = sizes <= 2  # noqa: PLR2004
     made_up = rest - np.log1p(-2 / np.where(pair, np.inf, sizes))
-    made_up[pair] = density.member_log_masses.mean()
+    made_up[pair] = density.mean
     return np.where(counted, made_up, with_it)
