@@ -5,17 +5,16 @@ Each side runs in a process of its own; the kernel's peak is reset just before t
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.gallery import K, make_gallery
+from benchmarks.peak_memory import STATUS, peak_kib, reset_peak
 from benchmarks.report import finish, say
 from nearsure import NEDClassifier
 
 TEMPERATURE = 0.05
-STATUS = Path("/proc/self/status")
 
 
 def main() -> None:
@@ -46,17 +45,11 @@ def measure(side: str) -> int:
             K, weights=lambda d: np.exp(-(d**2 - d[:, :1] ** 2) / TEMPERATURE), algorithm="brute"
         )
         predict = peer.fit(gallery.vectors, gallery.labels).predict_proba
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _kib("VmHWM")
+    before = reset_peak()
     result = predict(gallery.queries)
-    peak = _kib("VmHWM")
+    peak = peak_kib()
     del result
     return peak - before
-
-
-def _kib(field: str) -> int:
-    lines = STATUS.read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ def test_names_of_the_package() -> None:
         "fit_confidence",
         "fit_temperature",
         "leave_one_out",
+        "open_engine",
         "score",
     }
     for package in (nearsure, metrics, displays, robustness):

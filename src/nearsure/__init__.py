@@ -1,6 +1,7 @@
 """nearsure: calibrated confidence for nearest-neighbour search results."""
 
 from nearsure.classifier import NEDClassifier, Prediction, fit_confidence
+from nearsure.engines.registry import open_engine
 from nearsure.leave_one_out import leave_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
@@ -15,6 +16,7 @@ __all__ = [
     "fit_confidence",
     "fit_temperature",
     "leave_one_out",
+    "open_engine",
     "score",
 ]
 __version__ = "0.1.0"

@@ -15,6 +15,7 @@ NearsureError
 │   ├── GalleryNotFoundError (LookupError)  it has no such table or collection
 │   ├── GalleryMismatchError (ValueError)  what it holds does not fit what was asked for
 │   └── PartialGalleryError              a load was cut off; the gallery must not be taken for whole
+├── PartitionsFailedError                partitions of a data set could not be scored or searched
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
 
 FitWarning (UserWarning)
@@ -90,6 +91,18 @@ class GalleryMismatchError(EngineError, ValueError):
 
 class PartialGalleryError(EngineError):
     """A load was cut off: repeat it with the same points, or undo it, before any use."""
+
+
+class PartitionsFailedError(NearsureError):
+    """Partitions of a data set could not be worked on; `failed` has their names and reasons."""
+
+    def __init__(self, message: str, failed: dict[str, str]) -> None:
+        super().__init__(message, failed)
+        self.message = message
+        self.failed = failed
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class FitWarning(UserWarning):

@@ -69,6 +69,11 @@ def leave_one_out(
     keep: BoolArray = (neighbors.ids != own[:, None]) & neighbors.valid
     if groups is not None:
         keep &= _other_group(np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0), own)
+    return keep_first(neighbors, keep, n_neighbors)
+
+
+def keep_first(neighbors: Neighbors, keep: BoolArray, n_neighbors: int) -> Neighbors:
+    """The first `n_neighbors` of those neighbours that are kept; `keep` has their shape."""
     kept_first = np.argsort(~keep, axis=1, kind="stable")[:, :n_neighbors]
 
     def kept(entries: AnyArray) -> AnyArray:
@@ -77,9 +82,37 @@ def leave_one_out(
     return Neighbors(
         kept(neighbors.sq_distances),
         kept(neighbors.labels),
-        kept(neighbors.ids),
+        None if neighbors.ids is None else kept(neighbors.ids),
         np.minimum(keep.sum(axis=1), n_neighbors),
     )
+
+
+def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
+    """Results of some rows each, put together; shorter ones are padded, later ones stay.
+
+    Parameters
+    ----------
+    parts : list of (rows, Neighbors)
+        All with ids.
+    n : int
+        How many rows there are.
+
+    Examples
+    --------
+    >>> near, far = Neighbors([[1.0]], [[0]], [[7]]), Neighbors([[4.0, 5.0]], [[1, 1]], [[8, 9]])
+    >>> in_places([(np.array([1]), near), (np.array([0]), far)], 2).ids
+    array([[ 8,  9],
+           [ 7, -1]])
+    """
+    k = max(found.k for _, found in parts)
+    kind = np.result_type(*(np.asarray(found.ids).dtype for _, found in parts))
+    sq_distances, labels = np.full((n, k), np.inf), np.zeros((n, k), np.int64)
+    ids, counts = np.zeros((n, k), kind), np.zeros(n, np.int64)
+    for rows, found in parts:
+        sq_distances[rows, : found.k] = found.sq_distances
+        labels[rows, : found.k], ids[rows, : found.k] = found.labels, np.asarray(found.ids)
+        counts[rows] = found.counts
+    return Neighbors(sq_distances, labels, ids, counts)
 
 
 def _other_group(groups: AnyArray, ids: AnyArray, own: AnyArray) -> BoolArray:

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 def write_model(

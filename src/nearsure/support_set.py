@@ -8,7 +8,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.index.growing_rows import GrowingRows
 from nearsure.index.stable_ids import check_distinct, integer_ids
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leave_one_out import in_places, search_leaving_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.support_checks import (
     check_not_emptied,
@@ -281,7 +281,7 @@ class SupportSet:
             places = np.flatnonzero(codes[rows] == code)
             if places.size:
                 parts.append((places, self._among_others(rows[places], code, k)))
-        return _in_places(parts, len(rows))
+        return in_places(parts, len(rows))
 
     def _among_others(self, rows: IntArray, code: int, k: int) -> Neighbors:
         """The k nearest points of other classes than one, for points of that class."""
@@ -372,18 +372,6 @@ class SupportSet:
         self._counts |= counts
         self._counts_by_code = None
         self._changed_ids.append(changed_ids)
-
-
-def _in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
-    """Results of some rows each, put together; shorter ones are padded."""
-    k = max(found.k for _, found in parts)
-    sq_distances, labels = np.full((n, k), np.inf), np.zeros((n, k), np.int64)
-    ids, counts = np.zeros((n, k), np.int64), np.zeros(n, np.int64)
-    for places, found in parts:
-        sq_distances[places, : found.k] = found.sq_distances
-        labels[places, : found.k], ids[places, : found.k] = found.labels, np.asarray(found.ids)
-        counts[places] = found.counts
-    return Neighbors(sq_distances, labels, ids, counts)
 
 
 class _ByRow:

@@ -6,14 +6,16 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration.filled import filled
+from nearsure.classifier.chosen_gallery import check_metric, fingerprint_of, loaded
 from nearsure.classifier.class_sizes import class_sizes, factors_of_prior
 from nearsure.classifier.decision_methods import DecisionMethods
+from nearsure.classifier.fit_settings import settings_for
 from nearsure.classifier.fitted_rule import fit_rule
 from nearsure.classifier.gallery_methods import GalleryMethods
 from nearsure.classifier.known_judge import (
@@ -27,13 +29,12 @@ from nearsure.classifier.parameters import (
     Prior,
     check_number_of_neighbors,
     check_parameters,
-    chosen_calibration,
-    chosen_neighbors,
-    chosen_rule,
-    prior_of_classes,
 )
 from nearsure.classifier.prediction import Prediction
 from nearsure.classifier.stored_state import from_state, to_state
+from nearsure.engine_gallery import EngineGallery
+from nearsure.engines.contract import Engine
+from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.forms import SharpenedFit
 from nearsure.index import unit_vectors
@@ -90,6 +91,11 @@ class NEDClassifier(
     unknown_share : float or None, default None
         Share of the queries, in [0, 1), that is of no class of the gallery. With it, confidence is
         p(known) p(c | known); see `nearsure.unknowns`. None takes every query for known.
+    engine : {"auto", "exact", "hnsw", "ivf", "postgres", "milvus"} or Engine, default "auto"
+        Where the points live and how they are searched. "exact" keeps them in memory and finds the
+        true neighbours; "hnsw" and "ivf" are faiss's indexes for large galleries, which miss some;
+        "auto" is "exact" up to 200,000 points, then "hnsw". An `Engine` is an opened gallery
+        elsewhere; "postgres" and "milvus" open one from the environment: see `open_engine`.
     max_fit_samples : int or None, default 10,000
         All is fitted on at most this many support points, drawn at random; None takes all. Each
         still has the whole support set as neighbours.
@@ -108,6 +114,10 @@ class NEDClassifier(
         How the sharpened form was fitted.
     n_neighbors_ : int
         k.
+    engine_ : Engine or None
+        The engine that holds the points; None where they are in memory, searched exactly.
+    fingerprint_ : dict
+        Engine, index type and parameters through which everything was fitted.
     fit_indices_ : array of shape (n_fit,)
         Ids of the support points that all was fitted on; ids are row numbers of the gallery.
 
@@ -137,6 +147,7 @@ class NEDClassifier(
         calibration: str = "auto",
         prior: Prior = "support",
         unknown_share: float | None = None,
+        engine: str | Engine = "auto",
         max_fit_samples: int | None = 10_000,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
@@ -148,6 +159,7 @@ class NEDClassifier(
         self.calibration = calibration
         self.prior = prior
         self.unknown_share = unknown_share
+        self.engine = engine
         self.max_fit_samples = max_fit_samples
         self.random_state = random_state
 
@@ -175,7 +187,7 @@ class NEDClassifier(
             if groups is not None:
                 names, own_groups = groups_and_codes(groups, len(vectors))
             points = unit_vectors(vectors) if self.metric == "cosine" else vectors
-            self._fit_on(SupportSet(points, codes, own_groups), classes)
+            self._fit_on(self._filled_gallery(points, codes, classes, own_groups), classes)
             self._adapted = False
         except BaseException:
             # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
@@ -186,45 +198,48 @@ class NEDClassifier(
         self._metric, self._group_names = self.metric, names
         return self
 
-    def _fit_on(self, support: SupportSet, classes: AnyArray) -> None:
+    def _filled_gallery(
+        self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
+    ) -> SupportSet | EngineGallery:
+        engine = self._asked_engine() if self.engine in SERVERS else self.engine
+        if not isinstance(engine, str):
+            check_metric(engine, self.metric)
+            # All that may be wrong is found out before an engine is filled.
+            settings_for(self.get_params(deep=False), np.bincount(codes), classes)
+        return loaded(engine, points, codes, classes, groups)
+
+    def _fit_on(self, support: SupportSet | EngineGallery, classes: AnyArray) -> None:
         """Fit everything on a support set; nothing is assigned before all has succeeded."""
         self._check_parameters()
-        k = chosen_neighbors(self.n_neighbors, len(support))
-        name = chosen_rule(self.rule, self.temperature, self.objective)
-        calibration = chosen_calibration(self.calibration, name, self.prior)
-        prior = prior_of_classes(self.prior, classes)
         sizes = class_sizes(support, len(classes))
-        factors = factors_of_prior(prior, sizes)
-        temperature = None if self.temperature == "auto" else float(self.temperature)
-        fitted = name in {"adaptive", "sharpened"} or (name == "ned" and temperature is None)
+        settings = settings_for(self.get_params(deep=False), sizes, classes)
         own: OwnPass | None = None
         ids = self._draw_fit_ids(support)
-        if fitted or calibration != "none" or self.unknown_share is not None:
-            if len(support) == 1:
-                raise InvalidInputError(
-                    "Nothing can be fitted on n_samples = 1 support point. Give the temperature."
-                )
-            own = own_pass(support, ids, k)
+        if settings.needs_own_pass:
+            own = own_pass(support, ids, settings.k)
         rule = fit_rule(
-            name,
+            settings.rule,
             own,
-            temperature=temperature,
+            temperature=settings.temperature,
             objective=self.objective,
-            calibration=calibration,
+            calibration=settings.calibration,
             class_sizes=sizes,
-            prior_factors=factors,
+            prior_factors=settings.prior_factors,
         )
         known: KnownJudge | None = None
         rehearsal: Rehearsal | None = None
         if self.unknown_share is not None and own is not None:
-            to_posterior = partial(rule.posterior, n_classes=len(classes), prior_factors=factors)
+            to_posterior = partial(
+                rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+            )
             rehearsal = rehearse_gallery(support, own, rule, to_posterior, sizes)
             known = fit_known_judge(own, rehearsal, float(self.unknown_share), sizes)
         self.classes_, self._support = classes, support
-        self.n_neighbors_, self.fit_indices_ = k, ids
+        self.n_neighbors_, self.fit_indices_ = settings.k, ids
         self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
-        self._rule, self._known, self._prior = rule, known, prior
+        self._rule, self._known, self._prior = rule, known, settings.prior
         self._own, self._rehearsal = own, rehearsal
+        self._fingerprint, self._warned_of = fingerprint_of(support), None
         self._fit_mark, self._warned_stale = support.n_changes, False
         self._fit_loss = self._watched_loss(own) if own is not None else None
 
@@ -332,14 +347,31 @@ class NEDClassifier(
         write_model(path, *to_state(self))
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a classifier that `save` wrote; its answers are the same to the last bit."""
-        return from_state(cls, *read_model(path))
+    def load(cls, path: str | PathLike[str], engine: Engine | None = None) -> Self:
+        """Read a classifier that `save` wrote; its answers are the same to the last bit.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        engine : Engine, optional
+            Where the points live, if they are not in the file; or another engine with the same
+            points to answer from.
+        """
+        return from_state(cls, *read_model(path), engine)
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone asks the same engine: it is a place, which cannot be copied."""
+        parameters = {
+            name: value if name == "engine" else clone(value, safe=False)
+            for name, value in self.get_params(deep=False).items()
+        }
+        return type(self)(**parameters)
 
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False))
 
-    def _draw_fit_ids(self, support: SupportSet) -> IntArray:
+    def _draw_fit_ids(self, support: SupportSet | EngineGallery) -> AnyArray:
         n_points = len(support)
         if self.max_fit_samples is None or n_points <= self.max_fit_samples:
             return support.ids_at(np.arange(n_points))
@@ -370,7 +402,12 @@ class NEDClassifier(
     def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
         # A gallery may have lost points since k was chosen, or gained some that "all" includes.
         k = len(self._support) if self._all_neighbors else self.n_neighbors_
-        return self._support.search(queries, min(n_neighbors or k, len(self._support)))
+        if isinstance(self._support, SupportSet):
+            return self._support.search(queries, min(n_neighbors or k, len(self._support)))
+        self._warn_if_other_engine()
+        found = self._support.search(queries, min(n_neighbors or k, len(self._support)))
+        self._follow_classes()
+        return found
 
     def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
         """p(c | known)."""

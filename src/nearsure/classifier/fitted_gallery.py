@@ -4,10 +4,12 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.known_judge import KnownJudge
 from nearsure.classifier.own_pass import OwnPass
+from nearsure.engine_gallery import EngineGallery
+from nearsure.engines.contract import Fingerprint
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.support_set import SupportSet
@@ -19,8 +21,10 @@ class FittedGallery:
 
     Attributes
     ----------
-    _support : SupportSet
+    _support : SupportSet or EngineGallery
         The gallery.
+    _fingerprint, _warned_of : Fingerprint
+        Through what it was fitted, and of which other engine was warned already.
     _rule, _prior : FittedRule, prior
         From neighbours to p(c | known).
     _known : KnownJudge or None
@@ -37,10 +41,14 @@ class FittedGallery:
 
     classes_: AnyArray
     n_neighbors_: int
-    fit_indices_: IntArray
+    fit_indices_: AnyArray
+    n_features_in_: int
+    metric: Literal["euclidean", "cosine"]
     _metric: Literal["euclidean", "cosine"]
     _group_names: AnyArray | None
-    _support: SupportSet
+    _support: SupportSet | EngineGallery
+    _fingerprint: Fingerprint
+    _warned_of: Fingerprint | None = None
     _rule: FittedRule
     _prior: Literal["support", "uniform"] | FloatArray
     _known: KnownJudge | None
@@ -65,5 +73,8 @@ class FittedGallery:
     def _prior_factors(self) -> FloatArray | None:
         raise NotImplementedError
 
-    def _fit_on(self, support: SupportSet, classes: AnyArray) -> None:
+    def _fit_on(self, support: SupportSet | EngineGallery, classes: AnyArray) -> None:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
         raise NotImplementedError

@@ -1,6 +1,8 @@
 """The gallery as it lives: points come and go without a rebuild, and a fit grows old."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
@@ -8,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.classifier.fitted_gallery import FittedGallery
+from nearsure.classifier.engine_methods import EngineMethods
 from nearsure.classifier.own_pass import OwnPass, own_pass
 from nearsure.classifier.staleness import (
     LARGEST_SHARE_CHANGED,
@@ -17,6 +19,7 @@ from nearsure.classifier.staleness import (
     mean_and_error,
     own_losses,
 )
+from nearsure.engine_gallery import EngineGallery
 from nearsure.errors import InvalidInputError, StaleFitWarning
 from nearsure.index import unit_vectors
 from nearsure.labels import extended_classes, extended_groups
@@ -25,11 +28,11 @@ from nearsure.labels import extended_classes, extended_groups
 WATCH_SEED = 0
 
 
-class GalleryMethods(FittedGallery):
+class GalleryMethods(EngineMethods):
     """add, remove, relabel; staleness, refit."""
 
     @property
-    def support_ids_(self) -> IntArray:
+    def support_ids_(self) -> AnyArray:
         """Ids of the points of the gallery: row numbers at the fit, then counted on."""
         check_is_fitted(self, "classes_")
         return self._support.ids
@@ -77,7 +80,8 @@ class GalleryMethods(FittedGallery):
         names, group_codes = extended_groups(groups, len(vectors), self._group_names)
         if self._metric == "cosine":
             vectors = unit_vectors(vectors)
-        new_ids = self._support.add(vectors, codes, group_codes, ids)
+        with self._naming(classes):
+            new_ids = self._support.add(vectors, codes, group_codes, ids)
         self.classes_, self._group_names = classes, names
         self._warn_if_stale()
         return new_ids
@@ -110,7 +114,8 @@ class GalleryMethods(FittedGallery):
         """
         check_is_fitted(self, "classes_")
         classes, codes = self._extended(y, np.size(ids))
-        self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
+        with self._naming(classes):
+            self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
         self.classes_ = classes
         self._warn_if_stale()
 
@@ -135,8 +140,11 @@ class GalleryMethods(FittedGallery):
         watched = self._support.ids_at(np.sort(rng.permutation(len(self._support))[:WATCHED]))
         now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
         then, error_then = self._fit_loss
+        share = self._share_changed()
+        if isinstance(self._support, EngineGallery):
+            share += self._support.changed_elsewhere() / len(self._support)
         return Staleness(
-            self._share_changed(),
+            share,
             then,
             now,
             float(np.hypot(error_now, error_then)),
@@ -145,17 +153,37 @@ class GalleryMethods(FittedGallery):
     def refit(self) -> Self:
         """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
 
+        In an engine, what others have changed is seen and counted.
+
         Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
         except `metric`. What `adapt_to_queries` has learned about queries is kept.
         """
         check_is_fitted(self, "classes_")
         before = self._known
+        if isinstance(self._support, EngineGallery):
+            self._support.recount()
+            self._follow_classes()
         self._fit_on(self._support, self.classes_)
         if self._adapted and before is not None and self._known is not None:
             shift = before.model
             model = self._known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._known = self._known.with_model(model, before.unknown_share)
         return self
+
+    @contextmanager
+    def _naming(self, classes: AnyArray) -> Iterator[None]:
+        """Let an engine know new classes for a change, and forget them if it fails."""
+        labels = self._support.labels if isinstance(self._support, EngineGallery) else None
+        if labels is None:
+            yield
+            return
+        before = labels.classes
+        labels.name(classes)
+        try:
+            yield
+        except BaseException:
+            labels.name(before)
+            raise
 
     def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""

@@ -10,6 +10,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.gallery import Gallery
 from nearsure.classifier.own_pass import OwnPass
+from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.temperature import fit_temperature
@@ -68,8 +69,10 @@ class KnownJudge:
             "model": self.model.to_dict(),
             "unknown_share": self.unknown_share,
             "kernel_width": self.kernel_width,
+            "ids_dtype": self.ids.dtype.str,
         }
-        return numbers, {"known_ids": self.ids, "known_log_masses": self.log_masses}
+        arrays = {"known_ids": stored_classes(self.ids), "known_log_masses": self.log_masses}
+        return numbers, arrays
 
     @classmethod
     def from_state(cls, numbers: dict[str, Any], arrays: dict[str, AnyArray]) -> Self:
@@ -78,7 +81,7 @@ class KnownJudge:
             KnownModel.from_dict(numbers["model"]),
             numbers["unknown_share"],
             numbers["kernel_width"],
-            arrays["known_ids"],
+            restored_classes(arrays["known_ids"], numbers.get("ids_dtype", "<i8")),
             arrays["known_log_masses"],
         )
 

@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.calibration import CALIBRATORS
+from nearsure.classifier.chosen_gallery import EMBEDDED
 from nearsure.classifier.fitted_rule import SHARPENED_NAMES
+from nearsure.engines.contract import Engine
+from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.objectives import ObjectiveName, check_objective
 from nearsure.rules import RULE_NAMES, check_temperature
@@ -37,6 +40,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             f"objective must be 'nll' for rule {rule!r}. Got {parameters['objective']!r} instead."
         )
+    check_engine(parameters["engine"])
     samples = parameters["max_fit_samples"]
     if samples is not None and not (isinstance(samples, Integral) and int(samples) >= 1):
         raise InvalidInputError(
@@ -49,6 +53,22 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
                 f"unknown_share must be None or a fraction in [0, 1). Got {share!r} instead."
             )
         check_unknown_share(float(share))
+
+
+def check_engine(engine: object) -> None:
+    """An error if it is neither a name nor an engine; an address is none, as it holds secrets."""
+    names = (*EMBEDDED, *SERVERS)
+    if isinstance(engine, Engine) or (isinstance(engine, str) and engine in names):
+        return
+    if isinstance(engine, str) and not engine.isidentifier():
+        raise InvalidInputError(
+            "engine must be a name or an engine. Got an address, which may hold a password, while "
+            "parameters are printed and saved: pass engine=nearsure.open_engine(address)."
+        )
+    allowed = ", ".join(map(repr, names))
+    raise InvalidInputError(
+        f"engine must be one of {allowed}, or an engine. Got {engine!r} instead."
+    )
 
 
 def chosen_rule(rule: str, temperature: object, objective: ObjectiveName) -> str:
@@ -129,6 +149,8 @@ def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
             f"random_state must be an integer or None for a model to be saved. Got {seed!r}."
         )
     stored = dict(parameters)
+    if not isinstance(stored["engine"], str):
+        stored["engine"] = "auto"  # An engine is opened by who loads the model.
     if isinstance(prior, Mapping):
         # JSON has no keys but strings; pairs keep the labels what they are.
         stored["prior"] = {"pairs": [[_plain(key), float(value)] for key, value in prior.items()]}

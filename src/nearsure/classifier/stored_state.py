@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.classifier.chosen_gallery import EXACT
+from nearsure.classifier.class_sizes import class_sizes
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.known_judge import KnownJudge
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
+from nearsure.classifier.stored_gallery import gallery_from_state, gallery_state
+from nearsure.engines.contract import Engine
 from nearsure.labels import restored_classes, stored_classes
-from nearsure.support_set import SupportSet
 from nearsure.temperature import TemperatureFit
 
 if TYPE_CHECKING:
@@ -21,8 +24,9 @@ Classifier = TypeVar("Classifier", bound="NEDClassifier")
 
 def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file holds."""
-    support, known = classifier._support, classifier._known  # noqa: SLF001
-    prior = classifier._prior  # noqa: SLF001
+    known, prior = classifier._known, classifier._prior  # noqa: SLF001
+    about_gallery, points = gallery_state(classifier._support, classifier._fit_mark)  # noqa: SLF001
+    fit_ids = classifier.fit_indices_
     manifest = {
         "parameters": storable(classifier.get_params()),
         "metric": classifier._metric,  # noqa: SLF001
@@ -32,21 +36,21 @@ def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, Any
         "prior": prior if isinstance(prior, str) else prior.tolist(),
         "classes_dtype": classifier.classes_.dtype.str,
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
-        "next_id": support.next_id,
+        "n_features": int(classifier.n_features_in_),
+        "fit_fingerprint": dict(classifier._fingerprint),  # noqa: SLF001
+        "fit_indices_dtype": fit_ids.dtype.str,
+        **about_gallery,
         "fit_loss": classifier._fit_loss,  # noqa: SLF001
         "adapted": classifier._adapted,  # noqa: SLF001
     }
     tensors = {
-        "support_vectors": support.vectors,
-        "support_codes": support.codes,
-        "support_ids": support.ids,
+        **points,
         "classes": stored_classes(classifier.classes_),
-        "fit_indices": classifier.fit_indices_,
-        "changed_ids": support.changed_ids(classifier._fit_mark),  # noqa: SLF001
+        "fit_indices": stored_classes(fit_ids),
     }
     names = classifier._group_names  # noqa: SLF001
-    if support.groups is not None and names is not None:
-        tensors |= {"groups": support.groups, "group_names": stored_classes(names)}
+    if names is not None:
+        tensors["group_names"] = stored_classes(names)
         manifest["group_names_dtype"] = names.dtype.str
     if known is not None:
         manifest["known"], arrays = known.to_state()
@@ -55,30 +59,34 @@ def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, Any
 
 
 def from_state(
-    kind: type[Classifier], manifest: dict[str, Any], tensors: dict[str, AnyArray]
+    kind: type[Classifier],
+    manifest: dict[str, Any],
+    tensors: dict[str, AnyArray],
+    engine: Engine | None = None,
 ) -> Classifier:
-    """The inverse of `to_state`; also reads what version 1 wrote."""
-    classifier = kind(**restored(manifest["parameters"]))
+    """The inverse of `to_state`; also reads what versions 1 and 2 wrote."""
+    parameters = restored(manifest["parameters"])
+    if engine is not None:
+        parameters["engine"] = engine
+    classifier = kind(**parameters)
     classes = restored_classes(tensors["classes"], manifest["classes_dtype"])
-    classifier.classes_ = classes
-    classifier.n_features_in_ = tensors["support_vectors"].shape[1]
+    gallery, classes = gallery_from_state(manifest, tensors, classes, engine, manifest["metric"])
+    classifier._support, classifier.classes_ = gallery, classes  # noqa: SLF001
+    if "n_features" in manifest:
+        classifier.n_features_in_ = manifest["n_features"]
+    else:
+        classifier.n_features_in_ = tensors["support_vectors"].shape[1]
     if manifest["feature_names"]:
         classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
     classifier.n_neighbors_ = manifest["n_neighbors"]
-    classifier.fit_indices_ = tensors["fit_indices"]
+    classifier.fit_indices_ = restored_classes(
+        tensors["fit_indices"], manifest.get("fit_indices_dtype", "<i8")
+    )
     classifier._all_neighbors = classifier.n_neighbors == "all"  # noqa: SLF001
     classifier._adapted = manifest.get("adapted", False)  # noqa: SLF001
     classifier._metric = manifest["metric"]  # noqa: SLF001
-    classifier._support = SupportSet(  # noqa: SLF001
-        tensors["support_vectors"],
-        tensors["support_codes"],
-        tensors.get("groups"),
-        tensors.get("support_ids"),
-        next_id=manifest.get("next_id"),
-        changed_ids=tensors.get("changed_ids"),
-    )
     classifier._group_names = _group_names(manifest, tensors)  # noqa: SLF001
-    sizes = np.bincount(tensors["support_codes"], minlength=len(classes))
+    sizes = class_sizes(gallery, len(classes))
     classifier._rule = replace(_rule(manifest), class_sizes=sizes)  # noqa: SLF001
     classifier._prior = prior_of_classes(manifest.get("prior", "support"), classes)  # noqa: SLF001
     known = manifest.get("known")
@@ -87,6 +95,8 @@ def from_state(
     loss = manifest.get("fit_loss")
     classifier._fit_loss = None if loss is None else (loss[0], loss[1])  # noqa: SLF001
     classifier._fit_mark, classifier._warned_stale = 0, False  # noqa: SLF001
+    classifier._fingerprint = manifest.get("fit_fingerprint", EXACT)  # noqa: SLF001
+    classifier._warn_if_other_engine()  # noqa: SLF001
     return classifier
 
 

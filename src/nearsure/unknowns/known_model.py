@@ -140,8 +140,10 @@ class KnownModel:
         """Log-density of known less that of unknown evidence; -inf without any neighbour."""
         seen = evidence.seen
         standardized = (evidence.take(seen).matrix - self.means) / self.scales
-        pieces = line_pieces(standardized @ np.array(self.weights), np.array(self.knots))
-        rehearsed = self.offset + pieces @ self.slopes
+        # Not products of matrices, whose last bit depends on how many rows come together.
+        scores = np.einsum("nm,m->n", standardized, np.array(self.weights))
+        pieces = line_pieces(scores, np.array(self.knots))
+        rehearsed = self.offset + np.einsum("nm,m->n", pieces, np.array(self.slopes))
         log_odds = np.full(len(evidence), -np.inf)
         log_odds[seen] = (
             rehearsed

@@ -1,0 +1,74 @@
+"""The costs of several sizes as a table and a picture."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib as mpl
+
+from benchmarks.scale_cost import Cost
+
+HEADS = (
+    "index", "points", "build", "fit of T", "queries/s bare", "queries/s NED", "NED adds",
+    "default adds", "one query bare p50 / p99", "one query NED p50 / p99", "memory", "recall@50",
+    "accuracy", "ECE",
+)  # fmt: skip
+COLORS = {"exact": "#4477aa", "hnsw": "#cc6677"}
+
+
+def table(costs: list[Cost]) -> str:
+    """All figures, a line an index and size, in Markdown."""
+    rows = [
+        (
+            cost.index,
+            f"{cost.n_points:,}",
+            f"{cost.build:.1f} s",
+            f"{cost.fit:.1f} s",
+            f"{cost.bare_rate:,.0f}",
+            f"{cost.ned_rate:,.0f}",
+            f"{100 * cost.added:+.1f}%",
+            f"{100 * cost.added_by_default:+.1f}%",
+            f"{1e3 * cost.bare_p50:.2f} / {1e3 * cost.bare_p99:.2f} ms",
+            f"{1e3 * cost.ned_p50:.2f} / {1e3 * cost.ned_p99:.2f} ms",
+            f"{cost.memory / 2**20:,.0f} MiB ({cost.memory / cost.vectors_and_index:.2f} x)",
+            f"{100 * cost.recall:.1f}%",
+            f"{100 * cost.accuracy:.1f}%",
+            f"{100 * cost.ece:.2f}%",
+        )
+        for cost in costs
+    ]
+    lines = [HEADS, tuple("---" for _ in HEADS), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(costs: list[Cost], folder: Path) -> None:
+    """The figures as JSON, the table and the picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = json.dumps([asdict(cost) for cost in costs], indent=1)
+    (folder / "scale.json").write_text(stored + "\n")
+    (folder / "table.md").write_text(table(costs) + "\n")
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    for index, color in COLORS.items():
+        own = [cost for cost in costs if cost.index == index]
+        points = [cost.n_points for cost in own]
+        lines = (
+            ([cost.ned_p50 for cost in own], [cost.bare_p50 for cost in own]),
+            ([cost.fit for cost in own], None),
+            ([cost.memory / 2**20 for cost in own], None),
+        )
+        for axis, (ours, bare) in zip(axes, lines, strict=True):
+            axis.loglog(points, ours, "o-", color=color, label=f"{index}, NED" if bare else index)
+            if bare:
+                axis.loglog(points, bare, "x--", color=color, label=f"{index}, bare faiss")
+    titles = ("one query, median (s)", "fit of T (s)", "memory (MiB)")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("points of 128 numbers")
+        axis.grid(visible=True, which="major", color="#dddddd")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=8, frameon=False)
+    figure.savefig(folder / "scale.png", dpi=150)
+    plt.close(figure)

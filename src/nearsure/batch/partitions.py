@@ -1,0 +1,166 @@
+"""A data set in Parquet files, divided into what one task can do."""
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+
+from nearsure.batch.parquet_rows import opened
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+# Of a file with more rows, several tasks read some row groups each.
+ROWS_PER_PARTITION = 1_000_000
+SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Rows of one file that one task reads.
+
+    Parameters
+    ----------
+    root : str
+        Folder of the data set.
+    file : str
+        The file's path within it, with "/" between folders.
+    first_row, n_rows : int
+        Which rows of the file.
+    whole : bool
+        Whether they are all of its rows.
+    size, modified_ns : int
+        The file's size in bytes and time of change, by which another file of the same name is
+        told from this one.
+    """
+
+    root: str
+    file: str
+    first_row: int
+    n_rows: int
+    whole: bool
+    size: int
+    modified_ns: int
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return Path(self.root, self.file)
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages, and its result on disk: the file's name if it is whole."""
+        if self.whole:
+            return self.file
+        stem = PurePosixPath(self.file).with_suffix("")
+        return f"{stem}.rows-{self.first_row:012d}{SUFFIX}"
+
+    def check_unchanged(self) -> None:
+        """Raise an error if the file is no longer what was listed."""
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise EmbeddingsFileError(f"{self.path} cannot be read: {error.strerror}.") from error
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.modified_ns):
+            raise EmbeddingsFileError(
+                f"{self.path} has changed since it was listed. Start again when it is whole."
+            )
+
+    def to_dict(self) -> dict[str, str | int | bool]:
+        """Strings and numbers alone."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The partitions of a data set, and the files that cannot be read.
+
+    Parameters
+    ----------
+    partitions : tuple of Partition
+        In the order of file names, then of rows.
+    broken : dict of str to str
+        File names, with what is wrong.
+    """
+
+    partitions: tuple[Partition, ...]
+    broken: dict[str, str]
+
+    def checked(self) -> tuple[Partition, ...]:
+        """The partitions, or an error if any file cannot be read."""
+        if self.broken:
+            raise EmbeddingsFileError(next(iter(self.broken.values())))
+        return self.partitions
+
+
+def list_partitions(
+    source: str | os.PathLike[str], rows_per_partition: int = ROWS_PER_PARTITION
+) -> Listing:
+    """The partitions of a file, of a folder, or of what a pattern such as "data/*.parquet" matches.
+
+    Files and folders whose names start with "." or "_" are left out: they are drafts and notes.
+    """
+    if rows_per_partition < 1:
+        raise InvalidInputError(
+            f"rows_per_partition must be at least 1. Got {rows_per_partition} instead."
+        )
+    root, files = _root_and_files(os.fspath(source))
+    partitions: list[Partition] = []
+    broken: dict[str, str] = {}
+    for file in files:
+        try:
+            partitions += _divided(root, file, rows_per_partition)
+        except EmbeddingsFileError as error:
+            broken[file] = str(error)
+    return Listing(tuple(partitions), broken)
+
+
+def _root_and_files(source: str) -> tuple[Path, list[str]]:
+    path = Path(source).absolute()
+    if path.is_dir():
+        root, found = path, list(path.rglob(f"*{SUFFIX}"))
+    elif path.is_file():
+        root, found = path.parent, [path]
+    elif glob.has_magic(source):
+        parts = path.parts
+        fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        root = Path(*parts[:fixed])
+        found = [Path(name) for name in glob.glob(str(path), recursive=True)]  # noqa: PTH207
+    else:
+        raise InvalidInputError(
+            f"source must be a Parquet file, a folder of them or a pattern. There is no {source}."
+        )
+    names = (file.relative_to(root) for file in found if file.is_file())
+    files = sorted(name.as_posix() for name in names if not _is_hidden(name))
+    if not files:
+        raise InvalidInputError(
+            f"source must hold at least one file that ends in {SUFFIX}. Got none in {source}."
+        )
+    return root, files
+
+
+def _is_hidden(name: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in name.parts)
+
+
+def _divided(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
+    path = root / file
+    with opened(path) as parquet:
+        metadata = parquet.metadata
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    status = path.stat()
+    n_rows = sum(sizes)
+    firsts, reached = [0], 0
+    for size in sizes:
+        if reached > firsts[-1] and reached + size - firsts[-1] > rows_per_partition:
+            firsts.append(reached)
+        reached += size
+    for first, last in zip(firsts, [*firsts[1:], n_rows], strict=True):
+        yield Partition(
+            root=str(root),
+            file=file,
+            first_row=first,
+            n_rows=last - first,
+            whole=len(firsts) == 1,
+            size=status.st_size,
+            modified_ns=status.st_mtime_ns,
+        )

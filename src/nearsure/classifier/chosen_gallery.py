@@ -1,0 +1,178 @@
+"""From the engine that was asked for to a gallery in it."""
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.engine_gallery import ClassCounts, EngineGallery, IdTable, LabelCodes, counted_as
+from nearsure.engine_gallery.census import census_of_labels, counted_by_table
+from nearsure.engines.contract import Engine, Fingerprint
+from nearsure.engines.embedded import FaissEngine, chosen_index
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.support_set import SupportSet
+
+EMBEDDED = ("auto", "exact", "hnsw", "ivf")
+EXACT: Fingerprint = {"engine": "faiss", "index": "exact"}
+# Rounding of vectors at unit length, also in half precision.
+UNIT_ROUNDING = 1e-3
+
+
+def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
+    """Through what the neighbours of a gallery are found."""
+    if isinstance(gallery, SupportSet):
+        return EXACT
+    return dict(gallery.engine.fingerprint())
+
+
+def loaded(
+    engine: str | Engine,
+    vectors: AnyArray,
+    codes: IntArray,
+    classes: AnyArray,
+    groups: IntArray | None,
+) -> SupportSet | EngineGallery:
+    """Points, put into the engine of this name or this empty engine.
+
+    Parameters
+    ----------
+    engine : str or Engine
+        A name of `EMBEDDED`, or an engine without points.
+    vectors : array of shape (n, dimension)
+        The points; their ids are 0, 1, 2, ...
+    codes : array of shape (n,)
+        Their classes.
+    classes : array of shape (n_classes,)
+        The labels that codes stand for.
+    groups : array of shape (n,) or None
+        Their groups.
+    """
+    counts = ClassCounts(np.bincount(codes, minlength=len(classes)), len(vectors))
+    if isinstance(engine, str):
+        index = chosen_index(engine, len(vectors))
+        if index == "exact":
+            return SupportSet(vectors, codes, groups)
+        own = FaissEngine.from_points(vectors, labels=codes, index=index)
+        return _with_beside(EngineGallery(own, counts), codes, groups)
+    _check_can_take(engine, vectors)
+    labels = _names_in(engine, classes)
+    engine.add(vectors, np.arange(len(codes)), _stored_labels(engine, labels, codes))
+    return _with_beside(EngineGallery(engine, counts, labels), codes, groups)
+
+
+def opened(
+    engine: Engine,
+    y: AnyArray | None = None,
+    ids: AnyArray | None = None,
+    groups: IntArray | None = None,
+) -> tuple[EngineGallery, AnyArray]:
+    """A gallery of the points that an engine holds already, and its classes.
+
+    Parameters
+    ----------
+    engine : Engine
+        With at least one point.
+    y, groups : array of shape (n,), optional
+        Labels, for an engine that holds none, and groups of the points `ids`.
+    ids : array of shape (n,), optional
+        All ids of the engine, if there are `y` or `groups`.
+    """
+    if not engine.capabilities.holds_labels:
+        if y is None or ids is None:
+            raise GalleryMismatchError(
+                "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
+            )
+        classes, codes = np.unique(y, return_inverse=True)
+        table = IdTable(ids, codes)
+        beside = None if groups is None else IdTable(ids, groups)
+        counts = counted_by_table(engine, table)
+        return EngineGallery(engine, counts, codes=table, groups=beside), classes
+    if y is not None:
+        raise GalleryMismatchError(
+            "y must be left out: the engine holds labels itself. relabel() changes them."
+        )
+    classes, sizes, next_id = census_of_labels(engine)
+    gallery = EngineGallery(engine, ClassCounts(sizes, next_id), LabelCodes(classes))
+    if groups is not None and ids is not None:
+        gallery.keep_groups(IdTable(ids, groups))
+    return gallery, classes
+
+
+def reopened(engine: Engine, classes: AnyArray) -> tuple[EngineGallery, AnyArray]:
+    """A gallery of what an engine holds, with the class codes of an earlier fit."""
+    extended, counts = counted_as(engine, classes)
+    return EngineGallery(engine, counts, LabelCodes(extended)), extended
+
+
+def check_metric(engine: Engine, metric: str) -> None:
+    """An error if the engine compares vectors in another way than the classifier."""
+    if engine.metric == "cosine" and metric != "cosine":
+        raise GalleryMismatchError(
+            "The engine compares vectors at unit length. Give metric='cosine', too. "
+            f"Got {metric!r} instead."
+        )
+
+
+def check_unit_length(gallery: EngineGallery, ids: AnyArray) -> None:
+    """An error if points, which are to be compared by cosine, are not of unit length."""
+    if gallery.engine.metric == "cosine":
+        return
+    lengths = np.linalg.norm(np.asarray(gallery.points_of(ids).vectors, np.float64), axis=1)
+    worst = float(np.abs(lengths - 1.0).max())
+    if worst > UNIT_ROUNDING:
+        raise GalleryMismatchError(
+            "The vectors in the engine must be of unit length for metric='cosine', as it compares "
+            f"them as they are. Got a length that is off by {worst:.3g}. Store them at unit "
+            "length, or let the engine compare by cosine."
+        )
+
+
+def _check_can_take(engine: Engine, vectors: AnyArray) -> None:
+    if engine.dimension != vectors.shape[1]:
+        raise GalleryMismatchError(
+            f"The engine holds vectors of length {engine.dimension}. "
+            f"Got vectors of length {vectors.shape[1]} instead."
+        )
+    n_there = engine.size()
+    if n_there:
+        raise InvalidInputError(
+            f"The engine holds {n_there} points already. fit_engine() fits on these; to have a "
+            "gallery of Z alone, take an empty table or collection."
+        )
+    if engine.capabilities.ids != "integer":
+        raise InvalidInputError(
+            "The engine's ids are text, and fit has none to give. Load the points with "
+            "engine.add(vectors, ids, labels), and call fit_engine()."
+        )
+
+
+def _names_in(engine: Engine, classes: AnyArray) -> LabelCodes | None:
+    """The labels as the engine keeps them; None where it keeps class codes, or none."""
+    kind = engine.capabilities.labels
+    if not engine.capabilities.holds_labels:
+        return None
+    if kind == "integer":
+        # Names that are no integers stay with the classifier.
+        return LabelCodes(classes) if classes.dtype.kind in "iu" else None
+    if classes.dtype.kind != "U":
+        raise GalleryMismatchError(
+            f"Labels of this engine are text. Got {classes.dtype} instead: give y as strings."
+        )
+    return LabelCodes(classes)
+
+
+def _stored_labels(engine: Engine, labels: LabelCodes | None, codes: IntArray) -> AnyArray | None:
+    if not engine.capabilities.holds_labels:
+        return None
+    return codes if labels is None else np.asarray(labels.classes[codes])
+
+
+def _with_beside(gallery: EngineGallery, codes: IntArray, groups: IntArray | None) -> EngineGallery:
+    """A new gallery with its groups, and with codes where the engine has none or groups need them.
+
+    Its ids are 0, 1, 2, ...
+    """
+    ids = np.arange(len(codes))
+    if groups is not None:
+        gallery.groups_beside = IdTable(ids, groups)
+    if groups is not None or not gallery.engine.capabilities.holds_labels:
+        gallery.codes_beside = IdTable(ids, codes)
+    return gallery

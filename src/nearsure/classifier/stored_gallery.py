@@ -1,0 +1,130 @@
+"""A gallery as a manifest and arrays, and back; what lives on a server stays there."""
+
+from typing import Any
+
+from nearsure.arrays import AnyArray
+from nearsure.classifier.chosen_gallery import check_metric, fingerprint_of, reopened
+from nearsure.engine_gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
+from nearsure.engines.contract import Engine
+from nearsure.engines.embedded import FaissEngine
+from nearsure.errors import InvalidInputError
+from nearsure.labels import restored_classes, stored_classes
+from nearsure.support_set import SupportSet
+
+BESIDE = ("codes", "groups")
+
+
+def gallery_state(
+    gallery: SupportSet | EngineGallery, fit_mark: int
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What a model file holds of a gallery; no address, no secret."""
+    if isinstance(gallery, SupportSet):
+        arrays = {
+            "support_vectors": gallery.vectors,
+            "support_codes": gallery.codes,
+            "support_ids": gallery.ids,
+            "changed_ids": gallery.changed_ids(fit_mark),
+        }
+        if gallery.groups is not None:
+            arrays["groups"] = gallery.groups
+        return {"next_id": gallery.next_id}, arrays
+    engine = gallery.engine
+    manifest: dict[str, Any] = {
+        "fingerprint": fingerprint_of(gallery),
+        "dimension": engine.dimension,
+        "codes_in_engine": gallery.labels is None,
+        "next_id": gallery.counts.next_id,
+        "beside": [],
+    }
+    arrays = {"class_counts": gallery.class_counts}
+    _put_ids(manifest, arrays, "changed_ids", gallery.changed_ids(fit_mark))
+    for name, table in zip(BESIDE, (gallery.codes_beside, gallery.groups_beside), strict=True):
+        if table is not None:
+            manifest["beside"].append(name)
+            _put_ids(manifest, arrays, f"{name}_ids", table.ids)
+            arrays[f"{name}_values"] = table.values
+    if isinstance(engine, FaissEngine):
+        manifest["faiss"], index = engine.to_state()
+        arrays |= {f"faiss_{name}": array for name, array in index.items()}
+    return {"engine": manifest}, arrays
+
+
+def gallery_from_state(
+    manifest: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    classes: AnyArray,
+    engine: Engine | None,
+    metric: str,
+) -> tuple[SupportSet | EngineGallery, AnyArray]:
+    """The inverse of `gallery_state`, and the classes, of which an engine may have more by now.
+
+    Parameters
+    ----------
+    manifest, arrays : dict
+        What `gallery_state` gave.
+    classes : array of shape (n_classes,)
+        The labels, in the order of their codes.
+    engine : Engine or None
+        Where the points live, if that is not the file.
+    metric : {"euclidean", "cosine"}
+        How the classifier compares.
+    """
+    stored = manifest.get("engine")
+    if engine is not None:
+        check_metric(engine, metric)
+    if stored is None:
+        if engine is not None:
+            return reopened(engine, classes)
+        return SupportSet(
+            arrays["support_vectors"],
+            arrays["support_codes"],
+            arrays.get("groups"),
+            arrays.get("support_ids"),
+            next_id=manifest.get("next_id"),
+            changed_ids=arrays.get("changed_ids"),
+        ), classes
+    if engine is None:
+        engine = _embedded(stored, arrays)
+    elif engine.dimension != stored["dimension"]:
+        raise InvalidInputError(
+            f"The model was fitted on vectors of length {stored['dimension']}. The engine holds "
+            f"vectors of length {engine.dimension}."
+        )
+    tables = {
+        name: IdTable(_ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"])
+        for name in stored["beside"]
+    }
+    gallery = EngineGallery(
+        engine,
+        ClassCounts(arrays["class_counts"], stored["next_id"]),
+        None if stored["codes_in_engine"] else LabelCodes(classes),
+        **tables,
+    )
+    gallery.mark_changed(_ids(stored, arrays, "changed_ids"))
+    return gallery, classes
+
+
+def _embedded(stored: dict[str, Any], arrays: dict[str, AnyArray]) -> FaissEngine:
+    if "faiss" not in stored:
+        name = stored["fingerprint"].get("engine", "an engine")
+        raise InvalidInputError(
+            f"The points of this model live in {name}, not in the file. Open it and pass it: "
+            "NEDClassifier.load(path, engine=...)."
+        )
+    index = {
+        name.removeprefix("faiss_"): array
+        for name, array in arrays.items()
+        if name.startswith("faiss_")
+    }
+    return FaissEngine.from_state(stored["faiss"], index)
+
+
+def _put_ids(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str, ids: AnyArray
+) -> None:
+    manifest[f"{name}_dtype"] = ids.dtype.str
+    arrays[name] = stored_classes(ids)
+
+
+def _ids(manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str) -> AnyArray:
+    return restored_classes(arrays[name], manifest[f"{name}_dtype"])

@@ -1,0 +1,356 @@
+"""The engine of a gallery in this process."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.engines import checks
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.embedded.answers import nothing_found
+from nearsure.engines.embedded.approximate_shelf import ApproximateShelf
+from nearsure.engines.embedded.choice import IndexSettings, IndexType, chosen_index
+from nearsure.engines.embedded.coarse_centre import CoarseCentre
+from nearsure.engines.embedded.exact_shelf import ExactShelf
+from nearsure.engines.embedded.loading import Progress, loaded_rows
+from nearsure.engines.embedded.point_table import PointTable
+from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
+from nearsure.engines.embedded.restored_shelf import restored_shelf
+from nearsure.engines.embedded.shelf import Change, Shelf
+from nearsure.errors import InvalidInputError, ModelFileError
+from nearsure.index import unit_vectors
+from nearsure.index.stable_ids import a_few, integer_ids
+
+PORTION = 100_000
+DEFAULTS = IndexSettings()
+log = logging.getLogger("nearsure.engines")
+
+Metric = Literal["euclidean", "cosine"]
+
+
+class FaissEngine:
+    """A gallery in the memory of this process, searched by faiss.
+
+    ``"exact"`` compares a query with every point. ``"hnsw"`` walks a graph of near neighbours, and
+    ``"ivf"`` opens the nearest of many cells: both may miss a neighbour, but never return a point
+    that was removed, nor fewer than k if there are k. They hold vectors once, in single precision,
+    and compute distances by differences, which are right to about one part in a million.
+
+    Removed points are passed over until a fifth of the index is dead; then it is made anew without
+    them, which takes the time of a first load and, until it is done, the memory of both. Others can
+    search meanwhile. A vector that many points share has one node in the graph of ``"hnsw"``.
+
+    The same points, loaded by the same calls with the same settings, version of faiss and number of
+    threads, give the same index of ``"ivf"``; of ``"hnsw"``, too, since faiss 1.15, and before that
+    with ``build_threads=1``. What is restored from `to_state` answers the same to the last bit, and
+    goes on so after the same changes.
+
+    Parameters
+    ----------
+    dimension : int
+        Length of a vector.
+    index : {"auto", "exact", "hnsw", "ivf"}
+        How points are found. ``"auto"`` decides by the number of points that are loaded first: up
+        to 200,000 exactly, more than that by ``"hnsw"``. `index_type` and the log
+        ``nearsure.engines`` tell which it was.
+    metric : {"euclidean", "cosine"}
+        ``"cosine"`` scales points and queries to unit length.
+    settings : IndexSettings
+        What ``"hnsw"`` and ``"ivf"`` are built and searched with.
+
+    Attributes
+    ----------
+    index_type : {"auto", "exact", "hnsw", "ivf"}
+        The index in use; ``"auto"`` before the first load.
+    settings : IndexSettings
+
+    Examples
+    --------
+    >>> engine = FaissEngine(dimension=2, index="hnsw")
+    >>> engine.add(np.array([[0.0, 0.0], [3.0, 4.0]]), ids=np.array([10, 20]), labels=[0, 1])
+    >>> found = engine.search(np.array([[0.0, 1.0]]), k=3)
+    >>> found.sq_distances, found.ids, found.labels, found.counts
+    (array([[ 1., 18., inf]]), array([[10, 20, -1]]), array([[ 0,  1, -1]]), array([2]))
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        index: str = "auto",
+        metric: Metric = "euclidean",
+        settings: IndexSettings = DEFAULTS,
+    ) -> None:
+        if dimension < 1:
+            raise InvalidInputError(f"dimension must be at least 1. Got {dimension} instead.")
+        if metric not in ("euclidean", "cosine"):
+            raise InvalidInputError(
+                f"metric must be 'euclidean' or 'cosine'. Got {metric!r} instead."
+            )
+        chosen_index(index, 0)
+        self._dimension = int(dimension)
+        self._metric: Metric = metric
+        self.index_type = index
+        self.settings = settings
+        self._shelf: Shelf | None = None
+        self._lock = ReadersAndWriter()
+
+    @classmethod
+    def from_points(
+        cls,
+        vectors: ArrayLike,
+        *,
+        labels: ArrayLike,
+        ids: ArrayLike | None = None,
+        index: str = "auto",
+        metric: Metric = "euclidean",
+        settings: IndexSettings = DEFAULTS,
+        progress: Progress | None = None,
+    ) -> Self:
+        """An engine that holds these points.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, dimension)
+            Finite.
+        labels : array of shape (n,)
+            Int64.
+        ids : array of shape (n,), optional
+            Distinct int64; by default 0, 1, 2, ...
+        index, metric, settings
+            As of the class.
+        progress : callable, optional
+            Told how many points are in, now and then while ``"hnsw"`` or ``"ivf"`` is built.
+
+        Examples
+        --------
+        >>> engine = FaissEngine.from_points(np.eye(3), labels=[7, 8, 9])
+        >>> engine.size(), engine.index_type
+        (3, 'exact')
+        """
+        points = np.asarray(vectors)
+        if points.ndim != 2:  # noqa: PLR2004
+            raise InvalidInputError(
+                "vectors must have the shape (n, dimension). "
+                f"Got an array of shape {points.shape} instead."
+            )
+        engine = cls(points.shape[1], index, metric, settings)
+        engine._add(points, np.arange(len(points)) if ids is None else ids, labels, progress)
+        return engine
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; before the first load, ``"auto"`` promises nothing exact."""
+        return Capabilities(
+            exact=self.index_type == "exact", holds_labels=True, ids="integer", labels="integer"
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    @property
+    def metric(self) -> Metric:
+        """Whether vectors are compared as they are, or at unit length."""
+        return self._metric
+
+    def fingerprint(self) -> Fingerprint:
+        """Engine, index and its settings; `index` is "auto" before the first load."""
+        settings = self.settings.of(self.index_type)
+        metric = {} if self._metric == "euclidean" else {"metric": self._metric}
+        return {"engine": "faiss", "index": self.index_type, **metric, **settings}
+
+    def size(self) -> int:
+        """How many points there are."""
+        shelf = self._shelf
+        return 0 if shelf is None else len(shelf)
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query; see `Engine.search`."""
+        asked = self._scaled(checks.checked_queries(queries, self._dimension))
+        k = checks.checked_k(k, self.capabilities)
+        with self._lock.reading():
+            if self._shelf is None:
+                return nothing_found(len(asked), k)
+            return self._shelf.search(asked, k)
+
+    def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
+        """Add points, all or none; see `Engine.add`."""
+        self._add(vectors, ids, labels, None)
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points, all or none; see `Engine.remove`."""
+        gone = checks.checked_ids(ids, self.capabilities)
+        if gone.size:
+            self._change(lambda shelf: shelf.removing(gone), gone)
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels, all or none; see `Engine.relabel`."""
+        own = checks.checked_ids(ids, self.capabilities)
+        own_labels = checks.checked_labels(labels, len(own), self.capabilities)
+        if own.size:
+            self._change(lambda shelf: shelf.relabelling(own, own_labels), own)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points with vectors and labels, in the order of `ids`, which may come twice."""
+        checks.checked_ids(np.unique(np.asarray(ids)), self.capabilities)
+        own = integer_ids(np.asarray(ids, np.int64))
+        with self._lock.reading():
+            if self._shelf is None:
+                if own.size:
+                    raise _unknown(own)
+                return Stored(own, own, np.empty((0, self._dimension)))
+            return self._shelf.fetch(own)
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels as they are when the first portion is taken."""
+        with self._lock.reading():
+            if self._shelf is None:
+                return
+            ids, labels = self._shelf.ids_and_labels()
+        for start in range(0, len(ids), PORTION):
+            portion = slice(start, start + PORTION)
+            yield Stored(ids[portion], labels[portion])
+
+    def close(self) -> None:
+        """Nothing is open; the memory is given back when the engine is no longer referred to."""
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """The engine as what JSON can hold, and arrays; `from_state` makes it again.
+
+        Points cannot change meanwhile, but be searched.
+        """
+        with self._lock.changing:
+            numbers, arrays = ({}, {}) if self._shelf is None else self._shelf.to_state()
+            state = {
+                "dimension": self._dimension,
+                "metric": self._metric,
+                "index": self.index_type,
+                "size": self.size(),
+                "settings": asdict(self.settings),
+                "shelf": dict(numbers),
+                "arrays": sorted(arrays),
+            }
+        return state, arrays
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Self:
+        """An engine from what `to_state` gave.
+
+        Raises
+        ------
+        ModelFileError
+            If anything is missing or does not fit the rest.
+
+        Examples
+        --------
+        >>> engine = FaissEngine.from_points(np.eye(3), labels=[7, 8, 9], index="hnsw")
+        >>> FaissEngine.from_state(*engine.to_state())
+        FaissEngine(dimension=3, index='hnsw', metric='euclidean', size=3)
+        """
+        try:
+            settings = IndexSettings(**state["settings"])
+            engine = cls(state["dimension"], state["index"], state["metric"], settings)
+            engine._restore(state, arrays)
+        except (KeyError, TypeError, AttributeError, InvalidInputError) as error:
+            raise ModelFileError(
+                f"The engine in the model cannot be read: {error}. Save the model again."
+            ) from error
+        return engine
+
+    def __repr__(self) -> str:
+        return (
+            f"FaissEngine(dimension={self._dimension}, index={self.index_type!r}, "
+            f"metric={self._metric!r}, size={self.size()})"
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        # A lock and a faiss index cannot be copied; what they stand for can.
+        return type(self).from_state, self.to_state()
+
+    def _restore(self, state: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> None:
+        if sorted(arrays) != state["arrays"]:
+            raise InvalidInputError(f"its arrays are {', '.join(sorted(arrays))}")
+        if arrays:
+            self._shelf = restored_shelf(
+                self.index_type, self._dimension, self.settings, state["shelf"], arrays
+            )
+        if self.size() != state["size"]:
+            raise InvalidInputError(f"it holds {self.size()} points")
+
+    def _add(
+        self,
+        vectors: ArrayLike,
+        ids: ArrayLike,
+        labels: ArrayLike | None,
+        progress: Progress | None,
+    ) -> None:
+        points, new_ids, new_labels = checks.checked_points(
+            vectors, ids, labels, dimension=self._dimension, capabilities=self.capabilities
+        )
+        points = self._scaled(points)
+        own_labels = cast("IntArray", new_labels)
+
+        def prepare() -> Change:
+            if self._shelf is not None:
+                return self._shelf.adding(points, new_ids, own_labels)
+            index = chosen_index(self.index_type, len(points))
+            shelf = self._first_shelf(index, points, new_ids, own_labels, progress)
+
+            def begin() -> Shelf:
+                if self.index_type == "auto":
+                    log.info("index %r was chosen for %d points", index, len(points))
+                self.index_type = index
+                return shelf
+
+            return begin
+
+        self._make(prepare)
+
+    def _first_shelf(
+        self,
+        index: IndexType,
+        points: AnyArray,
+        ids: IntArray,
+        labels: IntArray,
+        progress: Progress | None,
+    ) -> Shelf:
+        if index == "exact":
+            # The caller's own array may change; what was scaled is nobody else's.
+            own = points if self._metric == "cosine" else points.copy()
+            return ExactShelf(own, ids, labels)
+        centre = CoarseCentre.of(points)
+
+        def moved(rows: IntArray | slice) -> AnyArray:
+            return centre.moved(points[rows], "vectors")
+
+        rows = loaded_rows(index, self.settings, moved, len(points), progress)
+        return ApproximateShelf(rows, centre, PointTable(ids, labels))
+
+    def _change(self, prepared_by: Callable[[Shelf], Change], ids: IntArray) -> None:
+        def prepare() -> Change:
+            if self._shelf is None:
+                raise _unknown(ids)
+            return prepared_by(self._shelf)
+
+        self._make(prepare)
+
+    def _make(self, prepare: Callable[[], Change]) -> None:
+        with self._lock.changing:
+            change = prepare()
+            with self._lock.alone():
+                self._shelf = change()
+
+    def _scaled(self, vectors: AnyArray) -> AnyArray:
+        return unit_vectors(vectors) if self._metric == "cosine" else vectors
+
+
+def _unknown(ids: IntArray) -> InvalidInputError:
+    return InvalidInputError(
+        "ids must be those of points in the gallery. "
+        f"Got {a_few(ids.tolist())}, and the gallery is empty."
+    )

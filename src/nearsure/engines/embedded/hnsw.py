@@ -1,0 +1,163 @@
+"""Rows in a graph of near neighbours: HNSW of faiss, one node for each distinct vector."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, BoolArray, IntArray
+from nearsure.engines.embedded.choice import ApproximateType, IndexSettings
+from nearsure.engines.embedded.copies import Copies, fingerprints, first_of_equals
+from nearsure.engines.embedded.faiss_rows import threads
+from nearsure.engines.embedded.native import faiss
+from nearsure.engines.embedded.row_ids import RowIds
+from nearsure.engines.embedded.selection import Selection, mask_of, selector_of
+
+# A search must keep more candidates than it is asked for, or the last ones are poor.
+SPARE_CANDIDATES = 16
+
+
+class HnswRows:
+    """Float32 vectors in an `IndexHNSWFlat`, which stores them once.
+
+    Parameters
+    ----------
+    index : faiss.IndexHNSWFlat
+        The graph.
+    nodes : array of shape (n_rows,)
+        The node of each row.
+    settings : IndexSettings
+        How it is built and searched.
+    """
+
+    def __init__(self, index: Any, nodes: IntArray, settings: IndexSettings) -> None:  # noqa: ANN401
+        self.index = index
+        index.hnsw.efConstruction = settings.hnsw_ef_construction
+        self._storage = faiss.downcast_index(index.storage)
+        self._copies = Copies(nodes)
+        self.settings = settings
+        self._prints: RowIds | None = None
+
+    @classmethod
+    def empty(cls, dimension: int, settings: IndexSettings) -> Self:
+        """A graph without nodes."""
+        index = faiss.IndexHNSWFlat(dimension, settings.hnsw_links)
+        return cls(index, np.empty(0, np.int64), settings)
+
+    @property
+    def kind(self) -> ApproximateType:
+        """Which index it is."""
+        return "hnsw"
+
+    @property
+    def n_trained(self) -> None:
+        """A graph is not trained."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._copies.n_rows
+
+    @property
+    def nodes(self) -> IntArray | None:
+        """The node of each row; None if that is the row itself."""
+        return self._copies.nodes if self._copies.exist else None
+
+    def reserve(self, n_rows: int) -> None:
+        """Make room for the first rows, which would otherwise be copied each time it doubles."""
+        n_links = round(n_rows * self.settings.hnsw_links * 2.05)
+        for held, size in (
+            (self._storage.codes, n_rows * self._storage.code_size),
+            (self.index.hnsw.neighbors, n_links),
+        ):
+            held.resize(size)
+            held.resize(0)
+
+    def add(self, vectors: AnyArray) -> None:
+        """Add rows; those whose vector is there already join its node."""
+        n_before = self.index.ntotal
+        prints = fingerprints(vectors)
+        firsts = first_of_equals(vectors, prints)
+        is_new = firsts == np.arange(len(vectors))
+        nodes = np.full(len(vectors), -1)
+        nodes[is_new] = self._known_nodes(vectors[is_new], prints[is_new])
+        is_new &= nodes < 0
+        nodes[is_new] = n_before + np.arange(int(is_new.sum()))
+        try:
+            self._link(vectors if is_new.all() else vectors[is_new])
+        except BaseException:
+            # What faiss has taken cannot be taken back. Every node has a row, wanted or not.
+            self._note(np.arange(n_before, self.index.ntotal), prints[is_new])
+            raise
+        self._note(nodes[firsts], prints[is_new])
+
+    def search(
+        self, queries: AnyArray, k: int, selection: Selection | None, effort: int = 1
+    ) -> tuple[AnyArray, IntArray]:
+        """The k nearest rows, nearly always."""
+        ef = effort * max(self.settings.hnsw_ef_search, k + SPARE_CANDIDATES)
+        if ef >= self.index.ntotal:
+            return self.search_all(queries, k, selection)
+        options = faiss.SearchParametersHNSW(efSearch=ef)
+        if selection is None:
+            distances, nodes = self.index.search(queries, k, params=options)
+        else:
+            # With a selector, the dead about a query would use up its candidates unseen.
+            distances, nodes = self.index.search(queries, ef, params=options)
+            distances, nodes = selection.nearest(distances, nodes, k, k + SPARE_CANDIDATES)
+        return self._copies.expanded(distances, nodes, k, mask_of(selection))
+
+    def search_all(
+        self, queries: AnyArray, k: int, selection: Selection | None
+    ) -> tuple[AnyArray, IntArray]:
+        """The k nearest rows, found by comparing with every vector."""
+        # With a selector faiss computes by differences; without one, by products that cancel.
+        options = faiss.SearchParameters(**selector_of(selection) or {"sel": faiss.IDSelectorAll()})
+        n_found = min(k, self.index.ntotal)
+        distances, nodes = self._storage.search(queries, n_found, params=options)
+        return self._copies.expanded(distances, nodes, k, mask_of(selection))
+
+    def selected(self, row_mask: BoolArray) -> Selection:
+        """A selection for `search`."""
+        return Selection(row_mask, self._copies.node_mask(row_mask))
+
+    def vectors_of(self, rows: IntArray) -> AnyArray:
+        """The vectors of rows."""
+        vectors: AnyArray = self._vectors()[self._copies.nodes_of(rows)]
+        return vectors
+
+    def is_outgrown_by(self, n_points: int) -> bool:
+        """Never: a graph grows with its points."""
+        del n_points
+        return False
+
+    def _link(self, vectors: AnyArray) -> None:
+        if not len(vectors):
+            return
+        # What is drawn depends on the number of nodes, not on whether they were read from a file.
+        self.index.hnsw.rng = faiss.RandomGenerator(self.settings.seed + self.index.ntotal)
+        with threads(self.settings.build_threads):
+            self.index.add(vectors)
+
+    def _note(self, nodes: IntArray, new_prints: IntArray) -> None:
+        n_new = self.index.ntotal - self._copies.n_nodes
+        self._copies.append(nodes)
+        if self._prints is not None:
+            self._prints.append(new_prints[:n_new])
+
+    def _vectors(self) -> AnyArray:
+        """The vectors of all nodes, where faiss has them; good until the next addition."""
+        shape = self.index.ntotal, self.index.d
+        held: AnyArray = faiss.rev_swig_ptr(self._storage.get_xb(), shape[0] * shape[1])
+        return held.reshape(shape)
+
+    def _known_nodes(self, vectors: AnyArray, prints: IntArray) -> IntArray:
+        """The nodes that hold these vectors already; -1 where there is none."""
+        if not self.index.ntotal:
+            return np.full(len(vectors), -1)
+        if self._prints is None:
+            self._prints = RowIds(fingerprints(self._vectors()))
+        nodes = self._prints.last_rows(prints)
+        known = np.flatnonzero(nodes >= 0)
+        unequal = (self._vectors()[nodes[known]] != vectors[known]).any(axis=1)
+        nodes[known[unequal]] = -1
+        return nodes

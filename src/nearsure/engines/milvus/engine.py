@@ -1,0 +1,360 @@
+"""Galleries in Milvus, behind the contract of `nearsure.engines`."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.engines.checks import (
+    checked_ids,
+    checked_k,
+    checked_labels,
+    checked_points,
+    checked_queries,
+)
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.milvus import layout as layouts
+from nearsure.engines.milvus.connection import Connection
+from nearsure.engines.milvus.expressions import check_expressible
+from nearsure.engines.milvus.layout import Collection, Fields, IndexName, Kind, MetricName
+from nearsure.engines.milvus.limits import LARGEST_K, LONGEST_TEXT
+from nearsure.engines.milvus.open_change import OpenChanges
+from nearsure.engines.milvus.reading import Reader, single_precision
+from nearsure.engines.milvus.settings import Consistency, Settings
+from nearsure.engines.milvus.writing import Writer
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index import unit_vectors
+
+URI_VARIABLE, TOKEN_VARIABLE = "NEARSURE_MILVUS_URI", "NEARSURE_MILVUS_TOKEN"
+UNIT_TOLERANCE = 1e-3
+N_SAMPLED = 256
+
+
+class MilvusEngine:
+    """A collection of Milvus as a gallery.
+
+    The same code opens a file of milvus-lite, a server and a cluster; only the URI differs. Milvus
+    has no transactions. A change that fits into one request (about 4 MB) is there as a whole or not
+    at all. A larger one is announced first, in a collection ``<collection>_open_change``; if it is
+    cut off, every engine on the collection raises `PartialGalleryError` until it has been repeated
+    or, for a load, undone with `undo_load`. Ids are checked before points are added, but Milvus
+    itself would take an id twice: let one process write at a time.
+
+    Parameters
+    ----------
+    uri : str, optional
+        ``http(s)://host:port``, or a path that ends in ``.db`` for milvus-lite; by default what the
+        environment variable ``NEARSURE_MILVUS_URI`` holds.
+    token : str, optional
+        ``user:password`` or an API key; by default what ``NEARSURE_MILVUS_TOKEN`` holds, if
+        anything.
+    collection : str
+        Its name. `create` makes one.
+    id_field, vector_field : str
+        The primary key (INT64 or VARCHAR) and the vector (FLOAT_VECTOR).
+    label_field : str or None
+        The label (INT64 or VARCHAR); None if the collection holds none.
+    metric : {"euclidean", "cosine", "inner_product"}, optional
+        If given, must be that of the collection's index. ``"inner_product"`` is for vectors of unit
+        length, and is the same as cosine for them.
+    index : {"flat", "hnsw", "ivf"}, optional
+        If given, must be the collection's.
+    ef : int
+        For HNSW, how many points a search keeps in sight; as many as are asked for if that is more.
+    nprobe : int, optional
+        For IVF, how many lists a search looks through; by default 16, or all if there are fewer.
+    refine : bool
+        Whether distances are computed anew in double precision from the vectors that Milvus
+        returns. Otherwise its own are converted.
+    consistency : {"Strong", "Session", "Bounded", "Eventually"}
+        What a search must see. With ``"Strong"`` it sees every write that was acknowledged before,
+        whoever wrote, and waits for it (up to some 0.2 s on a server); with the others it may miss
+        recent ones. Checks before a write, and `size`, are always strong.
+    timeout : float
+        Seconds that a request may take.
+
+    Examples
+    --------
+    >>> engine = MilvusEngine.create(dimension=2, uri="gallery.db")  # doctest: +SKIP
+    >>> engine.add(np.eye(2), ids=np.array([7, 8]), labels=np.array([0, 1]))  # doctest: +SKIP
+    >>> engine.search(np.array([[0.0, 2.0]]), k=1).ids  # doctest: +SKIP
+    array([[8]])
+    """
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        token: str | None = None,
+        collection: str = "gallery",
+        id_field: str = "id",
+        label_field: str | None = "label",
+        vector_field: str = "embedding",
+        metric: MetricName | None = None,
+        index: IndexName | None = None,
+        ef: int = 64,
+        nprobe: int | None = None,
+        refine: bool = True,
+        consistency: Consistency = "Strong",
+        timeout: float = 30.0,
+    ) -> None:
+        self._settings = Settings(metric, index, ef, nprobe, refine, consistency)
+        fields = Fields(id_field, label_field, vector_field)
+        self._connection = _connection(uri, token, timeout, may_create=False)
+        try:
+            layout = layouts.look_up(self._connection, collection, fields)
+            self._settings.check_against(layout, collection)
+            layouts.bring_into_memory(self._connection, collection)
+            self._layout = layout
+            self._collection = Collection(self._connection, collection, fields, layout)
+            self._changes = OpenChanges(self._connection, collection)
+            self._reader = Reader(self._collection, self._settings)
+            self._writer = Writer(self._collection, self._changes, self._reader)
+            if layout.metric_type == "IP":
+                _check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @classmethod
+    def create(
+        cls,
+        dimension: int,
+        uri: str | None = None,
+        *,
+        token: str | None = None,
+        collection: str = "gallery",
+        ids: Kind = "integer",
+        labels: Kind | None = "integer",
+        id_field: str = "id",
+        label_field: str = "label",
+        vector_field: str = "embedding",
+        metric: MetricName = "euclidean",
+        index: IndexName = "flat",
+        M: int = 16,
+        ef_construction: int = 200,
+        nlist: int = 128,
+        text_length: int = 1024,
+        ef: int = 64,
+        nprobe: int | None = None,
+        refine: bool = True,
+        consistency: Consistency = "Strong",
+        timeout: float = 30.0,
+    ) -> "MilvusEngine":
+        """Make a collection with its index, wait until it is in memory, and open it.
+
+        Parameters
+        ----------
+        dimension : int
+            Length of a vector.
+        ids, labels : {"integer", "text"}
+            Kinds of ids and labels; ``labels=None`` for a collection without.
+        M, ef_construction : int
+            For HNSW: links of a point, and how many points are kept in sight when it is linked.
+        nlist : int
+            For IVF: number of lists.
+        text_length : int
+            Most bytes of a text that is an id or a label.
+        uri, token, collection, id_field, label_field, vector_field, metric, index, ef, nprobe
+            As for the constructor.
+        refine, consistency, timeout
+            As for the constructor.
+        """
+        settings = Settings(metric, index, ef, nprobe, refine, consistency)
+        if dimension < 1 or not 1 <= text_length <= LONGEST_TEXT:
+            raise InvalidInputError(
+                f"dimension must be at least 1 and text_length lie in [1, {LONGEST_TEXT}]. "
+                f"Got {dimension} and {text_length} instead."
+            )
+        build = {"hnsw": {"M": M, "efConstruction": ef_construction}, "ivf": {"nlist": nlist}}
+        fields = Fields(id_field, None if labels is None else label_field, vector_field)
+        connection = _connection(uri, token, timeout, may_create=True)
+        try:
+            if connection.ask("has_collection", collection):
+                raise InvalidInputError(
+                    f"collection must be a new name. Got {collection!r}, which is there already. "
+                    "Open it with MilvusEngine(...), or drop it first."
+                )
+            layouts.make(
+                connection,
+                collection,
+                fields,
+                dimension=dimension,
+                ids=ids,
+                labels=labels,
+                text_length=text_length,
+                metric=metric,
+                index=index,
+                build=build.get(index, {}),
+            )
+            return cls(
+                uri,
+                token=token,
+                collection=collection,
+                id_field=id_field,
+                label_field=fields.label,
+                vector_field=vector_field,
+                metric=metric,
+                index=index,
+                ef=settings.ef,
+                nprobe=nprobe,
+                refine=refine,
+                consistency=consistency,
+                timeout=timeout,
+            )
+        finally:
+            connection.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return Capabilities(
+            exact=self._layout.is_exact,
+            holds_labels=self._layout.labels is not None,
+            ids=self._layout.ids,
+            labels=self._layout.labels,
+            largest_k=LARGEST_K,
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._layout.dimension
+
+    @property
+    def metric(self) -> Literal["euclidean", "cosine"]:
+        """Whether vectors are compared as they are, or at unit length."""
+        return "cosine" if self._layout.at_unit_length else "euclidean"
+
+    def fingerprint(self) -> Fingerprint:
+        """All that decides which neighbours are found."""
+        return self._settings.fingerprint(self._layout)
+
+    def size(self) -> int:
+        """How many points there are now."""
+        with self._whole():
+            return self._reader.count()
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query."""
+        queries = checked_queries(queries, self.dimension)
+        k = checked_k(k, self.capabilities)
+        if self._layout.at_unit_length:
+            queries = unit_vectors(queries)
+        with self._whole():
+            return self._reader.search(queries, k)
+
+    def add(
+        self,
+        vectors: AnyArray,
+        ids: AnyArray,
+        labels: AnyArray | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add points; see the contract.
+
+        A load that was cut off is completed by adding the same points again.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with the number of points that are there so far, after each request.
+        """
+        points, own_ids, own_labels = checked_points(
+            vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
+        )
+        self._check_ids(own_ids)
+        if own_labels is not None:
+            check_expressible(own_labels, "labels", self._layout.longest_label)
+        if self._layout.metric_type == "IP":
+            _check_unit(points, "vectors")
+        elif self._layout.metric_type == "COSINE":
+            unit_vectors(points)
+        self._writer.add(single_precision(points, "vectors"), own_ids, own_labels, progress)
+
+    def undo_load(self) -> None:
+        """Remove what came of a load that was cut off; nothing happens if there is none."""
+        self._writer.undo_load()
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points. What was cut off is completed by removing the same ids again."""
+        self._writer.remove(self._checked_ids(ids))
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels. What was cut off is completed by doing it again."""
+        if self._layout.labels is None:
+            raise InvalidInputError("This collection holds no labels to change.")
+        own_ids = self._checked_ids(ids)
+        own_labels = checked_labels(labels, len(own_ids), self.capabilities)
+        check_expressible(own_labels, "labels", self._layout.longest_label)
+        self._writer.relabel(own_ids, own_labels)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points with vectors (as stored) and labels, in the order of `ids`."""
+        own_ids = self._checked_ids(ids)
+        with self._whole():
+            return self._reader.fetch(own_ids)
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, in portions, ids ascending."""
+        with self._whole():
+            yield from self._reader.scan()
+
+    def close(self) -> None:
+        """Give back the connection, or the file."""
+        self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"<MilvusEngine on {self._collection.name!r}, {self._connection.place}>"
+
+    def _whole(self) -> "_Whole":
+        return _Whole(self._changes)
+
+    def _checked_ids(self, ids: AnyArray) -> AnyArray:
+        own_ids = checked_ids(ids, self.capabilities)
+        self._check_ids(own_ids)
+        return own_ids
+
+    def _check_ids(self, own_ids: AnyArray) -> None:
+        check_expressible(own_ids, "ids", self._layout.longest_id)
+
+
+class _Whole:
+    """No change was open when a read began, and none when it ended."""
+
+    def __init__(self, changes: OpenChanges) -> None:
+        self._changes = changes
+
+    def __enter__(self) -> None:
+        self._changes.check_none()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self._changes.check_none()
+
+
+def _connection(
+    uri: str | None, token: str | None, timeout: float, *, may_create: bool
+) -> Connection:
+    uri = uri or os.environ.get(URI_VARIABLE)
+    if not uri:
+        raise InvalidInputError(
+            f"uri must be given, or the environment variable {URI_VARIABLE} be set. Got neither."
+        )
+    if timeout <= 0:
+        raise InvalidInputError(f"timeout must be above 0 seconds. Got {timeout} instead.")
+    return Connection(uri, token or os.environ.get(TOKEN_VARIABLE), timeout, may_create=may_create)
+
+
+def _check_unit(vectors: AnyArray, name: str) -> None:
+    lengths: Any = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    if (np.abs(lengths - 1.0) > UNIT_TOLERANCE).any():
+        worst = lengths[np.abs(lengths - 1.0).argmax()]
+        raise GalleryMismatchError(
+            f"Vectors of {name} must have unit length, as its metric is the inner product: it says "
+            f"nothing about distances of others. Got one of length {worst:.6g}. Normalise them, or "
+            "use the metric 'euclidean' or 'cosine'."
+        )

@@ -1,0 +1,212 @@
+"""What is read from a collection: neighbours, points, ids."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, BoolArray
+from nearsure.engines.contract import Found, Stored
+from nearsure.engines.hits import SPARE_CANDIDATES, found_from_hits
+from nearsure.engines.milvus.answers import array_of, hits_of, row_vectors
+from nearsure.engines.milvus.expressions import between, literal, one_of
+from nearsure.engines.milvus.failures import TooLargeError
+from nearsure.engines.milvus.layout import Collection
+from nearsure.engines.milvus.limits import (
+    LARGEST_K,
+    LARGEST_PORTION,
+    MOST_IDS,
+    MOST_QUERIES,
+    asked_in_portions,
+    portions,
+)
+from nearsure.engines.milvus.settings import Settings
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index.stable_ids import a_few
+
+EXPRESSION_BYTES = 2**20
+SMALL_ROW = 64
+SMALLEST_PORTION = 4
+
+
+class Reader:
+    """Reads of one collection, divided into requests that Milvus takes."""
+
+    def __init__(self, collection: Collection, settings: Settings) -> None:
+        self._collection, self._settings = collection, settings
+        self._fields, self._layout = collection.fields, collection.layout
+        label = self._fields.label
+        self._named = [self._fields.id] + ([] if label is None else [label])
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points; `queries` have unit length where the metric asks for it."""
+        n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
+        sent = single_precision(queries, "queries")
+        outputs = [] if self._fields.label is None else [self._fields.label]
+        hit_bytes = SMALL_ROW
+        if self._settings.refine:
+            outputs.append(self._fields.vector)
+            hit_bytes = self._layout.row_bytes
+
+        def ask(part: slice) -> Any:  # noqa: ANN401
+            return self._collection.ask(
+                "search",
+                sent[part],
+                anns_field=self._fields.vector,
+                limit=n_candidates,
+                output_fields=outputs,
+                search_params=self._settings.search_params(self._layout, n_candidates),
+                consistency_level=self._settings.consistency,
+            )
+
+        parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
+        found = []
+        for part, answer in asked_in_portions(parts, ask):
+            hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
+            found.append(found_from_hits(queries[part], hits, k))
+        return _joined(found)
+
+    def count(self) -> int:
+        """How many points there are."""
+        rows = self._query("", ["count(*)"], consistency="Strong")
+        return int(rows[0]["count(*)"])
+
+    def are_there(self, ids: AnyArray) -> BoolArray:
+        """Which ids are there now."""
+        known: set[Any] = set()
+        for part in id_portions(ids):
+            rows = self._query(
+                one_of(self._fields.id, ids[part]), [self._fields.id], consistency="Strong"
+            )
+            known.update(row[self._fields.id] for row in rows)
+        return np.array([own in known for own in ids.tolist()], np.bool_)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points in the order of `ids`; an error if some are not there."""
+        vectors = np.empty((len(ids), self._layout.dimension), np.float32)
+        labels: list[Any] = [None] * len(ids)
+        row_of = {own: row for row, own in enumerate(ids.tolist())}
+        missing = set(row_of)
+        outputs = [*self._named, self._fields.vector]
+        parts = id_portions(ids, self._layout.row_bytes)
+        for _, rows in asked_in_portions(
+            parts, lambda part: self._query(one_of(self._fields.id, ids[part]), outputs)
+        ):
+            own_ids = [row[self._fields.id] for row in list.__iter__(rows)]
+            places = [row_of[own] for own in own_ids]
+            vectors[places] = row_vectors(rows, self._fields.vector, self._layout.dimension)
+            if self._fields.label is not None:
+                for place, row in zip(places, list.__iter__(rows), strict=True):
+                    labels[place] = row[self._fields.label]
+            missing.difference_update(own_ids)
+        if missing:
+            raise unknown_ids(sorted(missing))
+        return Stored(
+            ids,
+            None if self._layout.labels is None else array_of(labels, self._layout.labels),
+            vectors,
+        )
+
+    def whole_rows(self, ids: AnyArray) -> list[dict[str, Any]]:
+        """All fields of points, also those that nearsure does not know, in any order."""
+        rows = self._query(one_of(self._fields.id, ids), ["*"], consistency="Strong")
+        return [dict(row) for row in rows]
+
+    def sample(self, n: int) -> AnyArray:
+        """The vectors of a few points."""
+        rows = self._query("", [self._fields.vector], limit=n)
+        return row_vectors(rows, self._fields.vector, self._layout.dimension)
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, ids ascending.
+
+        Milvus promises no order, and which ids it gives if there are more than the limit differs
+        between its versions. Fewer than the limit are all there are. So a portion that is full is
+        only taken as a hint at how far the next attempt should reach.
+        """
+        reached = up_to = None
+        overfull = False
+        limit = LARGEST_PORTION
+        while True:
+            expression = between(self._fields.id, reached, up_to)
+            try:
+                rows = self._query(expression, self._named, limit=limit)
+            except TooLargeError:
+                if limit <= SMALLEST_PORTION:
+                    raise
+                limit //= 2
+                continue
+            ids = array_of([row[self._fields.id] for row in rows], self._layout.ids)
+            ids, order = np.unique(ids, return_index=True)
+            if len(rows) == limit:
+                # All but the last, if they come in order; the nearer half, if they do not.
+                nearer = ids[(len(ids) - 1) // 2 if overfull else max(len(ids) - 2, 0)].item()
+                if nearer == up_to:
+                    raise GalleryMismatchError(
+                        f"Ids must be distinct. Got {nearer!r} at least {limit} times."
+                    )
+                up_to, overfull = nearer, True
+                continue
+            if len(ids):
+                labels = None
+                if self._layout.labels is not None:
+                    labels = array_of(
+                        [row[self._fields.label] for row in rows], self._layout.labels
+                    )[order]
+                yield Stored(ids, labels)
+            if up_to is None:
+                return
+            reached, up_to, overfull = up_to, None, False
+
+    def _query(
+        self,
+        expression: str,
+        outputs: list[str],
+        *,
+        limit: int | None = None,
+        consistency: str | None = None,
+    ) -> Any:  # noqa: ANN401
+        return self._collection.ask(
+            "query",
+            filter=expression,
+            output_fields=outputs,
+            consistency_level=consistency or self._settings.consistency,
+            **({} if limit is None else {"limit": limit}),
+        )
+
+
+def single_precision(vectors: AnyArray, name: str) -> AnyArray:
+    """Vectors as Milvus takes them; an error if they do not fit."""
+    with np.errstate(over="ignore"):
+        single = vectors.astype(np.float32, copy=False)
+    if not np.isfinite(single).all():
+        raise InvalidInputError(
+            f"{name} must fit in single precision. Got {np.abs(vectors).max():.3g} instead."
+        )
+    return single
+
+
+def id_portions(ids: AnyArray, row_bytes: int = SMALL_ROW) -> Iterator[slice]:
+    """Slices of ids that one expression may name, and whose rows one answer may hold."""
+    longest = max((len(literal(own).encode()) for own in ids.tolist()), default=0) + 2
+    most = min(MOST_IDS, max(1, EXPRESSION_BYTES // longest))
+    return portions(len(ids), row_bytes, most)
+
+
+def unknown_ids(ids: list[Any]) -> InvalidInputError:
+    """The error for ids that are not there."""
+    return InvalidInputError(
+        f"ids must be those of points in the gallery. Got {a_few(ids)}, which it does not hold."
+    )
+
+
+def _joined(found: list[Found]) -> Found:
+    if len(found) == 1:
+        return found[0]
+    labels = [part.labels for part in found if part.labels is not None]
+    return Found(
+        np.concatenate([part.sq_distances for part in found]),
+        np.concatenate([part.ids for part in found]),
+        np.concatenate([part.counts for part in found]),
+        np.concatenate(labels) if labels else None,
+    )

@@ -1,0 +1,375 @@
+"""A gallery in PostgreSQL."""
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Literal, Self, TypeAlias
+
+from nearsure.arrays import AnyArray
+from nearsure.conventions import ROUNDING
+from nearsure.engines.checks import (
+    checked_ids,
+    checked_k,
+    checked_labels,
+    checked_points,
+    checked_queries,
+)
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.postgres.address import address_of
+from nearsure.engines.postgres.catalogue import read_layout
+from nearsure.engines.postgres.changes import Changes
+from nearsure.engines.postgres.connections import Connection, Connections
+from nearsure.engines.postgres.creation import Kind, create_table, ensure_extension
+from nearsure.engines.postgres.index_building import build_index, options_of
+from nearsure.engines.postgres.layout import Names
+from nearsure.engines.postgres.metrics import MetricName, metric_of
+from nearsure.engines.postgres.reading import Reading
+from nearsure.engines.postgres.searching import Search
+from nearsure.engines.postgres.settings import LARGEST_EF_SEARCH, LARGEST_PROBES, Settings
+from nearsure.engines.postgres.statements import Statements
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index.unit import unit_vectors
+
+IndexName: TypeAlias = Literal["exact", "hnsw", "ivfflat"]
+
+
+class PostgresEngine:
+    """A table of PostgreSQL with a column of pgvector, as an engine of nearsure.
+
+    Opening looks at the table and fails at once if it cannot be a gallery. The table may be any of
+    yours: a primary key (integers, text or UUIDs), a column of vectors, and labels if you like.
+    Rows whose vector is null are no points. `create` makes a new table.
+
+    Parameters
+    ----------
+    uri : str, optional
+        ``postgresql://user:password@host:5432/database`` or what else libpq reads; by default the
+        environment's ``NEARSURE_POSTGRES_URI``, else what libpq finds in ``PGHOST`` and its like.
+        A password is never shown.
+    table : str
+        Name of the table, or ``"schema.table"``.
+    id_column, vector_column : str
+        Names of its columns.
+    label_column : str or None
+        None if labels are not in the table; nearsure keeps them itself then.
+    metric : {"euclidean", "cosine", "inner_product"}
+        How vectors are compared. "inner_product" is the cosine of vectors that are stored at unit
+        length, and `add` stores them so.
+    index : {"exact", "hnsw", "ivfflat"}
+        What answers. "exact" scans the table, whatever indexes it has.
+    ef_search : int
+        For "hnsw": how many candidates are kept, from 1 to 1000; more than k in any case.
+    probes : int
+        For "ivfflat": how many lists are looked into; more where they hold fewer than k points.
+    refine : bool
+        Whether distances are computed anew in double precision, from the vectors of k + 8
+        candidates; otherwise they are PostgreSQL's, in single precision, and fewer bytes travel.
+    pool_size : int
+        How many connections may be open for several threads.
+    timeout : float
+        Seconds to wait for the server to accept a connection, and for a connection to be free.
+    statement_timeout : float, optional
+        Seconds after which the server gives up a statement; by default its own setting.
+
+    Examples
+    --------
+    >>> from nearsure.engines.postgres import PostgresEngine  # doctest: +SKIP
+    >>> engine = PostgresEngine.create("postgresql:///shop", dimension=128, index="hnsw")
+    ... # doctest: +SKIP
+    >>> engine.add(vectors, ids, labels)  # doctest: +SKIP
+    >>> engine.search(queries, k=10).ids  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        table: str = "gallery",
+        id_column: str = "id",
+        label_column: str | None = "label",
+        vector_column: str = "embedding",
+        metric: MetricName = "euclidean",
+        index: IndexName = "exact",
+        ef_search: int = 100,
+        probes: int = 10,
+        refine: bool = True,
+        pool_size: int = 8,
+        timeout: float = 10.0,
+        statement_timeout: float | None = None,
+    ) -> None:
+        _check_options(index, ef_search, probes)
+        self._metric_name = metric
+        self._metric = metric_of(metric)
+        self._index_name = index
+        self._names = Names(table, id_column, label_column, vector_column)
+        self._settings = Settings(ef_search, probes, statement_timeout)
+        self._refine = refine
+        self._address = address_of(uri, timeout)
+        self._connections = Connections(self._address, pool_size, timeout)
+        # An engine that is forgotten gives its connections back, too.
+        weakref.finalize(self, self._connections.close)
+        try:
+            self._look()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | None = None,
+        *,
+        dimension: int,
+        id_kind: Kind = "integer",
+        label_kind: Kind | None = "integer",
+        table: str = "gallery",
+        id_column: str = "id",
+        label_column: str | None = "label",
+        vector_column: str = "embedding",
+        metadata_column: str | None = "metadata",
+        metric: MetricName = "euclidean",
+        index: IndexName = "exact",
+        m: int | None = None,
+        ef_construction: int | None = None,
+        lists: int | None = None,
+        ef_search: int = 100,
+        probes: int = 10,
+        refine: bool = True,
+        pool_size: int = 8,
+        timeout: float = 10.0,
+        statement_timeout: float | None = None,
+    ) -> Self:
+        """Make a new table with its index, and the extension if the database lacks it.
+
+        Parameters
+        ----------
+        dimension : int
+            Length of a vector.
+        id_kind : {"integer", "text"}
+            What names a point.
+        label_kind : {"integer", "text"} or None
+            What labels are; None for a table without.
+        metadata_column : str or None
+            A column of JSON for whatever else you keep; nearsure does not read it.
+        m, ef_construction : int, optional
+            What an index "hnsw" is built with; by default 16 and 64.
+        lists : int, optional
+            What an index "ivfflat" is built with; by default 100.
+        **others
+            As for the class.
+        """
+        _check_options(index, ef_search, probes)
+        options = {"m": m, "ef_construction": ef_construction, "lists": lists}
+        chosen = None if index == "exact" else options_of(index, options)
+        label = None if label_kind is None else label_column
+        names = Names(table, id_column, label, vector_column)
+        connections = Connections(address_of(uri, timeout), 1, timeout)
+
+        def make(connection: Connection) -> None:
+            create_table(connection, names, dimension, (id_kind, label_kind), metadata_column)
+            if chosen is not None:
+                layout = read_layout(connection, names, metric_of(metric), "exact")
+                statements = Statements(layout, metric_of(metric), refine)
+                build_index(connection, statements, index, chosen)
+
+        try:
+            connections.writing(ensure_extension)
+            connections.writing(make)
+        finally:
+            connections.close()
+        return cls(
+            uri,
+            table=table,
+            id_column=id_column,
+            label_column=label,
+            vector_column=vector_column,
+            metric=metric,
+            index=index,
+            ef_search=ef_search,
+            probes=probes,
+            refine=refine,
+            pool_size=pool_size,
+            timeout=timeout,
+            statement_timeout=statement_timeout,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        label = self._layout.label
+        return Capabilities(
+            exact=self._index_name == "exact",
+            holds_labels=label is not None,
+            ids=self._layout.id.kind,
+            labels=None if label is None else label.kind,
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._layout.stored.dimension
+
+    @property
+    def metric(self) -> Literal["euclidean", "cosine"]:
+        """What distances mean."""
+        return self._metric.meaning
+
+    def fingerprint(self) -> Fingerprint:
+        """All that decides which neighbours are found."""
+        own: dict[str, str | int | float | bool | None] = {
+            "engine": "postgres",
+            "index": self._index_name,
+            "metric": self._metric_name,
+            "dimension": self.dimension,
+            "vectors": self._layout.stored.type,
+            "refine": self._refine,
+        }
+        if self._layout.index is not None:
+            own["operator_class"] = self._layout.index.opclass
+            own.update(self._layout.index.options)
+            own.update(self._settings.of_method(self._index_name))
+        return own
+
+    def size(self) -> int:
+        """How many points there are now."""
+        return self._reading.count()
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query."""
+        checked = checked_queries(queries, self.dimension)
+        return self._search.nearest(checked, checked_k(k, self.capabilities))
+
+    def add(
+        self,
+        vectors: AnyArray,
+        ids: AnyArray,
+        labels: AnyArray | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add points, all or none.
+
+        The index of an empty table is built after its first points, which is faster than to grow
+        it. Give a large gallery in one call; after many calls, `create_index` builds it anew.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, dimension)
+            Finite; not zero under "cosine" and "inner_product".
+        ids : array of shape (n,)
+            Distinct, and none there already.
+        labels : array of shape (n,), optional
+            Given if, and only if, the table has labels.
+        progress : callable, optional
+            Called with the number of points sent so far, now and then; they are all there when
+            `add` returns, and none before.
+        """
+        points, own_ids, own_labels = checked_points(
+            vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
+        )
+        if self.metric == "cosine":
+            units = unit_vectors(self._layout.stored.rounded(points))
+            points = units if self._metric_name == "inner_product" else points
+        self._changes.add(points, own_ids, own_labels, progress)
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points, all or none."""
+        self._changes.remove(checked_ids(ids, self.capabilities))
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels, all or none."""
+        if not self.capabilities.holds_labels:
+            raise InvalidInputError(
+                f"{self._names.table!r} must be opened with a label_column to be relabelled. "
+                "Got None, and nearsure keeps the labels itself."
+            )
+        own_ids = checked_ids(ids, self.capabilities)
+        self._changes.relabel(own_ids, checked_labels(labels, len(own_ids), self.capabilities))
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points with vectors and labels, in the order of `ids`."""
+        return self._reading.fetch(checked_ids(ids, self.capabilities))
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, in portions, ids ascending, as they are when the scan begins."""
+        return self._reading.scan()
+
+    def create_index(
+        self,
+        index: Literal["hnsw", "ivfflat"],
+        *,
+        m: int | None = None,
+        ef_construction: int | None = None,
+        lists: int | None = None,
+    ) -> None:
+        """Build an approximate index, or build it anew; others cannot write meanwhile.
+
+        Engines that are open keep what they search with; open one with this `index` to use it.
+
+        Parameters
+        ----------
+        index : {"hnsw", "ivfflat"}
+            Its kind; an index of the same kind and metric is replaced.
+        m, ef_construction, lists : int, optional
+            As for `create`.
+        """
+        options = options_of(index, {"m": m, "ef_construction": ef_construction, "lists": lists})
+        self._connections.writing(
+            lambda connection: build_index(connection, self._statements, index, options)
+        )
+        if index == self._index_name:
+            self._look()
+
+    def close(self) -> None:
+        """Give back the connections. Closing twice is no error."""
+        self._connections.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"PostgresEngine(<{self._address.shown}>, table={self._names.table!r}, "
+            f"index={self._index_name!r}, metric={self._metric_name!r})"
+        )
+
+    def _look(self) -> None:
+        """Take the table as it is now."""
+        self._layout = self._connections.reading(
+            lambda connection: read_layout(connection, self._names, self._metric, self._index_name)
+        )
+        self._statements = Statements(self._layout, self._metric, self._refine)
+        parts = (self._connections, self._statements, self._settings)
+        self._search, self._reading, self._changes = (
+            Search(*parts),
+            Reading(*parts),
+            Changes(*parts),
+        )
+        if self._metric_name == "inner_product":
+            self._connections.reading(self._check_unit_length)
+
+    def _check_unit_length(self, connection: Connection) -> None:
+        row = connection.execute(self._statements.farthest_from_unit).fetchone()
+        if row is not None and row[0] is not None and row[0] > ROUNDING:
+            raise GalleryMismatchError(
+                f"Vectors of {self._names.table!r} must have unit length for metric "
+                f"'inner_product'. Got lengths that are off by {row[0]:.3g}. Normalise them, or "
+                "open the table with metric='cosine' or 'euclidean'."
+            )
+
+
+def _check_options(index: str, ef_search: int, probes: int) -> None:
+    if index not in ("exact", "hnsw", "ivfflat"):
+        raise InvalidInputError(
+            f"The 'index' parameter must be exact, hnsw or ivfflat. Got {index!r} instead."
+        )
+    for name, value, largest in (
+        ("ef_search", ef_search, LARGEST_EF_SEARCH),
+        ("probes", probes, LARGEST_PROBES),
+    ):
+        if not 1 <= value <= largest:
+            raise InvalidInputError(
+                f"The {name!r} parameter must be from 1 to {largest}. Got {value} instead."
+            )

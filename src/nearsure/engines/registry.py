@@ -1,0 +1,52 @@
+"""Engines by name or address; each is imported when it is asked for."""
+
+from typing import Any, cast
+
+from nearsure.engines.contract import Engine
+from nearsure.engines.secrets import redacted
+from nearsure.errors import InvalidInputError
+from nearsure.extras import require
+
+SERVERS = ("postgres", "milvus")
+
+
+def open_engine(address: str, **options: Any) -> Engine:  # noqa: ANN401
+    """Open the gallery of an engine.
+
+    Parameters
+    ----------
+    address : str
+        ``"postgres"`` or ``"milvus"``, whose address and secrets are then read from the
+        environment (``NEARSURE_POSTGRES_URI`` or libpq's variables; ``NEARSURE_MILVUS_URI`` and
+        ``NEARSURE_MILVUS_TOKEN``); or a URI: ``postgresql://...`` for PostgreSQL, ``http://...``,
+        ``https://...`` or the path of a ``.db`` file for Milvus.
+    **options
+        Of `PostgresEngine` or `MilvusEngine`: which table or collection, index, parameters.
+
+    Examples
+    --------
+    >>> open_engine("redis://localhost")
+    Traceback (most recent call last):
+    ...
+    nearsure.errors.InvalidInputError: address must be 'postgres', 'milvus', postgresql://..., \
+http(s)://... or the path of a .db file. Got 'redis://localhost' instead.
+    """
+    kind = _kind(address)
+    module = require(
+        f"nearsure.engines.{kind}", extra=kind, purpose=f"A gallery in {kind.capitalize()}"
+    )
+    make = module.PostgresEngine if kind == "postgres" else module.MilvusEngine
+    return cast("Engine", make(None if address in SERVERS else address, **options))
+
+
+def _kind(address: str) -> str:
+    if address in SERVERS:
+        return address
+    if address.startswith(("postgresql://", "postgres://")):
+        return "postgres"
+    if address.startswith(("http://", "https://", "unix:")) or address.endswith(".db"):
+        return "milvus"
+    raise InvalidInputError(
+        "address must be 'postgres', 'milvus', postgresql://..., http(s)://... or the path of a "
+        f".db file. Got {redacted(address)!r} instead."
+    )

@@ -1,0 +1,82 @@
+"""How engines on Milvus are made for the contract's tests."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import count
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from contract_base import EngineTests
+
+from nearsure.engines.contract import Engine
+from nearsure.engines.milvus import MilvusEngine
+from nearsure.errors import EngineError
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+_numbers = count()
+
+
+class MilvusEngines(EngineTests):
+    """A subclass stores `address`, and says how collections are made and searched."""
+
+    secret = "root:Milvus"  # noqa: S105  # read by servers with authentication alone
+    building = NOTHING
+    searching = NOTHING
+    other_searching: Mapping[str, Any] = MappingProxyType({"consistency": "Bounded"})
+
+    def new_engine(self, dimension: int) -> Engine:
+        return self.create(dimension, self.searching)
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return self.create(dimension, self.other_searching)
+
+    def reopen(self, engine: Engine) -> Engine | None:
+        engine.close()
+        return self.open(name_of(engine), self.searching)
+
+    def create(self, dimension: int, searching: Mapping[str, Any]) -> Engine:
+        return MilvusEngine.create(
+            dimension,
+            self.address,
+            token=self.secret,
+            collection=f"gallery_{next(_numbers)}",
+            **self.building,
+            **searching,
+        )
+
+    def open(self, name: str, searching: Mapping[str, Any]) -> Engine:
+        return MilvusEngine(
+            self.address,
+            token=self.secret,
+            collection=name,
+            label_field="label" if self.building.get("labels", "integer") else None,
+            **searching,
+        )
+
+
+class ReusedCollections(MilvusEngines):
+    """Collections are emptied and used again, for a server takes seconds to make one."""
+
+    _emptied: ClassVar[defaultdict[str, list[str]]] = defaultdict(list)
+
+    def create(self, dimension: int, searching: Mapping[str, Any]) -> Engine:
+        names = self._emptied[self._kind(dimension)]
+        return self.open(names.pop(), searching) if names else super().create(dimension, searching)
+
+    def discard(self, engine: Engine) -> None:
+        try:
+            engine.size()
+        except EngineError:
+            engine = self.open(name_of(engine), self.searching)
+        for portion in list(engine.scan()):
+            engine.remove(portion.ids)
+        engine.close()
+        self._emptied[self._kind(engine.dimension)].append(name_of(engine))
+
+    def _kind(self, dimension: int) -> str:
+        return f"{self.address} {dimension} {sorted(self.building.items())}"
+
+
+def name_of(engine: Engine) -> str:
+    assert isinstance(engine, MilvusEngine)
+    return engine._collection.name

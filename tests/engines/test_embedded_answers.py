@@ -1,0 +1,196 @@
+"""What the indexes of the embedded engine find, against naive search in double precision."""
+
+import numpy as np
+import pytest
+
+from nearsure.arrays import AnyArray, FloatArray
+from nearsure.engines.embedded import FaissEngine, IndexSettings, chosen_index
+from nearsure.engines.embedded.choice import LARGEST_EXACT
+from nearsure.errors import InvalidInputError
+
+APPROXIMATE = ("hnsw", "ivf")
+
+
+@pytest.fixture(scope="module")
+def cloud() -> AnyArray:
+    """4,000 vectors in 80 clusters."""
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(80, 16))
+    vectors = centres[np.arange(4000) % 80] + 0.3 * random.normal(size=(4000, 16))
+    made: AnyArray = vectors.astype(np.float32)
+    return made
+
+
+def naive(queries: AnyArray, vectors: AnyArray) -> FloatArray:
+    """Squared distances of all pairs, one query at a time."""
+    points = vectors.astype(np.float64)
+    return np.array([((points - query.astype(np.float64)) ** 2).sum(axis=1) for query in queries])
+
+
+def recall(engine: FaissEngine, queries: AnyArray, vectors: AnyArray, k: int) -> float:
+    """Share of what was found that is as near as the true k-th, every distance checked."""
+    found, true = engine.search(queries, k), naive(queries, vectors)
+    assert (found.counts == k).all()
+    assert all(len(set(row)) == k for row in found.ids.tolist())
+    own = np.take_along_axis(true, found.ids, axis=1)
+    np.testing.assert_allclose(found.sq_distances, own, rtol=1e-6, atol=1e-12)
+    kth = np.sort(true, axis=1)[:, k - 1 : k]
+    return float((own <= kth * (1 + 1e-6)).mean())
+
+
+def engine_of(vectors: AnyArray, index: str, **settings: int) -> FaissEngine:
+    return FaissEngine.from_points(
+        vectors, labels=np.arange(len(vectors)), index=index, settings=IndexSettings(**settings)
+    )
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+@pytest.mark.parametrize("k", [1, 50, 300])
+def test_nearly_all_neighbours_are_found(cloud: AnyArray, index: str, k: int) -> None:
+    assert recall(engine_of(cloud, index), cloud[:60] + np.float32(0.1), cloud, k) > 0.97
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_far_from_the_origin(cloud: AnyArray, index: str, precision: type) -> None:
+    vectors: AnyArray = (cloud[:1000].astype(np.float64) + 1000.0).astype(precision)
+    queries = cloud[:30].astype(np.float64) + 1000.1
+    assert recall(engine_of(vectors, index), queries, vectors, 20) > 0.97
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_single_precision_comes_out_as_it_went_in(
+    cloud: AnyArray, index: str, offset: float
+) -> None:
+    vectors = cloud[:500] + np.float32(offset)
+    fetched = engine_of(vectors, index).fetch(np.arange(500)).vectors
+    assert fetched is not None
+    np.testing.assert_array_equal(fetched, vectors)
+    assert fetched.dtype == (np.float32 if offset == 0 else np.float64)
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_vectors_of_any_size(cloud: AnyArray, index: str, size: float) -> None:
+    vectors = cloud[:500] * size
+    engine = engine_of(vectors, index)
+    found, true = engine.search(vectors[:20] * 1.1, 10), naive(vectors[:20] * 1.1, vectors)
+    own = np.take_along_axis(true, found.ids, axis=1)
+    np.testing.assert_allclose(found.sq_distances, own, rtol=3e-6)
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+def test_what_single_precision_cannot_hold_is_refused(cloud: AnyArray, index: str) -> None:
+    engine = engine_of(cloud[:100], index)
+    huge = np.full((2, 16), 1e30)
+    with pytest.raises(InvalidInputError, match="single precision"):
+        engine.add(huge, np.array([200, 201]), np.array([0, 0]))
+    with pytest.raises(InvalidInputError, match="single precision"):
+        engine.search(huge, 3)
+    assert engine.size() == 100
+
+
+@pytest.mark.parametrize("index", APPROXIMATE)
+def test_points_added_in_portions_are_all_found(cloud: AnyArray, index: str) -> None:
+    engine = FaissEngine(16, index)
+    ends = [1, 2, 5, 40, 300, 900, 2000, 4000]
+    for first, last in zip([0, *ends[:-1]], ends, strict=True):
+        rows = np.arange(first, last)
+        engine.add(cloud[rows], rows, rows)
+    assert recall(engine, cloud[:200], cloud, 20) > 0.97
+    assert (engine.search(cloud, 1).ids[:, 0] == np.arange(4000)).mean() > 0.995
+
+
+def test_cells_grow_with_the_points(cloud: AnyArray) -> None:
+    engine = engine_of(cloud[:1], "ivf", ivf_probes=1)
+    engine.add(cloud[1:], np.arange(1, 4000), np.arange(1, 4000))
+    # One cell alone would be all points, and recall 1.
+    assert 0.2 < recall(engine, cloud[:50], cloud, 20) < 1
+    assert (engine.search(cloud, 1).ids[:, 0] == np.arange(4000)).mean() > 0.99
+
+
+def test_cells_too_small_for_k_are_not_all_that_is_opened(cloud: AnyArray) -> None:
+    engine = engine_of(cloud, "ivf", ivf_probes=1)
+    assert recall(engine, cloud[:20], cloud, 3000) > 0.99
+
+
+@pytest.mark.parametrize("n_copies", [3, 400])
+def test_copies_do_not_hide_the_others(cloud: AnyArray, n_copies: int) -> None:
+    n_kinds = 1200 // n_copies
+    vectors = np.concatenate([np.repeat(cloud[:n_kinds], n_copies - 1, axis=0), cloud])
+    vectors = vectors[np.random.default_rng(1).permutation(len(vectors))]
+    engine = engine_of(vectors, "hnsw")
+    assert recall(engine, cloud[500:700] + np.float32(0.2), vectors, 50) > 0.97
+    found = engine.search(cloud[:3], n_copies)
+    assert not found.sq_distances.any()
+    np.testing.assert_array_equal(vectors[found.ids], np.repeat(cloud[:3, None], n_copies, axis=1))
+
+
+def test_copies_come_and_go(cloud: AnyArray) -> None:
+    engine = engine_of(cloud[:200], "hnsw")
+    engine.add(np.repeat(cloud[:1], 5, axis=0), np.array([905, 901, 903, 902, 904]), np.arange(5))
+    assert engine.search(cloud[:1], 6).ids[0].tolist() == [0, 901, 902, 903, 904, 905]
+    assert engine.search(cloud[:1], 6).labels is not None
+    engine.remove(np.array([0, 903]))
+    found = engine.search(cloud[:1], 5)
+    assert found.ids[0, :4].tolist() == [901, 902, 904, 905]
+    assert found.labels is not None
+    assert found.labels[0, :4].tolist() == [1, 3, 4, 0]
+    assert found.sq_distances[0, 4] > 0
+    engine.remove(np.array([901, 902, 904, 905]))
+    assert engine.search(cloud[:1], 1).sq_distances[0, 0] > 0
+    engine.add(cloud[:1], np.array([0]), np.array([77]))
+    assert engine.search(cloud[:1], 1).ids[0, 0] == 0
+    np.testing.assert_array_equal(engine.fetch(np.array([0])).vectors, cloud[:1])
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw", "ivf"])
+def test_the_callers_arrays_stay_the_callers(cloud: AnyArray, index: str) -> None:
+    vectors, ids, labels = cloud[:100].copy(), np.arange(100) + 7, np.arange(100)
+    engine = FaissEngine.from_points(vectors, ids=ids, labels=labels, index=index)
+    vectors[:], ids[:], labels[:] = 0, 0, 0
+    found = engine.search(cloud[:100], 1)
+    assert found.labels is not None
+    np.testing.assert_array_equal(found.ids[:, 0], np.arange(100) + 7)
+    np.testing.assert_array_equal(found.labels[:, 0], np.arange(100))
+    assert not found.sq_distances.any()
+
+
+def test_auto_chooses_and_says_so(cloud: AnyArray, caplog: pytest.LogCaptureFixture) -> None:
+    assert chosen_index("auto", LARGEST_EXACT) == "exact"
+    assert chosen_index("auto", LARGEST_EXACT + 1) == "hnsw"
+    engine = FaissEngine(16)
+    assert engine.index_type == "auto"
+    assert not engine.capabilities.exact
+    with caplog.at_level("INFO", "nearsure.engines"):
+        engine.add(cloud[:10], np.arange(10), np.arange(10))
+    assert engine.index_type == "exact"
+    assert engine.capabilities.exact
+    assert [record.getMessage() for record in caplog.records] == [
+        "index 'exact' was chosen for 10 points"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dimension": 0}, "dimension"),
+        ({"dimension": 3, "index": "lsh"}, "index must be one of"),
+        ({"dimension": 3, "metric": "l1"}, "metric"),
+    ],
+)
+def test_arguments_that_mean_nothing(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        FaissEngine(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", ["hnsw_links", "ivf_probes", "ivf_cells", "seed"])
+def test_settings_that_mean_nothing(setting: str) -> None:
+    with pytest.raises(InvalidInputError, match=setting):
+        IndexSettings(**{setting: -1})
+
+
+def test_an_array_of_one_dimension_is_no_gallery() -> None:
+    with pytest.raises(InvalidInputError, match="shape"):
+        FaissEngine.from_points(np.zeros(3), labels=[0, 0, 0])

@@ -1,0 +1,236 @@
+"""Files and servers that cannot be used: which error, and no secret in it."""
+
+import fcntl
+import logging
+import socket
+import traceback
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from pymilvus import MilvusException
+
+from nearsure.engines.milvus import MilvusEngine
+from nearsure.engines.milvus.failures import Failure, kind_of
+from nearsure.errors import (
+    EngineAccessError,
+    EngineError,
+    EngineUnavailableError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+)
+
+grpc: Any = import_module("grpc")
+VECTORS, IDS, LABELS = np.eye(3), np.arange(3), np.arange(3)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[MilvusEngine]:
+    engine = MilvusEngine.create(3, str(tmp_path / "gallery.db"), timeout=2)
+    engine.add(VECTORS, IDS, LABELS)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    for make in (MilvusEngine, lambda uri: MilvusEngine.create(3, uri)):
+        with pytest.raises(GalleryNotFoundError):
+            make(str(tmp_path / "nowhere" / "gallery.db"))
+
+
+def test_opening_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(GalleryNotFoundError):
+        MilvusEngine(str(tmp_path / "gallery.db"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written() -> None:
+    # Not even the superuser makes a folder there.
+    with pytest.raises(EngineAccessError, match=r"gallery\.db"):
+        MilvusEngine.create(3, "/sys/gallery.db")
+
+
+def test_a_file_that_is_none_of_milvus(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("shopping list")
+    with pytest.raises(GalleryMismatchError, match=r"notes\.db"):
+        MilvusEngine(str(path))
+    assert path.read_text() == "shopping list"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_file_that_another_process_has_open(engine: MilvusEngine, tmp_path: Path) -> None:
+    engine.close()
+    path = tmp_path / "gallery.db"
+    # Such a lock keeps out whoever opens the file anew, this process included.
+    with (path / "LOCK").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(EngineUnavailableError, match="another process"):
+            MilvusEngine(str(path))
+    again = MilvusEngine(str(path))
+    assert again.size() == 3
+    again.close()
+
+
+def test_a_collection_that_was_dropped(engine: MilvusEngine) -> None:
+    engine._connection.ask("drop_collection", "gallery")
+    with pytest.raises(GalleryNotFoundError):
+        engine.search(VECTORS, 1)
+
+
+def test_a_collection_that_was_released_is_loaded_again(engine: MilvusEngine) -> None:
+    engine._connection.ask("release_collection", "gallery")
+    assert engine.search(VECTORS, 1).ids[:, 0].tolist() == [0, 1, 2]
+
+
+def test_a_closed_engine(engine: MilvusEngine) -> None:
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        engine.size()
+
+
+def test_no_file_is_left_open(engine: MilvusEngine, tmp_path: Path) -> None:
+    engine.close()
+    held = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
+    assert not [path for path in held if path.is_relative_to(tmp_path)]
+
+
+class Answers:
+    """A client that raises some errors before it answers."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.n_closed = 0
+
+    def query(self, *_: Any, **__: Any) -> list[dict[str, int]]:  # noqa: ANN401
+        if self.errors:
+            raise self.errors.pop(0)
+        return [{"count(*)": 5}]
+
+    def has_collection(self, *_: Any, **__: Any) -> bool:  # noqa: ANN401
+        return False
+
+    def close(self) -> None:
+        self.n_closed += 1
+
+
+class Status(grpc.RpcError):  # type: ignore[misc]
+    def __init__(self, code: Any) -> None:  # noqa: ANN401
+        self._code = code
+
+    def code(self) -> Any:  # noqa: ANN401
+        return self._code
+
+    def details(self) -> str:
+        return "token=hunter2 was bad"
+
+
+GONE = MilvusException(2, "Fail connecting to server on localhost")
+SLOW = Status(grpc.StatusCode.DEADLINE_EXCEEDED)
+WAKING = MilvusException(503, "channel not available")
+
+
+@pytest.mark.parametrize(
+    ("errors", "n_clients"), [([GONE], 2), ([WAKING, WAKING], 1), ([GONE, WAKING], 2)]
+)
+def test_what_passes_is_waited_for(
+    engine: MilvusEngine, errors: list[Exception], n_clients: int
+) -> None:
+    client = Answers(*errors)
+    with (
+        mock.patch.object(engine._connection, "_client", client),
+        mock.patch.object(engine._connection, "_new_client", return_value=client),
+    ):
+        assert engine.size() == 5
+    assert client.n_closed == n_clients - 1
+
+
+@pytest.mark.parametrize("errors", [[GONE, GONE], [SLOW]])
+def test_what_lasts_is_an_error(engine: MilvusEngine, errors: list[Exception]) -> None:
+    client = Answers(*errors)
+    with (
+        mock.patch.object(engine._connection, "_client", client),
+        mock.patch.object(engine._connection, "_new_client", return_value=client),
+        pytest.raises(EngineUnavailableError),
+    ):
+        engine.size()
+    assert not client.errors
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (MilvusException(100, "collection not found[collection=x]"), Failure.MISSING),
+        (MilvusException(101, "collection not loaded"), Failure.RELEASED),
+        (MilvusException(1401, "permission deny"), Failure.REFUSED),
+        (MilvusException(65535, "Milvus Proxy is not ready yet. please wait"), Failure.WAKING),
+        (MilvusException(1, "no idea"), Failure.OTHER),
+        (MilvusException(1100, "invalid parameter"), Failure.OTHER),
+        (MilvusException(grpc.StatusCode.UNAVAILABLE, "Retry run out"), Failure.GONE),
+        (Status(grpc.StatusCode.UNAUTHENTICATED), Failure.REFUSED),
+        (Status(grpc.StatusCode.RESOURCE_EXHAUSTED), Failure.TOO_LARGE),
+        (Status(grpc.StatusCode.UNKNOWN), Failure.OTHER),
+    ],
+)
+def test_what_errors_mean(error: Exception, failure: Failure) -> None:
+    assert kind_of(error) is failure
+
+
+@pytest.mark.parametrize("in_uri", [True, False])
+def test_a_server_that_is_not_there_and_no_secret(
+    nobody: int, capfd: pytest.CaptureFixture[str], *, in_uri: bool
+) -> None:
+    records: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(self.format(record))
+
+    loggers = [logging.getLogger(name) for name in (None, "pymilvus", "grpc")]
+    levels = [logger.level for logger in loggers]
+    listening = Listening()
+    for logger in loggers:
+        logger.addHandler(listening)
+        logger.setLevel(logging.DEBUG)
+    user_info, token = ("ann:hunter2@", None) if in_uri else ("", "ann:hunter2")
+    try:
+        with pytest.raises(EngineUnavailableError, match=f"127.0.0.1:{nobody}") as raised:
+            MilvusEngine(f"http://{user_info}127.0.0.1:{nobody}", token=token)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(listening)
+            logger.setLevel(level)
+    assert raised.value.__context__ is None
+    said = "".join(traceback.format_exception(raised.value))
+    output = capfd.readouterr()
+    for text in (said, *records, output.out, output.err):
+        assert "hunter2" not in text
+        assert "YW5uOmh1bnRlcjI" not in text  # the same as it travels
+    assert not [record for record in records if "Traceback" in record]
+
+
+def test_secrets_that_a_server_quotes(tmp_path: Path) -> None:
+    token = "ann:hunter2"  # noqa: S105
+    engine = MilvusEngine.create(3, str(tmp_path / "gallery.db"), token=token)
+    client = Answers(MilvusException(65535, "bad ann:hunter2, or hunter2, or token=abc"))
+    with (
+        mock.patch.object(engine._connection, "_client", client),
+        pytest.raises(EngineError) as raised,
+    ):
+        engine.size()
+    assert "***" in str(raised.value)
+    assert "hunter2" not in str(raised.value) + repr(engine) + repr(engine._connection)
+    assert "abc" not in str(raised.value)
+    engine.close()

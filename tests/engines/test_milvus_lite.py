@@ -1,0 +1,27 @@
+"""The contract on files of milvus-lite."""
+
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from contract import EngineContract
+from contract_lifetime import LifetimeTests
+from contract_names import NamesTests
+from milvus_contract import MilvusEngines
+
+
+class LiteEngines(MilvusEngines):
+    @pytest.fixture(autouse=True)
+    def _address(self, tmp_path: Path) -> None:
+        self.address = str(tmp_path / "gallery.db")
+
+
+class TestFlat(LiteEngines, EngineContract):
+    pass
+
+
+class TestTextUnderCosine(LiteEngines, NamesTests, LifetimeTests):
+    building = MappingProxyType(
+        {"ids": "text", "labels": "text", "metric": "cosine", "index": "hnsw"}
+    )
+    other_searching = MappingProxyType({"ef": 99})

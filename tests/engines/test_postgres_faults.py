@@ -1,0 +1,515 @@
+"""What goes wrong with a real server: the error says so, nothing is half done, work goes on."""
+
+import logging
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import postgres_server
+import psycopg
+import pytest
+from contract_points import points_for
+from postgres_server import PASSWORD, USER, Server, free_port
+
+from nearsure.engines.postgres import PostgresEngine
+from nearsure.engines.postgres.address import URI_VARIABLE
+from nearsure.errors import (
+    EngineAccessError,
+    EngineError,
+    EngineUnavailableError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+    NearsureError,
+)
+
+server = postgres_server.server
+N_POINTS = 50
+
+
+@pytest.fixture
+def engine(server: Server) -> Iterator[PostgresEngine]:
+    """A gallery with points, on a server that runs before and after."""
+    engine = PostgresEngine.create(
+        server.uri, dimension=8, table=server.new_name(), index="hnsw", timeout=5
+    )
+    points = points_for(engine, N_POINTS)
+    engine.add(points.vectors, points.ids, points.labels)
+    yield engine
+    if not server.is_running:
+        server.start()
+    postgres_server.drop(server, engine)
+
+
+def table_of(engine: PostgresEngine) -> str:
+    return f'"{engine._names.table}"'
+
+
+def add_one(engine: PostgresEngine, own_id: int = 10**6) -> None:
+    engine.add(np.ones((1, 8)), np.array([own_id]), np.array([1]))
+
+
+def terminate_others(server: Server) -> None:
+    """End the sessions of the user, as a server does that is shut down."""
+    server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")  # noqa: S608
+    while server.run(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{USER}'"):  # noqa: S608
+        time.sleep(0.01)
+
+
+# A server that goes away
+
+
+def test_killed_during_a_load(server: Server, engine: PostgresEngine) -> None:
+    n = 25_000
+    vectors = np.random.default_rng(0).normal(size=(n, 8))
+    ids, labels = np.arange(n) + 1000, np.zeros(n, np.int64)
+    sent: list[int] = []
+
+    def kill_after_the_first_block(n_sent: int) -> None:
+        sent.append(n_sent)
+        if len(sent) == 1:
+            server.kill()
+
+    with pytest.raises(EngineUnavailableError, match="Nothing was changed"):
+        engine.add(vectors, ids, labels, progress=kill_after_the_first_block)
+    assert sent[0] < n
+    with pytest.raises(EngineUnavailableError):
+        engine.size()
+    server.start()
+    assert engine.size() == N_POINTS
+    assert sum(len(portion.ids) for portion in engine.scan()) == N_POINTS
+    add_one(engine)
+    assert engine.size() == N_POINTS + 1
+
+
+def test_killed_while_scoring(server: Server, engine: PostgresEngine) -> None:
+    queries = np.random.default_rng(1).normal(size=(200, 8))
+    before = engine.search(queries, 10)
+    outcome: list[NearsureError] = []
+    is_searching = threading.Event()
+
+    def score() -> None:
+        try:
+            for _ in range(10_000):
+                engine.search(queries, 10)
+                is_searching.set()
+        except NearsureError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=score)
+    thread.start()
+    assert is_searching.wait(20)
+    server.kill()
+    thread.join(20)
+    assert [type(error) for error in outcome] == [EngineUnavailableError]
+    for ask in (engine.size, lambda: list(engine.scan()), lambda: engine.fetch(np.array([1]))):
+        with pytest.raises(EngineUnavailableError):
+            ask()
+    with pytest.raises(EngineUnavailableError, match="Nothing was changed"):
+        engine.remove(np.array([1]))
+    server.start()
+    after = engine.search(queries, 10)
+    np.testing.assert_array_equal(after.ids, before.ids)
+    np.testing.assert_array_equal(after.sq_distances, before.sq_distances)
+
+
+def test_killed_during_a_scan(
+    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearsure.engines.postgres.reading._PORTION", 10)
+    portions = engine.scan()
+    assert next(portions).ids.tolist() == list(range(10))
+    server.kill()
+    with pytest.raises(EngineUnavailableError):
+        list(portions)
+    server.start()
+    assert [len(portion.ids) for portion in engine.scan()] == [10] * 5
+
+
+def test_sessions_that_ended_are_replaced_unnoticed(server: Server, engine: PostgresEngine) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: engine.search(np.ones((3, 8)), 2),
+        engine.size,
+        lambda: engine.fetch(np.array([1])),
+        lambda: list(engine.scan()),
+        lambda: add_one(engine),
+        lambda: engine.relabel(np.array([10**6]), np.array([2])),
+        lambda: engine.remove(np.array([10**6])),
+    ]
+    for call in calls:
+        terminate_others(server)
+        call()
+    assert engine.size() == N_POINTS
+
+
+def test_a_commit_of_unknown_outcome_says_so(server: Server, engine: PostgresEngine) -> None:
+    server.run(
+        "CREATE FUNCTION give_up() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'",
+        f"CREATE CONSTRAINT TRIGGER late AFTER INSERT ON {table_of(engine)} "
+        "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION give_up()",
+    )
+    try:
+        with pytest.raises(EngineUnavailableError, match="whole or not at all"):
+            add_one(engine)
+        assert engine.size() == N_POINTS
+    finally:
+        server.run("DROP FUNCTION give_up CASCADE")
+
+
+def test_nobody_there() -> None:
+    port = free_port()
+    begin = time.monotonic()
+    with pytest.raises(EngineUnavailableError, match=f"port={port}.*refused"):
+        PostgresEngine(f"postgresql://{USER}:{PASSWORD[:5]}@127.0.0.1:{port}/postgres")
+    assert time.monotonic() - begin < 5
+
+
+# Refusals
+
+
+def test_wrong_password(server: Server) -> None:
+    for password in ("wr0ng-password", ""):
+        with pytest.raises(EngineAccessError, match="password"):
+            PostgresEngine(server.uri_of(USER, password))
+    with pytest.raises(EngineAccessError, match="nobody"):
+        PostgresEngine(server.uri_of("nobody"))
+
+
+def test_no_such_database(server: Server) -> None:
+    with pytest.raises(GalleryNotFoundError, match="nowhere"):
+        PostgresEngine(server.uri.removesuffix("postgres") + "nowhere")
+
+
+def test_read_only(server: Server, engine: PostgresEngine) -> None:
+    server.run(f"ALTER ROLE {USER} SET default_transaction_read_only = on")
+    try:
+        with PostgresEngine(server.uri, table=engine._names.table) as reader:
+            assert reader.search(np.ones((1, 8)), 3).counts.tolist() == [3]
+            changes: list[Callable[[], None]] = [
+                lambda: add_one(reader),
+                lambda: reader.remove(np.array([1])),
+                lambda: reader.relabel(np.array([1]), np.array([2])),
+                lambda: reader.create_index("hnsw"),
+            ]
+            for change in changes:
+                with pytest.raises(EngineAccessError, match="read-only"):
+                    change()
+            assert reader.size() == N_POINTS
+    finally:
+        server.run(f"ALTER ROLE {USER} RESET default_transaction_read_only")
+
+
+def test_without_the_right(server: Server) -> None:
+    table = server.new_name()
+    with PostgresEngine.create(server.admin_uri, dimension=8, table=table) as owner:
+        add_one(owner)
+        with PostgresEngine(server.uri, table=table) as other:
+            with pytest.raises(EngineAccessError, match="permission denied"):
+                other.size()
+            server.run(f"GRANT SELECT, INSERT ON {table} TO {USER}")
+            assert other.size() == 1
+            add_one(other, 5)
+            with pytest.raises(EngineAccessError, match="permission denied"):
+                other.remove(np.array([5]))
+        assert owner.size() == 2
+        postgres_server.drop(server, owner)
+
+
+def test_table_that_went_away(server: Server, engine: PostgresEngine) -> None:
+    server.run(f"DROP TABLE {table_of(engine)}")
+    for ask in (
+        engine.size,
+        lambda: engine.search(np.ones((1, 8)), 1),
+        lambda: list(engine.scan()),
+        lambda: add_one(engine),
+    ):
+        with pytest.raises(GalleryNotFoundError, match="does not exist"):
+            ask()
+
+
+def test_table_of_another_dimension(server: Server, engine: PostgresEngine) -> None:
+    server.run(
+        f"TRUNCATE {table_of(engine)}",
+        f"ALTER TABLE {table_of(engine)} ALTER COLUMN embedding TYPE vector(9)",
+    )
+    with pytest.raises(GalleryMismatchError, match="9 dimensions"):
+        add_one(engine)
+    server.run(
+        f"INSERT INTO {table_of(engine)} (id, label, embedding) "  # noqa: S608
+        "VALUES (1, 1, '[1,2,3,4,5,6,7,8,9]')"
+    )
+    with pytest.raises(GalleryMismatchError, match="dimension"):
+        engine.search(np.ones((1, 8)), 1)
+    with pytest.raises(GalleryMismatchError, match="dimension 8"):
+        engine.fetch(np.array([1]))
+
+
+@pytest.fixture
+def small_disk(server: Server) -> Iterator[Path]:
+    folder = server.folder / "small"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("a small disk needs root")
+    made = subprocess.run(  # noqa: S603 - the arguments are ours
+        [mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        folder.rmdir()
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        shutil.chown(folder, server.system_user or os.geteuid())
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607
+        folder.rmdir()
+
+
+def test_disk_full(server: Server, small_disk: Path) -> None:
+    server.run(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+    table = server.new_name()
+    try:
+        with PostgresEngine.create(server.admin_uri, dimension=64, table=table) as engine:
+            server.run(f"ALTER TABLE {table} SET TABLESPACE small")
+            add = np.zeros((1, 64))
+            engine.add(add, np.array([-1]), np.array([0]))
+            many = np.zeros((30_000, 64))
+            with pytest.raises(EngineError, match=r"No space left.*Make room"):
+                engine.add(many, np.arange(30_000), np.zeros(30_000, np.int64))
+            assert engine.size() == 1
+            assert [portion.ids.tolist() for portion in engine.scan()] == [[-1]]
+            server.run(f"VACUUM FULL {table}")
+            engine.add(add, np.array([-2]), np.array([0]))
+    finally:
+        server.run(f"DROP TABLE IF EXISTS {table}", "DROP TABLESPACE small")
+
+
+def test_a_full_disk_in_the_middle_of_a_load(server: Server, engine: PostgresEngine) -> None:
+    """The server's answer, wherever a disk cannot be filled."""
+    server.run(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id < 1500 THEN RETURN NEW; END IF; "
+        "RAISE EXCEPTION ''No space left'' USING ERRCODE = ''disk_full''; END'",
+        f"CREATE TRIGGER full_disk BEFORE INSERT ON {table_of(engine)} "
+        "FOR EACH ROW EXECUTE FUNCTION full_disk()",
+    )
+    try:
+        with pytest.raises(EngineError, match="Make room"):
+            engine.add(np.ones((900, 8)), np.arange(900) + 1000, np.zeros(900, np.int64))
+        assert engine.size() == N_POINTS
+    finally:
+        server.run("DROP FUNCTION full_disk CASCADE")
+
+
+def test_a_statement_that_takes_too_long(server: Server, engine: PostgresEngine) -> None:
+    with (
+        PostgresEngine(server.uri, table=engine._names.table, statement_timeout=0.2) as hasty,
+        psycopg.connect(server.admin_uri) as other,
+    ):
+        other.execute(f"LOCK TABLE {table_of(engine)} IN ACCESS EXCLUSIVE MODE".encode())
+        for ask in (
+            hasty.size,
+            lambda: hasty.search(np.ones((1, 8)), 1),
+            lambda: list(hasty.scan()),
+            lambda: hasty.remove(np.array([1])),
+        ):
+            with pytest.raises(EngineError, match="statement_timeout"):
+                ask()
+
+
+# Loads
+
+
+def test_a_load_that_is_given_up_adds_nothing(engine: PostgresEngine) -> None:
+    class GivenUpError(Exception):
+        pass
+
+    def give_up(_: int) -> None:
+        raise GivenUpError
+
+    with pytest.raises(GivenUpError):
+        engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=give_up)
+    assert engine.size() == N_POINTS
+    add_one(engine)
+
+
+def test_progress_counts_to_the_end(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearsure.engines.postgres.changes._BLOCK", 4)
+    sent: list[int] = []
+    engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=sent.append)
+    assert sent == [4, 8, 9]
+
+
+def test_ids_that_are_there_are_named(engine: PostgresEngine) -> None:
+    ids = np.arange(N_POINTS - 2, N_POINTS + 8)
+    with pytest.raises(InvalidInputError, match=f"{N_POINTS - 2}, {N_POINTS - 1}, which"):
+        engine.add(np.ones((10, 8)), ids, np.zeros(10, np.int64))
+    assert engine.size() == N_POINTS
+
+
+def test_two_first_loads_at_once(server: Server) -> None:
+    table = server.new_name()
+    options: dict[str, Any] = {"table": table, "index": "hnsw"}
+    with (
+        PostgresEngine.create(server.uri, dimension=8, **options) as one,
+        PostgresEngine(server.uri, **options) as other,
+    ):
+        vectors = np.random.default_rng(0).normal(size=(600, 8))
+        barrier = threading.Barrier(2)
+
+        def load(engine: PostgresEngine, first: int) -> None:
+            barrier.wait(10)
+            engine.add(vectors, np.arange(600) + first, np.zeros(600, np.int64))
+
+        threads = [threading.Thread(target=load, args=pair) for pair in ((one, 0), (other, 600))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert one.size() == 1200
+        found = other.search(vectors[:20], 2)
+        np.testing.assert_array_equal(found.ids, np.arange(20)[:, None] + [0, 600])
+        assert len(server.run(f"SELECT 1 FROM pg_index WHERE indrelid = '{table}'::regclass")) == 2  # noqa: S608
+        postgres_server.drop(server, one)
+
+
+# Connections
+
+
+def test_connections_are_not_enough(server: Server, engine: PostgresEngine) -> None:
+    with PostgresEngine(server.uri, table=engine._names.table, pool_size=1, timeout=1) as small:
+        portions = small.scan()
+        next(portions)
+        # A scan that is under way keeps nobody waiting.
+        assert small.size() == N_POINTS
+        portions.close()  # type: ignore[attr-defined]
+        with (
+            small._connections._slot(),
+            pytest.raises(EngineUnavailableError, match="pool_size"),
+        ):
+            small.size()
+        assert small.size() == N_POINTS
+
+
+def test_closed_means_closed(server: Server, engine: PostgresEngine) -> None:
+    other = PostgresEngine(server.uri, table=engine._names.table)
+    other.close()
+    for ask in (other.size, lambda: add_one(other), lambda: list(other.scan())):
+        with pytest.raises(EngineError, match="closed"):
+            ask()
+    assert other.fingerprint()["engine"] == "postgres"
+
+
+def test_forgotten_engines_give_their_connections_back(
+    server: Server, engine: PostgresEngine
+) -> None:
+    sessions = f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{USER}'"  # noqa: S608
+    before = server.run(sessions)[0][0]
+    other = PostgresEngine(server.uri, table=engine._names.table)
+    assert server.run(sessions)[0][0] == before + 1
+    del other
+    deadline = time.monotonic() + 5
+    while server.run(sessions)[0][0] > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_after_a_fork_each_has_its_own_connection(engine: PostgresEngine) -> None:
+    before = engine.search(np.ones((2, 8)), 5).ids
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        # The child must not return into pytest, whatever happens.
+        try:
+            ids = engine.search(np.ones((2, 8)), 5).ids
+            engine.close()
+            os.write(writes, ids.tobytes())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with open(reads, "rb") as answer:  # noqa: PTH123 - a descriptor
+        assert answer.read() == before.tobytes()
+    os.waitpid(child, 0)
+    np.testing.assert_array_equal(engine.search(np.ones((2, 8)), 5).ids, before)
+
+
+# Secrets and addresses
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def test_secrets_are_shown_nowhere(
+    server: Server,
+    engine: PostgresEngine,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = "hush-hush"  # noqa: S105 - it is nobody's
+    monkeypatch.setenv("PGPASSWORD", secret)
+    caplog.set_level(logging.DEBUG)
+    there = f"127.0.0.1:{server.port}"
+    shown = [repr(engine), str(engine), repr(engine._address), str(dict(engine.fingerprint()))]
+    addresses = [
+        f"postgresql://{USER}:{secret}@{there}/postgres",
+        f"postgresql://{USER}@{there}/postgres?password={secret}",
+        f"host=127.0.0.1 port={server.port} user={USER} password='{secret}' dbname=postgres",
+        f"postgresql://{USER}@{there}/postgres",
+        f"postgresql://{USER}:{secret}@127.0.0.1:{free_port()}/postgres",
+        # Addresses that are not well formed: an @ and a : that were not encoded, an odd field.
+        f"postgresql://{USER}:a@{secret}@{there}/postgres",
+        f"postgresql://{USER}:{secret}@host:{secret}/postgres",
+        f"postgresql://{USER}:{secret}%zz@{there}/postgres",
+        f"postgres://{USER}:x@{there}/postgres?pasword={secret}",
+        f"{USER}:{secret}@{there}",
+    ]
+    for address in addresses:
+        for open_it in (PostgresEngine, lambda uri: PostgresEngine.create(uri, dimension=3)):
+            with pytest.raises((EngineError, InvalidInputError)) as caught:
+                open_it(address)
+            shown += [f"{link!s} {link!r}" for link in chain_of(caught.value)]
+    with pytest.raises(GalleryNotFoundError) as missing:
+        PostgresEngine(server.uri, table="no such table")
+    shown += [f"{link!s} {link!r}" for link in chain_of(missing.value)]
+    shown.append(caplog.text)
+    for text in shown:
+        assert secret not in text
+        assert PASSWORD not in text
+        assert server.uri not in text
+
+
+def test_address_from_the_environment(
+    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = engine._names.table
+    monkeypatch.setenv(URI_VARIABLE, server.uri)
+    with PostgresEngine(table=table) as other:
+        assert other.size() == N_POINTS
+        assert str(server.port) in repr(other)
+    monkeypatch.delenv(URI_VARIABLE)
+    for name, value in {
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(server.port),
+        "PGUSER": USER,
+        "PGPASSWORD": PASSWORD,
+        "PGDATABASE": "postgres",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with PostgresEngine(table=table) as other:
+        assert other.size() == N_POINTS
+        assert "libpq" in repr(other)
