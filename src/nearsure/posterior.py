@@ -296,9 +296,6 @@ def _ranked(
 
     `nearest` is the place of each class's nearest neighbour in the flattened block.
     """
-    row = nearest // sq_distances.shape[1]
-    if (sq_distances[:, 1:] == sq_distances[:, :-1]).any():
-        return np.lexsort((codes, sq_distances.ravel()[nearest], -votes, row))
     # Without equal distances a class's place says which is nearer, and short rows sort faster.
     entry = np.full(sq_distances.shape, -1)
     entry.ravel()[nearest] = np.arange(len(votes))
@@ -306,4 +303,13 @@ def _ranked(
     row_votes.ravel()[nearest] = votes
     most_first = np.argsort(-row_votes, axis=1, kind="stable")
     ranked = np.take_along_axis(entry, most_first, axis=1).ravel()
-    return ranked[ranked >= 0]
+    ranked = ranked[ranked >= 0]
+    ties = (sq_distances[:, 1:] == sq_distances[:, :-1]).any(axis=1)
+    if ties.any():
+        row = nearest // sq_distances.shape[1]
+        tied = np.flatnonzero(ties[row])
+        order = np.lexsort(
+            (codes[tied], sq_distances.ravel()[nearest[tied]], -votes[tied], row[tied])
+        )
+        ranked[tied] = tied[order]
+    return ranked

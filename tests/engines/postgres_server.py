@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import psycopg
 import pytest
+from contract_points import points_for
 
 from nearsure.engines.postgres import PostgresEngine
 
 PASSWORD = "op3n-sesame %/:@"  # noqa: S105 - of a server that lives for some seconds
 USER = "keeper"
+N_POINTS = 50
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -168,4 +171,28 @@ def server() -> Iterator[Server]:
 def drop(server: Server, engine: PostgresEngine) -> None:
     """Close an engine, and drop its table."""
     engine.close()
-    server.run(f'DROP TABLE IF EXISTS "{engine._names.table}"')
+    server.run(f"DROP TABLE IF EXISTS {table_of(engine)}")
+
+
+@pytest.fixture
+def engine(server: Server) -> Iterator[PostgresEngine]:
+    """A gallery with points, on a server that runs before and after."""
+    engine = PostgresEngine.create(
+        server.uri, dimension=8, table=server.new_name(), index="hnsw", timeout=5
+    )
+    points = points_for(engine, N_POINTS)
+    engine.add(points.vectors, points.ids, points.labels)
+    yield engine
+    if not server.is_running:
+        server.start()
+    drop(server, engine)
+
+
+def add_one(engine: PostgresEngine, own_id: int = 10**6) -> None:
+    """Add a point to the gallery of `engine`."""
+    engine.add(np.ones((1, 8)), np.array([own_id]), np.array([1]))
+
+
+def table_of(engine: PostgresEngine) -> str:
+    """The quoted name of its table."""
+    return f'"{engine._names.table}"'

@@ -157,6 +157,10 @@ def test_more_lists_than_there_are(path: str) -> None:
     engine.close()
     with pytest.raises(InvalidInputError, match="at most 8"):
         MilvusEngine(path, nprobe=9)
+    with pytest.raises(InvalidInputError, match="at most nlist, 8"):
+        MilvusEngine.create(12, path, collection="other", index="ivf", nlist=8, nprobe=9)
+    with pytest.raises(GalleryNotFoundError):
+        MilvusEngine(path, collection="other")
 
 
 def test_consistency_is_said_with_each_read(path: str) -> None:

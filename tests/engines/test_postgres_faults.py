@@ -1,6 +1,5 @@
 """What goes wrong with a real server: the error says so, nothing is half done, work goes on."""
 
-import logging
 import os
 import shutil
 import subprocess
@@ -8,51 +7,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import postgres_server
 import psycopg
 import pytest
-from contract_points import points_for
-from postgres_server import PASSWORD, USER, Server, free_port
+from postgres_server import N_POINTS, PASSWORD, USER, Server, add_one, free_port, table_of
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.address import URI_VARIABLE
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
     EngineUnavailableError,
     GalleryMismatchError,
     GalleryNotFoundError,
-    InvalidInputError,
     NearsureError,
 )
 
 server = postgres_server.server
-N_POINTS = 50
-
-
-@pytest.fixture
-def engine(server: Server) -> Iterator[PostgresEngine]:
-    """A gallery with points, on a server that runs before and after."""
-    engine = PostgresEngine.create(
-        server.uri, dimension=8, table=server.new_name(), index="hnsw", timeout=5
-    )
-    points = points_for(engine, N_POINTS)
-    engine.add(points.vectors, points.ids, points.labels)
-    yield engine
-    if not server.is_running:
-        server.start()
-    postgres_server.drop(server, engine)
-
-
-def table_of(engine: PostgresEngine) -> str:
-    return f'"{engine._names.table}"'
-
-
-def add_one(engine: PostgresEngine, own_id: int = 10**6) -> None:
-    engine.add(np.ones((1, 8)), np.array([own_id]), np.array([1]))
+engine = postgres_server.engine
 
 
 def terminate_others(server: Server) -> None:
@@ -324,192 +297,3 @@ def test_a_statement_that_takes_too_long(server: Server, engine: PostgresEngine)
         ):
             with pytest.raises(EngineError, match="statement_timeout"):
                 ask()
-
-
-# Loads
-
-
-def test_a_load_that_is_given_up_adds_nothing(engine: PostgresEngine) -> None:
-    class GivenUpError(Exception):
-        pass
-
-    def give_up(_: int) -> None:
-        raise GivenUpError
-
-    with pytest.raises(GivenUpError):
-        engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=give_up)
-    assert engine.size() == N_POINTS
-    add_one(engine)
-
-
-def test_progress_counts_to_the_end(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.changes._BLOCK", 4)
-    sent: list[int] = []
-    engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=sent.append)
-    assert sent == [4, 8, 9]
-
-
-def test_ids_that_are_there_are_named(engine: PostgresEngine) -> None:
-    ids = np.arange(N_POINTS - 2, N_POINTS + 8)
-    with pytest.raises(InvalidInputError, match=f"{N_POINTS - 2}, {N_POINTS - 1}, which"):
-        engine.add(np.ones((10, 8)), ids, np.zeros(10, np.int64))
-    assert engine.size() == N_POINTS
-
-
-def test_two_first_loads_at_once(server: Server) -> None:
-    table = server.new_name()
-    options: dict[str, Any] = {"table": table, "index": "hnsw"}
-    with (
-        PostgresEngine.create(server.uri, dimension=8, **options) as one,
-        PostgresEngine(server.uri, **options) as other,
-    ):
-        vectors = np.random.default_rng(0).normal(size=(600, 8))
-        barrier = threading.Barrier(2)
-
-        def load(engine: PostgresEngine, first: int) -> None:
-            barrier.wait(10)
-            engine.add(vectors, np.arange(600) + first, np.zeros(600, np.int64))
-
-        threads = [threading.Thread(target=load, args=pair) for pair in ((one, 0), (other, 600))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert one.size() == 1200
-        found = other.search(vectors[:20], 2)
-        np.testing.assert_array_equal(found.ids, np.arange(20)[:, None] + [0, 600])
-        assert len(server.run(f"SELECT 1 FROM pg_index WHERE indrelid = '{table}'::regclass")) == 2  # noqa: S608
-        postgres_server.drop(server, one)
-
-
-# Connections
-
-
-def test_connections_are_not_enough(server: Server, engine: PostgresEngine) -> None:
-    with PostgresEngine(server.uri, table=engine._names.table, pool_size=1, timeout=1) as small:
-        portions = small.scan()
-        next(portions)
-        # A scan that is under way keeps nobody waiting.
-        assert small.size() == N_POINTS
-        portions.close()  # type: ignore[attr-defined]
-        with (
-            small._connections._slot(),
-            pytest.raises(EngineUnavailableError, match="pool_size"),
-        ):
-            small.size()
-        assert small.size() == N_POINTS
-
-
-def test_closed_means_closed(server: Server, engine: PostgresEngine) -> None:
-    other = PostgresEngine(server.uri, table=engine._names.table)
-    other.close()
-    for ask in (other.size, lambda: add_one(other), lambda: list(other.scan())):
-        with pytest.raises(EngineError, match="closed"):
-            ask()
-    assert other.fingerprint()["engine"] == "postgres"
-
-
-def test_forgotten_engines_give_their_connections_back(
-    server: Server, engine: PostgresEngine
-) -> None:
-    sessions = f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{USER}'"  # noqa: S608
-    before = server.run(sessions)[0][0]
-    other = PostgresEngine(server.uri, table=engine._names.table)
-    assert server.run(sessions)[0][0] == before + 1
-    del other
-    deadline = time.monotonic() + 5
-    while server.run(sessions)[0][0] > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_after_a_fork_each_has_its_own_connection(engine: PostgresEngine) -> None:
-    before = engine.search(np.ones((2, 8)), 5).ids
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        # The child must not return into pytest, whatever happens.
-        try:
-            ids = engine.search(np.ones((2, 8)), 5).ids
-            engine.close()
-            os.write(writes, ids.tobytes())
-        finally:
-            os._exit(0)
-    os.close(writes)
-    with open(reads, "rb") as answer:  # noqa: PTH123 - a descriptor
-        assert answer.read() == before.tobytes()
-    os.waitpid(child, 0)
-    np.testing.assert_array_equal(engine.search(np.ones((2, 8)), 5).ids, before)
-
-
-# Secrets and addresses
-
-
-def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def test_secrets_are_shown_nowhere(
-    server: Server,
-    engine: PostgresEngine,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    secret = "hush-hush"  # noqa: S105 - it is nobody's
-    monkeypatch.setenv("PGPASSWORD", secret)
-    caplog.set_level(logging.DEBUG)
-    there = f"127.0.0.1:{server.port}"
-    shown = [repr(engine), str(engine), repr(engine._address), str(dict(engine.fingerprint()))]
-    addresses = [
-        f"postgresql://{USER}:{secret}@{there}/postgres",
-        f"postgresql://{USER}@{there}/postgres?password={secret}",
-        f"host=127.0.0.1 port={server.port} user={USER} password='{secret}' dbname=postgres",
-        f"postgresql://{USER}@{there}/postgres",
-        f"postgresql://{USER}:{secret}@127.0.0.1:{free_port()}/postgres",
-        # Addresses that are not well formed: an @ and a : that were not encoded, an odd field.
-        f"postgresql://{USER}:a@{secret}@{there}/postgres",
-        f"postgresql://{USER}:{secret}@host:{secret}/postgres",
-        f"postgresql://{USER}:{secret}%zz@{there}/postgres",
-        f"postgres://{USER}:x@{there}/postgres?pasword={secret}",
-        f"{USER}:{secret}@{there}",
-    ]
-    for address in addresses:
-        for open_it in (PostgresEngine, lambda uri: PostgresEngine.create(uri, dimension=3)):
-            with pytest.raises((EngineError, InvalidInputError)) as caught:
-                open_it(address)
-            shown += [f"{link!s} {link!r}" for link in chain_of(caught.value)]
-    with pytest.raises(GalleryNotFoundError) as missing:
-        PostgresEngine(server.uri, table="no such table")
-    shown += [f"{link!s} {link!r}" for link in chain_of(missing.value)]
-    shown.append(caplog.text)
-    for text in shown:
-        assert secret not in text
-        assert PASSWORD not in text
-        assert server.uri not in text
-
-
-def test_address_from_the_environment(
-    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = engine._names.table
-    monkeypatch.setenv(URI_VARIABLE, server.uri)
-    with PostgresEngine(table=table) as other:
-        assert other.size() == N_POINTS
-        assert str(server.port) in repr(other)
-    monkeypatch.delenv(URI_VARIABLE)
-    for name, value in {
-        "PGHOST": "127.0.0.1",
-        "PGPORT": str(server.port),
-        "PGUSER": USER,
-        "PGPASSWORD": PASSWORD,
-        "PGDATABASE": "postgres",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with PostgresEngine(table=table) as other:
-        assert other.size() == N_POINTS
-        assert "libpq" in repr(other)

