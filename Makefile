@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo reproduce reproduce-robust ablation test lint format bench clean
+# The real Milvus server, in an environment of its own: it needs other versions than the client.
+MILVUS := .venv-milvus
+MILVUS_INSTALLED := $(MILVUS)/.installed
+
+.PHONY: demo reproduce reproduce-robust ablation test lint format bench milvus-server clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
@@ -18,7 +22,7 @@ reproduce-robust: $(INSTALLED)
 ablation: $(INSTALLED)
 	$(BIN)/nearsure ablation --output reproduced/ablation
 
-test: lint
+test: lint milvus-server
 	$(BIN)/pytest -n auto
 
 lint: $(INSTALLED)
@@ -32,7 +36,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(INSTALLED)
+bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -40,5 +44,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,train,robust,postgres,milvus,batch,dev]'
 	touch $@
 
+# Where it cannot be installed, its tests are skipped and say so.
+milvus-server:
+	@test -e $(MILVUS_INSTALLED) || $(MAKE) $(MILVUS_INSTALLED) || rm -rf $(MILVUS)
+
+$(MILVUS_INSTALLED):
+	$(PYTHON) -m venv $(MILVUS)
+	$(MILVUS)/bin/pip install --quiet milvus==2.3.5
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-output reproduced runs
+	rm -rf $(VENV) $(MILVUS) .mypy_cache .ruff_cache .pytest_cache demo-output reproduced runs

@@ -14,6 +14,8 @@ BENCHMARKS = (
     "decisions",
     "label_audit",
     "drift",
+    "scale",
+    "server_engines",
 )
 
 

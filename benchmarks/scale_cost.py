@@ -45,6 +45,8 @@ class Cost:
     recall: float
     accuracy: float
     ece: float
+    default_accuracy: float
+    default_ece: float
 
 
 def measure(index: str, n_points: int) -> Cost:
@@ -69,8 +71,9 @@ def measure(index: str, n_points: int) -> Cost:
     default = NEDClassifier(n_neighbors=K, engine=engine).fit_engine()
     _, added_by_default = throughput(bare, default, queries)
     bare_times, ned_times = single_queries(bare, classifier, gallery.queries)
+    by_default = default.predict_with_confidence(queries)
     asked = gallery.query_labels[: len(queries)]
-    right = prediction.labels == asked
+    right, right_by_default = prediction.labels == asked, by_default.labels == asked
     return Cost(
         index=index,
         n_points=n_points,
@@ -89,6 +92,8 @@ def measure(index: str, n_points: int) -> Cost:
         recall=recall(classifier, gallery),
         accuracy=accuracy(right),
         ece=expected_calibration_error(prediction.confidence, right),
+        default_accuracy=accuracy(right_by_default),
+        default_ece=expected_calibration_error(by_default.confidence, right_by_default),
     )
 
 

@@ -1,6 +1,6 @@
 """Milvus for tests: files of milvus-lite, and a standalone server where one is installed.
 
-The server is the PyPI package ``milvus``, in an environment of its own (``make .venv-milvus``),
+The server is the PyPI package ``milvus``, in an environment of its own (``make milvus-server``),
 which the variable ``NEARSURE_MILVUS_SERVER`` may name instead.
 """
 
@@ -77,7 +77,7 @@ def standalone_server(
 ) -> Iterator[StandaloneServer]:
     """Run a server, or skip the test if none is installed."""
     if not (ENVIRONMENT / "bin" / "python").exists():
-        pytest.skip(f"no Milvus server in {ENVIRONMENT.name}: make {ENVIRONMENT.name}")
+        pytest.skip(f"no Milvus server in {ENVIRONMENT.name}: make milvus-server")
     server = StandaloneServer(folder, settings)
     try:
         server.unpack_and_start()

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
+from nearsure.classifier import estimator
 from nearsure.engines import Fingerprint
 from nearsure.errors import (
     EngineChangedWarning,
@@ -230,6 +231,22 @@ def test_a_fit_sample_is_the_same_in_memory_and_in_an_engine() -> None:
     assert direct.fit_indices_.tolist() == through.fit_indices_.tolist()
     assert through.fingerprint_ == {"engine": "numpy", "metric": "euclidean"}
     assert direct.engine_ is None
+
+
+def test_a_sample_of_very_many_points_is_distinct_and_seeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(estimator, "LARGEST_PERMUTATION", 100)
+    vectors, labels = _points(400)
+    drawn = [
+        NEDClassifier(temperature=1.0, max_fit_samples=50, random_state=seed)
+        .fit(vectors, labels)
+        .fit_indices_
+        for seed in (0, 0, 1)
+    ]
+    assert drawn[0].tolist() == drawn[1].tolist() != drawn[2].tolist()
+    assert len(np.unique(drawn[0])) == 50
+    assert (np.diff(drawn[0]) > 0).all()
 
 
 def test_the_paper_s_full_sum_needs_no_limit_or_says_so() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
@@ -48,6 +49,8 @@ from nearsure.support_set import SupportSet
 from nearsure.temperature import TemperatureFit
 from nearsure.unknowns import Rehearsal, judge
 
+# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
+LARGEST_PERMUTATION = 10_000_000
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
 
@@ -376,7 +379,12 @@ class NEDClassifier(
         if self.max_fit_samples is None or n_points <= self.max_fit_samples:
             return support.ids_at(np.arange(n_points))
         generator = check_random_state(self.random_state)
-        drawn = generator.choice(n_points, self.max_fit_samples, replace=False)
+        if n_points > LARGEST_PERMUTATION:
+            drawn = sample_without_replacement(
+                n_points, self.max_fit_samples, random_state=generator
+            )
+        else:
+            drawn = generator.choice(n_points, self.max_fit_samples, replace=False)
         return support.ids_at(np.sort(drawn))
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
