@@ -7,14 +7,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -27,6 +28,8 @@ from nearsure.engines.postgres import PostgresEngine
 PASSWORD = "op3n-sesame %/:@"  # noqa: S105 - of a server that lives for some seconds
 USER = "keeper"
 N_POINTS = 50
+RUNNER = Path(__file__).with_name("postgres_runner.py")
+_PATIENCE = 30.0
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -74,23 +77,22 @@ class Server:
         """Start, and return when it answers."""
         settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - the arguments are ours
-                [str(self._program), "-D", str(self.data), f"--port={self.port}", *settings],
-                stdout=log,
-                stderr=log,
-                user=self.system_user,
-                start_new_session=True,
+            self._process = started(
+                [self._program, "-D", self.data, f"--port={self.port}", *settings],
+                self.system_user,
+                log,
             )
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                psycopg.connect(self.admin_uri, connect_timeout=2).close()
-            except psycopg.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
+        wait_until(self._answers, "a server that answers")
+
+    def _answers(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            log = (self.folder / "log").read_text(errors="replace")
+            raise AssertionError(f"The server ended: {log[-2000:]}")
+        try:
+            psycopg.connect(self.admin_uri, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     @property
     def is_running(self) -> bool:
@@ -103,19 +105,18 @@ class Server:
         if self._admin is not None:
             self._admin.close()
             self._admin = None
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid="],  # noqa: S607 - wherever ps is
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        pairs = [line.split() for line in listed.splitlines()]
-        children = [int(pid) for pid, parent in pairs if int(parent) == self._process.pid]
-        for pid in (self._process.pid, *children):
+        server = self._process.pid
+        # While it stands still, it makes no more of them.
+        self._process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: server not in running(but_not="T"), "a server that stands still")
+        children = [pid for pid, parent in running().items() if parent == server]
+        for pid in (*children, server):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(_PATIENCE)
         self._process = None
+        # Their memory is shared, and a server that starts again would find it in use.
+        wait_until(lambda: not running().keys() & set(children), "the end of its processes")
 
     def remove(self) -> None:
         """Kill it, and clear away what it held."""
@@ -146,6 +147,37 @@ class Server:
     def uri(self) -> str:
         """The address of a user with a password."""
         return self.uri_of(USER, PASSWORD)
+
+
+def started(
+    program: Sequence[str | Path], user: str | None, log: IO[bytes] | int
+) -> subprocess.Popen[bytes]:
+    """A program that ends when this process does, also if this one is killed."""
+    runner = [sys.executable, "-I", "-S", RUNNER, str(os.getpid()), user or ""]
+    return subprocess.Popen(  # noqa: S603 - the arguments are ours
+        [*runner, *program], stdout=log, stderr=log, start_new_session=True
+    )
+
+
+def running(but_not: str = "") -> dict[int, int]:
+    """Processes that have not ended, and their parents; `but_not` lists states left out."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,stat="],  # noqa: S607 - wherever ps is
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+    ).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state in rows if state[0] not in "Z" + but_not}
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Return when it holds; an error if that takes too long."""
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long for {what}"
+        time.sleep(0.02)
 
 
 def free_port() -> int:

@@ -1,7 +1,9 @@
 """NEDClassifier on an engine: what is refused, warned of, saved, and seen of others' changes."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ from sklearn.base import clone
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.classifier import estimator
+from nearsure.engine_gallery import EngineGallery
 from nearsure.engines import Fingerprint
 from nearsure.errors import (
     EngineChangedWarning,
     EngineUnavailableError,
     GalleryMismatchError,
     InvalidInputError,
+    StaleFitWarning,
 )
 
 DIMENSION = 5
@@ -188,14 +192,185 @@ def test_classes_that_others_add_are_answers() -> None:
     assert classifier.staleness().share_changed == 0
 
 
-def test_a_new_class_that_could_not_be_added_is_no_class() -> None:
+def test_a_new_class_that_could_not_be_added_stays_without_members() -> None:
     classifier = _fitted()
-    point = np.ones((1, DIMENSION), np.float32)
+    point = np.full((1, DIMENSION), 30.0, np.float32)
     with pytest.raises(InvalidInputError):
         classifier.add(point, ["phantom"], ids=[0])
     classifier.add(point, ["real"], ids=[1000])
-    assert classifier.classes_.tolist() == [*"abcdef", "real"]
-    assert classifier.support_labels([1000]).tolist() == ["real"]
+    assert classifier.classes_.tolist() == [*"abcdef", "phantom", "real"]
+    assert classifier.support_labels([1000, 0, 1000]).tolist()[::2] == ["real", "real"]
+    assert classifier.predict(point).tolist() == ["real"]
+    assert classifier.predict_proba(point)[0, 6] == 0.0
+
+
+def test_what_others_do_is_seen_before_any_prediction() -> None:
+    """A class of others in the neighbourhood breaks neither staleness nor labels nor a refit."""
+    for ask in ("staleness", "support_labels", "refit"):
+        classifier = _fitted()
+        engine = classifier.engine_
+        assert engine is not None
+        near = np.asarray(engine.fetch(np.arange(20)).vectors) + np.float32(0.01)
+        engine.add(near, 700 + np.arange(20), np.array(["other"] * 20))
+        if ask == "support_labels":
+            assert classifier.support_labels([700]).tolist() == ["other"]
+        else:
+            getattr(classifier, ask)()
+        assert "other" in classifier.classes_.tolist()
+
+
+def test_a_given_prior_outlives_classes_of_others() -> None:
+    classifier = _fitted(prior=[0.3, 0.3, 0.1, 0.1, 0.1, 0.1])
+    engine = classifier.engine_
+    assert engine is not None
+    engine.add(np.full((3, DIMENSION), 50.0), 700 + np.arange(3), np.array(["other"] * 3))
+    queries, truth = _points(seed=1)
+    assert (classifier.predict(queries) == truth).mean() > 0.8
+    assert classifier.predict(np.full((1, DIMENSION), 50.0)).tolist() == ["other"]
+    with pytest.raises(InvalidInputError, match="prior"):
+        classifier.refit()
+
+
+def test_labels_that_others_change_make_a_fit_stale() -> None:
+    classifier = _fitted()
+    engine = classifier.engine_
+    assert engine is not None
+    assert not classifier.staleness().is_stale
+    ids = np.arange(0, 120, 3)
+    engine.relabel(ids, np.roll(classifier.support_labels(ids), 1))
+    assert classifier.staleness().is_stale
+
+
+def test_counts_follow_what_others_did_when_points_go() -> None:
+    classifier = _fitted()
+    engine = classifier.engine_
+    assert engine is not None
+    engine.add(np.ones((40, DIMENSION)), 700 + np.arange(40), np.array(["other"] * 40))
+    classifier.predict(np.ones((1, DIMENSION)))
+    classifier.add(np.ones((1, DIMENSION)), ["ours"], ids=[900])
+    with pytest.warns(StaleFitWarning):
+        classifier.remove(700 + np.arange(39))
+    sizes = dict(zip(classifier.classes_, classifier._support.class_counts, strict=True))
+    assert sizes["other"] == 1
+    assert sizes["ours"] == 1
+    with pytest.raises(InvalidInputError, match="Every class"):
+        classifier.remove([739])
+
+
+def test_ids_that_others_took_are_passed_over(tmp_path: Path) -> None:
+    classifier = _fitted()
+    classifier.save(tmp_path / "model.nearsure")
+    engine = classifier.engine_
+    first = NEDClassifier.load(tmp_path / "model.nearsure", engine=engine)
+    assert first.add(np.ones((1, DIMENSION)), ["a"]).tolist() == [120]
+    second = NEDClassifier.load(tmp_path / "model.nearsure", engine=engine)
+    assert second.add(np.ones((1, DIMENSION)), ["a"]).tolist() == [121]
+    assert first.add(np.ones((1, DIMENSION)), ["a"]).tolist() == [122]
+
+
+def test_an_address_is_not_saved(tmp_path: Path) -> None:
+    classifier = NEDClassifier(temperature=1.0).fit(*_points())
+    classifier.set_params(engine="postgresql://ann:s3cret@db/x")
+    with pytest.raises(InvalidInputError, match="open_engine"):
+        classifier.save(tmp_path / "model.nearsure")
+    assert not list(tmp_path.iterdir())
+
+
+def test_cosine_is_checked_wherever_an_engine_comes_in(tmp_path: Path) -> None:
+    vectors, labels = _points()
+    raw = NumpyEngine(DIMENSION, labels="text")
+    raw.add(vectors, np.arange(120), labels)
+    classifier = NEDClassifier(metric="cosine", temperature=1.0).fit(vectors, labels)
+    classifier.save(tmp_path / "model.nearsure")
+    with pytest.raises(GalleryMismatchError, match="unit length"):
+        classifier.use_engine(raw)
+    with pytest.raises(GalleryMismatchError, match="unit length"):
+        NEDClassifier.load(tmp_path / "model.nearsure", engine=raw)
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_labels_and_codes_are_never_confused(
+    index: str,
+    kind: Literal["integer", "text"],
+    tmp_path: Path,
+) -> None:
+    """A model with its own index answers through an engine with true labels, or says no."""
+    vectors, names = _points()
+    labels = names if kind == "text" else np.array([ord(name) for name in names.tolist()])
+    classifier = NEDClassifier(engine=index).fit(vectors, labels)
+    expected = classifier.predict(vectors)
+    classifier.save(tmp_path / "model.nearsure")
+    engine = NumpyEngine(DIMENSION, labels=kind)
+    engine.add(vectors, np.arange(120), labels)
+    other = NumpyEngine(DIMENSION, labels="text" if kind == "integer" else "integer")
+    other.add(vectors, np.arange(120), names if kind == "integer" else np.arange(120) % 6)
+    with pytest.warns(EngineChangedWarning):
+        loaded = NEDClassifier.load(tmp_path / "model.nearsure", engine=engine)
+    assert (loaded.predict(vectors) == expected).all()
+    with pytest.raises(GalleryMismatchError, match="kind"):
+        NEDClassifier.load(tmp_path / "model.nearsure", engine=other)
+    if index == "hnsw":
+        fitted_anew = NEDClassifier(engine=classifier.engine_).fit_engine()
+        if kind == "integer":
+            assert (fitted_anew.predict(vectors) == expected).all()
+    with pytest.raises(GalleryMismatchError, match="integers"):
+        NEDClassifier(engine=NumpyEngine(DIMENSION, labels="integer")).fit(vectors, names)
+
+
+def test_what_is_given_beside_an_engine_is_checked() -> None:
+    vectors, labels = _points()
+    engine = NumpyEngine(DIMENSION, labels=None)
+    engine.add(vectors, np.arange(120))
+    ids = np.arange(120)
+    for y, own, problem in (
+        (labels, np.zeros(120, np.int64), "distinct"),
+        (np.append(labels, "z"), np.append(ids, 999), "does not hold"),
+        (labels[:-1], ids[:-1], "119"),
+        (np.full(120, np.nan), ids, "NaN"),
+        (labels[:5], ids, "one label"),
+    ):
+        with pytest.raises(InvalidInputError, match=problem):
+            NEDClassifier(engine=engine).fit_engine(y, own)
+    classifier = NEDClassifier(engine=engine).fit_engine(labels, ids)
+    with pytest.raises(InvalidInputError, match="distinct"):
+        classifier.relabel([5, 5], ["a", "b"])
+
+
+def test_nothing_is_loaded_if_the_fit_cannot_succeed() -> None:
+    vectors, _ = _points()
+    engine = NumpyEngine(DIMENSION, labels="text")
+    with pytest.raises(InvalidInputError, match="two classes"):
+        NEDClassifier(engine=engine, unknown_share=0.1).fit(vectors, np.array(["a"] * 120))
+    assert engine.size() == 0
+
+
+def test_a_prediction_during_an_addition_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points with a new class are in the engine before the classifier has counted them."""
+    for engine in (
+        "hnsw",
+        TunedEngine(DIMENSION, labels="text"),
+        NumpyEngine(DIMENSION, labels=None),
+    ):
+        classifier = NEDClassifier(engine=engine).fit(*_points())
+        place = np.full((4, DIMENSION), 60.0, np.float32)
+        seen: list[list[str]] = []
+        gallery = classifier._support
+        assert isinstance(gallery, EngineGallery)
+        add = gallery.engine.add
+
+        def add_and_ask(
+            *arguments: object,
+            add: Callable[..., None] = add,
+            classifier: NEDClassifier = classifier,
+            seen: list[list[str]] = seen,
+        ) -> None:
+            add(*arguments)
+            seen.append(classifier.predict(np.full((1, DIMENSION), 60.0)).tolist())
+
+        monkeypatch.setattr(gallery.engine, "add", add_and_ask)
+        classifier.add(place, ["new"] * 4)
+        assert seen == [["new"]]
 
 
 def test_a_server_that_dies_in_a_fit_leaves_the_old_fit(monkeypatch: pytest.MonkeyPatch) -> None:

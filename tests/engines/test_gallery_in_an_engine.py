@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy_engine import NumpyEngine
 
+from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.classifier.chosen_gallery import loaded, opened
 from nearsure.engine_gallery import EngineGallery
@@ -33,7 +34,7 @@ def _both(
     labels: LabelKind, groups: IntArray | None = None, largest_k: int | None = None
 ) -> tuple[SupportSet, EngineGallery]:
     vectors, codes = _points()
-    classes = np.array([f"class {code}" for code in range(9)])
+    classes = np.arange(9) if labels == "integer" else np.array([f"class {i}" for i in range(9)])
     engine = NumpyEngine(DIMENSION, labels=labels, largest_k=largest_k)
     gallery = loaded(engine, vectors, codes, classes, groups)
     assert isinstance(gallery, EngineGallery)
@@ -136,13 +137,19 @@ def test_short_lists_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [K + 1]
 
 
-def test_a_class_that_fills_every_list_is_an_error() -> None:
-    vectors = np.linspace(0, 1, 60)[:, None].astype(np.float32)
+def test_a_class_that_fills_every_list_leaves_rows_empty() -> None:
+    vectors = np.append(np.linspace(0, 1, 50), np.linspace(9, 10, 10))[:, None].astype(np.float32)
     codes = np.repeat([0, 1], [50, 10])
-    engine = NumpyEngine(1, largest_k=8)
-    gallery = loaded(engine, vectors, codes, np.array([0, 1]), None)
+    gallery = loaded(NumpyEngine(1, largest_k=20), vectors, codes, np.array([0, 1]), None)
+    assert gallery.leave_class_out(np.array([0, 1, 55]), 3).counts.tolist() == [0, 0, 3]
+
+
+def test_a_gallery_that_sees_no_other_class_cannot_rehearse_unknowns() -> None:
+    vectors = np.append(np.linspace(0, 1, 50), np.linspace(9, 10, 50))[:, None].astype(np.float32)
+    engine = NumpyEngine(1, largest_k=20)
+    classifier = NEDClassifier(3, 1.0, engine=engine, unknown_share=0.1)
     with pytest.raises(InvalidInputError, match="unknown_share"):
-        gallery.leave_class_out(np.array([0, 1]), 3)
+        classifier.fit(vectors, np.repeat([0, 1], 50))
 
 
 def test_what_others_write_is_found_and_counted() -> None:

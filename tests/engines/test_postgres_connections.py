@@ -1,12 +1,16 @@
 """Connections are few, come back, and are not shared between processes."""
 
 import os
-import time
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import postgres_server
 import pytest
-from postgres_server import N_POINTS, USER, Server, add_one
+from postgres_server import N_POINTS, Server, add_one, running, wait_until
 
 from nearsure.engines.postgres import PostgresEngine
 from nearsure.errors import (
@@ -45,15 +49,13 @@ def test_closed_means_closed(server: Server, engine: PostgresEngine) -> None:
 def test_forgotten_engines_give_their_connections_back(
     server: Server, engine: PostgresEngine
 ) -> None:
-    sessions = f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{USER}'"  # noqa: S608
-    before = server.run(sessions)[0][0]
-    other = PostgresEngine(server.uri, table=engine._names.table)
-    assert server.run(sessions)[0][0] == before + 1
+    # By a name of its own: sessions of others may be about to end.
+    sessions = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'forgotten'"
+    uri = f"{server.uri}?application_name=forgotten"
+    other = PostgresEngine(uri, table=engine._names.table)
+    assert len(server.run(sessions)) == 1
     del other
-    deadline = time.monotonic() + 5
-    while server.run(sessions)[0][0] > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not server.run(sessions), "the end of the session")
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -74,3 +76,67 @@ def test_after_a_fork_each_has_its_own_connection(engine: PostgresEngine) -> Non
         assert answer.read() == before.tobytes()
     os.waitpid(child, 0)
     np.testing.assert_array_equal(engine.search(np.ones((2, 8)), 5).ids, before)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine) -> None:
+    engine.size()
+    connections = engine._connections
+    assert connections._idle
+    reads, writes = os.pipe()
+    # In the middle of somebody's change, and with all slots taken.
+    slots = [connections._slot() for _ in range(connections._size)]
+    for slot in slots:
+        slot.__enter__()
+    with connections._lock:
+        child = os.fork()
+        if not child:
+            try:
+                seen = [len(connections._idle)]
+                barrier = threading.Barrier(4)
+
+                def ask() -> None:
+                    barrier.wait(10)
+                    seen.append(engine.size())
+
+                threads = [threading.Thread(target=ask) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(20)
+                os.write(writes, repr(seen).encode())
+            finally:
+                os._exit(0)
+    for slot in slots:
+        slot.__exit__(None, None, None)
+    os.close(writes)
+    with open(reads, "rb") as answer:  # noqa: PTH123 - a descriptor
+        assert answer.read().decode() == repr([0] + [N_POINTS] * 4)
+    os.waitpid(child, 0)
+    assert engine.size() == N_POINTS
+
+
+def test_a_server_that_falls_silent_is_noticed(engine: PostgresEngine) -> None:
+    with engine._connections.apart() as connection:
+        parameters = connection.info.get_parameters()
+    assert parameters["keepalives_idle"] == "30"
+    assert parameters["tcp_user_timeout"] == "60000"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
+def test_a_server_does_not_outlive_the_tests() -> None:
+    """Of the tests themselves: a program that was started ends when its starter is killed."""
+    code = (
+        "import postgres_server, subprocess, time; "
+        "sleeper = postgres_server.started(['/bin/sleep', '60'], None, subprocess.DEVNULL); "
+        "print(sleeper.pid, flush=True); "
+        "time.sleep(60)"
+    )
+    with subprocess.Popen(  # noqa: S603 - the arguments are ours
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parent
+    ) as starter:
+        assert starter.stdout is not None
+        program = int(starter.stdout.readline())
+        assert program in running()
+        starter.send_signal(signal.SIGKILL)
+    wait_until(lambda: program not in running(), "the end of the program")

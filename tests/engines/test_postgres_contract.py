@@ -1,55 +1,21 @@
 """The contract, on a real server: kinds of index, ids, metrics and vectors."""
 
-from typing import Any
-
 import postgres_server
-import pytest
 from contract import EngineContract
-from postgres_server import PASSWORD, Server
+from postgres_contract import PostgresEngines
 
 from nearsure.engines.contract import Engine
-from nearsure.engines.postgres import PostgresEngine
 
 server = postgres_server.server
 
 
-class PostgresContract(EngineContract):
-    secret = PASSWORD
-    address = "127.0.0.1"
-    opened: dict[str, Any] = {}  # noqa: RUF012 - each subclass has its own
-    created: dict[str, Any] = {}  # noqa: RUF012
-
-    @pytest.fixture(autouse=True)
-    def _server(self, server: Server) -> None:
-        self.server = server
-
-    def new_engine(self, dimension: int) -> Engine:
-        return PostgresEngine.create(
-            self.server.uri,
-            dimension=dimension,
-            table=self.server.new_name(),
-            **self.created,
-            **self.opened,
-        )
-
-    def reopen(self, engine: Engine) -> Engine | None:
-        assert isinstance(engine, PostgresEngine)
-        engine.close()
-        label = None if engine._layout.label is None else "label"
-        return PostgresEngine(
-            self.server.uri, table=engine._names.table, label_column=label, **self.opened
-        )
-
-    def discard(self, engine: Engine) -> None:
-        assert isinstance(engine, PostgresEngine)
-        postgres_server.drop(self.server, engine)
+class PostgresContract(PostgresEngines, EngineContract):
+    pass
 
 
 class TestExact(PostgresContract):
     def engine_of_other_settings(self, dimension: int) -> Engine | None:
-        return PostgresEngine.create(
-            self.server.uri, dimension=dimension, table=self.server.new_name(), refine=False
-        )
+        return self.create(dimension, refine=False)
 
 
 class TestExactTextIds(PostgresContract):
@@ -60,13 +26,7 @@ class TestHnsw(PostgresContract):
     opened = {"index": "hnsw"}  # noqa: RUF012
 
     def engine_of_other_settings(self, dimension: int) -> Engine | None:
-        return PostgresEngine.create(
-            self.server.uri,
-            dimension=dimension,
-            table=self.server.new_name(),
-            index="hnsw",
-            ef_search=41,
-        )
+        return self.create(dimension, index="hnsw", ef_search=41)
 
 
 class TestHnswCosineTextIds(PostgresContract):

@@ -12,9 +12,18 @@ import numpy as np
 import postgres_server
 import psycopg
 import pytest
-from postgres_server import N_POINTS, PASSWORD, USER, Server, add_one, free_port, table_of
+from postgres_server import (
+    N_POINTS,
+    PASSWORD,
+    USER,
+    Server,
+    add_one,
+    free_port,
+    table_of,
+    wait_until,
+)
 
-from nearsure.engines.postgres import PostgresEngine
+from nearsure.engines.postgres import PostgresEngine, creation
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -31,8 +40,8 @@ engine = postgres_server.engine
 def terminate_others(server: Server) -> None:
     """End the sessions of the user, as a server does that is shut down."""
     server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")  # noqa: S608
-    while server.run(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{USER}'"):  # noqa: S608
-        time.sleep(0.01)
+    sessions = f"SELECT 1 FROM pg_stat_activity WHERE usename = '{USER}'"  # noqa: S608
+    wait_until(lambda: not server.run(sessions), "the end of all sessions")
 
 
 # A server that goes away
@@ -148,7 +157,8 @@ def test_nobody_there() -> None:
 
 
 def test_wrong_password(server: Server) -> None:
-    for password in ("wr0ng-password", ""):
+    # The last one is also a word of what the server says.
+    for password in ("wr0ng-password", "", "failed"):
         with pytest.raises(EngineAccessError, match="password"):
             PostgresEngine(server.uri_of(USER, password))
     with pytest.raises(EngineAccessError, match="nobody"):
@@ -281,6 +291,31 @@ def test_a_full_disk_in_the_middle_of_a_load(server: Server, engine: PostgresEng
         assert engine.size() == N_POINTS
     finally:
         server.run("DROP FUNCTION full_disk CASCADE")
+
+
+def test_what_the_server_does_not_support(server: Server, engine: PostgresEngine) -> None:
+    server.run(
+        "CREATE FUNCTION decline() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN RAISE EXCEPTION ''not here'' USING ERRCODE = ''0A000''; END'",
+        f"CREATE TRIGGER decline BEFORE INSERT ON {table_of(engine)} "
+        "FOR EACH ROW EXECUTE FUNCTION decline()",
+    )
+    try:
+        with pytest.raises(EngineError, match=r"not here.*cannot do it") as caught:
+            add_one(engine)
+        assert "pgvector" not in str(caught.value)
+    finally:
+        server.run("DROP FUNCTION decline CASCADE")
+
+
+def test_server_without_pgvector(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation, "_MAKE_EXTENSION", "CREATE EXTENSION none_such")
+    server.run("CREATE DATABASE bare")
+    try:
+        with pytest.raises(EngineError, match=r"none_such.*Install pgvector"):
+            PostgresEngine.create(server.admin_uri.removesuffix("postgres") + "bare", dimension=2)
+    finally:
+        server.run("DROP DATABASE bare WITH (FORCE)")
 
 
 def test_a_statement_that_takes_too_long(server: Server, engine: PostgresEngine) -> None:

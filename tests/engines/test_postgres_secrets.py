@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import postgres_server
 import pytest
 from postgres_server import N_POINTS, PASSWORD, USER, Server, free_port
+from psycopg.conninfo import conninfo_to_dict
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.address import URI_VARIABLE
+from nearsure.engines.postgres.address import URI_VARIABLE, address_of
 from nearsure.errors import (
     EngineError,
     GalleryNotFoundError,
@@ -48,6 +49,12 @@ def test_secrets_are_shown_nowhere(
         f"postgresql://{USER}:{secret}%zz@{there}/postgres",
         f"postgres://{USER}:x@{there}/postgres?pasword={secret}",
         f"{USER}:{secret}@{there}",
+        # A / that was not encoded: what is behind it would be the name of a database.
+        f"postgresql://{USER}:123/{secret}@{there}/postgres",
+        f"postgres://{USER}:123/a@{secret}@{there}/postgres",
+        f"postgresql://{USER}/{secret}:x@{there}/postgres",
+        f"postgresql://{USER}?password={secret}@{there}/postgres",
+        f"dbname=postgresql://{USER}:{secret}@{there}/postgres",
     ]
     for address in addresses:
         for open_it in (PostgresEngine, lambda uri: PostgresEngine.create(uri, dimension=3)):
@@ -84,3 +91,10 @@ def test_address_from_the_environment(
     with PostgresEngine(table=table) as other:
         assert other.size() == N_POINTS
         assert "libpq" in repr(other)
+
+
+def test_an_encoded_at_is_part_of_a_user() -> None:
+    address = address_of("postgresql://ann%40home:s3%2Fcr%40et@db:5433/shop", timeout=5)
+    parts = conninfo_to_dict(address.conninfo)
+    assert (parts["user"], parts["password"], parts["dbname"]) == ("ann@home", "s3/cr@et", "shop")
+    assert "s3" not in address.shown

@@ -225,6 +225,8 @@ def test_what_a_column_cannot_hold(shop: Server) -> None:
         ("id int PRIMARY KEY", {"index": "flat"}, InvalidInputError, "ivfflat"),
         ("id int PRIMARY KEY", {"metric": "l1"}, InvalidInputError, "cosine"),
         ("id int PRIMARY KEY", {"ef_search": 1001}, InvalidInputError, "1000"),
+        ("id int PRIMARY KEY", {"pool_size": 0}, InvalidInputError, "pool_size"),
+        ("id int PRIMARY KEY", {"timeout": float("nan")}, InvalidInputError, "timeout"),
     ],
 )
 def test_what_cannot_be_a_gallery(
@@ -263,6 +265,39 @@ def test_the_index_must_be_the_one(shop: Server) -> None:
         engine.create_index("hnsw", lists=2)
 
 
+def test_indexes_of_other_columns_are_left_alone(shop: Server) -> None:
+    make(shop, "id int PRIMARY KEY, label text, other vector(3), embedding vector(3)", None)
+    shop.run(
+        "CREATE INDEX before ON shop.items USING hnsw (other vector_l2_ops)",
+        "CREATE INDEX own ON shop.items USING hnsw (embedding vector_l2_ops) WITH (m = 5)",
+        "CREATE INDEX after ON shop.items USING hnsw (other vector_l2_ops)",
+        "CREATE INDEX of_expression ON shop.items "
+        "USING hnsw ((l2_normalize(embedding)::vector(3)) vector_l2_ops)",
+    )
+
+    def numbers() -> dict[str, int]:
+        rows = shop.run(
+            "SELECT c.relname, c.oid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+            "WHERE i.indrelid = 'shop.items'::regclass"
+        )
+        return dict(rows)
+
+    at_first = numbers()
+    with opened(shop, index="hnsw") as engine:
+        engine.add(np.eye(3), np.array([1, 2, 3]), np.array(["a", "b", "c"]))
+        loaded = numbers()
+        assert {name for name in at_first if loaded[name] != at_first[name]} == {"own"}
+        assert engine.search(np.eye(3), 1).ids.tolist() == [[1], [2], [3]]
+        engine.create_index("hnsw", m=6)
+        assert engine.fingerprint()["m"] == 6
+    rebuilt = numbers()
+    assert len(rebuilt) == len(at_first)
+    assert at_first.keys() - rebuilt.keys() == {"own"}
+    assert {name for name in rebuilt if rebuilt[name] == loaded.get(name)} == (
+        at_first.keys() - {"own"}
+    )
+
+
 def test_a_partial_index_does_not_count(shop: Server) -> None:
     make(shop, "id int PRIMARY KEY, label text, embedding vector(3)")
     shop.run("CREATE INDEX ON shop.items USING hnsw (embedding vector_l2_ops) WHERE id > 1")
@@ -279,6 +314,13 @@ def test_inner_product_is_for_unit_vectors(shop: Server) -> None:
         found = engine.search(np.array([[3.0, 4.0, 0.0]]), 2)
         assert found.ids.tolist() == [[1, 2]]
         np.testing.assert_allclose(found.sq_distances, [[2 - 1.6, 2 - 1.2]], rtol=1e-6)
+        # One that came later, and by another way: its length would put it first.
+        for vector in ("[0,0.9,0.5]", "[9,0,9]", "[0,0,0]"):
+            shop.run(f"INSERT INTO shop.items VALUES (7, 'x', '{vector}')")  # noqa: S608
+            with pytest.raises(GalleryMismatchError, match="unit length"):
+                engine.search(np.array([[3.0, 4.0, 0.0]]), 2)
+            shop.run("DELETE FROM shop.items WHERE id = 7")
+        assert engine.search(np.array([[3.0, 4.0, 0.0]]), 2).ids.tolist() == [[1, 2]]
 
 
 def test_extension_outside_of_the_search_path(server: Server) -> None:
@@ -325,11 +367,18 @@ def test_create_makes_no_table_twice(shop: Server) -> None:
         ({"dimension": 0}, "16000"),
         ({"dimension": 3, "id_kind": "uuid"}, "id_kind"),
         ({"dimension": 3, "index": "hnsw", "lists": 3}, "ef_construction"),
+        ({"dimension": 3, "metric": "l2"}, "euclidean"),
+        ({"dimension": 3, "pool_size": 0}, "pool_size"),
+        ({"dimension": 3, "timeout": 0}, "timeout"),
+        ({"dimension": 3, "timeout": float("inf")}, "timeout"),
+        ({"dimension": 3, "statement_timeout": -1}, "statement_timeout"),
+        ({"dimension": 3, "statement_timeout": 3e6}, "statement_timeout"),
     ],
 )
 def test_create_refuses(shop: Server, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInputError, match=text):
         PostgresEngine.create(shop.uri, table="shop.new", **options)
+    assert shop.run("SELECT to_regclass('shop.new')") == [(None,)]
 
 
 def test_dimension_beyond_an_index(shop: Server) -> None:

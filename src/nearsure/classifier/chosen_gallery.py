@@ -5,13 +5,16 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engine_gallery import ClassCounts, EngineGallery, IdTable, LabelCodes, counted_as
 from nearsure.engine_gallery.census import census_of_labels, counted_by_table
+from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
 from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.labels import classes_and_codes
 from nearsure.support_set import SupportSet
 
-EMBEDDED = ("auto", "exact", "hnsw", "ivf")
 EXACT: Fingerprint = {"engine": "faiss", "index": "exact"}
+# Points whose length is looked at.
+LOOKED_AT = 256
 # Rounding of vectors at unit length, also in half precision.
 UNIT_ROUNDING = 1e-3
 
@@ -21,6 +24,12 @@ def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
     if isinstance(gallery, SupportSet):
         return EXACT
     return dict(gallery.engine.fingerprint())
+
+
+def classes_of(gallery: SupportSet | EngineGallery, classes: AnyArray) -> AnyArray:
+    """The classes of a gallery, with those that others have added to its engine."""
+    labels = gallery.labels if isinstance(gallery, EngineGallery) else None
+    return classes if labels is None else labels.classes
 
 
 def loaded(
@@ -35,7 +44,7 @@ def loaded(
     Parameters
     ----------
     engine : str or Engine
-        A name of `EMBEDDED`, or an engine without points.
+        A name of an index of `FaissEngine`, or an engine without points.
     vectors : array of shape (n, dimension)
         The points; their ids are 0, 1, 2, ...
     codes : array of shape (n,)
@@ -50,8 +59,10 @@ def loaded(
         index = chosen_index(engine, len(vectors))
         if index == "exact":
             return SupportSet(vectors, codes, groups)
-        own = FaissEngine.from_points(vectors, labels=codes, index=index)
-        return _with_beside(EngineGallery(own, counts), codes, groups)
+        labels = LabelCodes(classes) if classes.dtype.kind in "iu" else None
+        stored = codes if labels is None else classes[codes]
+        own = FaissEngine.from_points(vectors, labels=stored, index=index)
+        return _with_beside(EngineGallery(own, counts, labels), codes, groups)
     _check_can_take(engine, vectors)
     labels = _names_in(engine, classes)
     engine.add(vectors, np.arange(len(codes)), _stored_labels(engine, labels, codes))
@@ -80,8 +91,8 @@ def opened(
             raise GalleryMismatchError(
                 "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
             )
-        classes, codes = np.unique(y, return_inverse=True)
-        table = IdTable(ids, codes)
+        classes, codes = classes_and_codes(y)
+        table = IdTable(checked_ids(ids, engine.capabilities), codes)
         beside = None if groups is None else IdTable(ids, groups)
         counts = counted_by_table(engine, table)
         return EngineGallery(engine, counts, codes=table, groups=beside), classes
@@ -96,10 +107,34 @@ def opened(
     return gallery, classes
 
 
-def reopened(engine: Engine, classes: AnyArray) -> tuple[EngineGallery, AnyArray]:
-    """A gallery of what an engine holds, with the class codes of an earlier fit."""
+def reopened(
+    engine: Engine, classes: AnyArray, dimension: int, metric: str
+) -> tuple[EngineGallery, AnyArray]:
+    """A gallery of what an engine holds, with the class codes of an earlier fit, and all classes.
+
+    Parameters
+    ----------
+    engine : Engine
+        Holds labels of the kind that was fitted.
+    classes : array of shape (n_classes,)
+        The labels of that fit, in the order of their codes.
+    dimension, metric : int, str
+        Its vectors' length, and how they are compared.
+    """
+    check_fits(engine, dimension, metric)
     extended, counts = counted_as(engine, classes)
     return EngineGallery(engine, counts, LabelCodes(extended)), extended
+
+
+def check_fits(engine: Engine, dimension: int, metric: str) -> None:
+    """An error if what an engine holds cannot be the gallery of a fit."""
+    if engine.dimension != dimension:
+        raise GalleryMismatchError(
+            f"The classifier was fitted on vectors of length {dimension}. "
+            f"The engine holds vectors of length {engine.dimension}."
+        )
+    check_metric(engine, metric)
+    check_unit_length(engine, metric)
 
 
 def check_metric(engine: Engine, metric: str) -> None:
@@ -111,11 +146,15 @@ def check_metric(engine: Engine, metric: str) -> None:
         )
 
 
-def check_unit_length(gallery: EngineGallery, ids: AnyArray) -> None:
+def check_unit_length(engine: Engine, metric: str) -> None:
     """An error if points, which are to be compared by cosine, are not of unit length."""
-    if gallery.engine.metric == "cosine":
+    if metric != "cosine" or engine.metric == "cosine":
         return
-    lengths = np.linalg.norm(np.asarray(gallery.points_of(ids).vectors, np.float64), axis=1)
+    first = next(engine.scan(), None)
+    if first is None:
+        return
+    some = engine.fetch(first.ids[:LOOKED_AT])
+    lengths = np.linalg.norm(np.asarray(some.vectors, np.float64), axis=1)
     worst = float(np.abs(lengths - 1.0).max())
     if worst > UNIT_ROUNDING:
         raise GalleryMismatchError(
@@ -150,8 +189,15 @@ def _names_in(engine: Engine, classes: AnyArray) -> LabelCodes | None:
     if not engine.capabilities.holds_labels:
         return None
     if kind == "integer":
-        # Names that are no integers stay with the classifier.
-        return LabelCodes(classes) if classes.dtype.kind in "iu" else None
+        if classes.dtype.kind in "iu":
+            return LabelCodes(classes)
+        if isinstance(engine, FaissEngine):
+            # It belongs to this process, and is saved with the classifier, who keeps the names.
+            return None
+        raise GalleryMismatchError(
+            f"Labels of this engine are integers. Got {classes.dtype} instead: give y as integers, "
+            "or make the engine with labels of text."
+        )
     if classes.dtype.kind != "U":
         raise GalleryMismatchError(
             f"Labels of this engine are text. Got {classes.dtype} instead: give y as strings."

@@ -23,9 +23,19 @@ def factors_of_prior(
 
 def class_sizes(gallery: Gallery, n_classes: int) -> IntArray:
     """Members of each class, shape (n_classes,)."""
-    counts = gallery.class_counts
+    # Others may add a class to an engine at any moment: it counts once its name is known.
+    counts = gallery.class_counts[:n_classes]
     if len(counts) == n_classes:
         return counts
     sizes = np.zeros(n_classes, np.int64)
     sizes[: len(counts)] = counts
     return sizes
+
+
+def with_newcomers(
+    prior: Literal["support", "uniform"] | FloatArray, n_classes: int
+) -> Literal["support", "uniform"] | FloatArray:
+    """A prior that was given, with that of a usual class for those that others have added since."""
+    if isinstance(prior, str) or len(prior) >= n_classes:
+        return prior
+    return np.append(prior, np.full(n_classes - len(prior), prior.mean()))

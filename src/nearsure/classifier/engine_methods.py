@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from nearsure.classifier.chosen_gallery import (
-    check_metric,
-    check_unit_length,
+    check_fits,
+    classes_of,
     fingerprint_of,
     opened,
     reopened,
@@ -17,12 +17,9 @@ from nearsure.classifier.chosen_gallery import (
 from nearsure.classifier.fitted_gallery import FittedGallery
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engines.contract import Engine, Fingerprint
-from nearsure.engines.registry import open_engine
-from nearsure.errors import EngineChangedWarning, GalleryMismatchError, InvalidInputError
+from nearsure.engines.registry import SERVERS, open_engine
+from nearsure.errors import EngineChangedWarning, InvalidInputError
 from nearsure.labels import groups_and_codes
-
-# Points whose length is looked at.
-LOOKED_AT = 256
 
 
 class EngineMethods(FittedGallery):
@@ -52,8 +49,8 @@ class EngineMethods(FittedGallery):
             Groups of the points `ids`; see `fit`.
         """
         self._check_parameters()
-        engine = self._asked_engine()
-        check_metric(engine, self.metric)
+        engine = opened_engine(self.engine)
+        check_fits(engine, engine.dimension, self.metric)
         names, own_groups = None, None
         own_ids = None if ids is None else np.asarray(ids)
         if (own_ids is None) != (y is None and groups is None):
@@ -67,9 +64,6 @@ class EngineMethods(FittedGallery):
         if own_ids is not None and groups is not None:
             names, own_groups = groups_and_codes(groups, len(own_ids))
         gallery, classes = opened(engine, labels, own_ids, own_groups)
-        if self.metric == "cosine":
-            places = np.unique(np.linspace(0, len(gallery) - 1, LOOKED_AT).astype(np.int64))
-            check_unit_length(gallery, gallery.ids_at(places))
         self._fit_on(gallery, classes)
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = engine.dimension
@@ -80,8 +74,9 @@ class EngineMethods(FittedGallery):
     def use_engine(self, engine: Engine) -> Self:
         """Answer from another engine with the same points, such as a faster copy on a server.
 
-        What was fitted stays. If neighbours are found in another way now, confidence may be less
-        well calibrated: `refit` fits it through the new engine.
+        What was fitted stays; groups, and what is known of changes since the fit, do not. If
+        neighbours are found in another way now, confidence may be less well calibrated: `refit`
+        fits it through the new engine.
 
         Parameters
         ----------
@@ -94,13 +89,9 @@ class EngineMethods(FittedGallery):
             If engine, index type or parameters are others than those of the fit.
         """
         check_is_fitted(self, "classes_")
-        check_metric(engine, self._metric)
-        if engine.dimension != self.n_features_in_:
-            raise GalleryMismatchError(
-                f"The classifier was fitted on vectors of length {self.n_features_in_}. "
-                f"The engine holds vectors of length {engine.dimension}."
-            )
-        self._support, self.classes_ = reopened(engine, self.classes_)
+        self._support, self.classes_ = reopened(
+            engine, self.classes_, self.n_features_in_, self._metric
+        )
         self._group_names, self._own, self._rehearsal = None, None, None
         self._fit_mark = 0
         self._warn_if_other_engine()
@@ -117,17 +108,6 @@ class EngineMethods(FittedGallery):
         """The engine that holds the points; None where they are in memory, searched exactly."""
         check_is_fitted(self, "classes_")
         return self._support.engine if isinstance(self._support, EngineGallery) else None
-
-    def _asked_engine(self) -> Engine:
-        engine = self.engine
-        if isinstance(engine, str):
-            if engine in {"postgres", "milvus"}:
-                return open_engine(engine)
-            raise InvalidInputError(
-                "engine must be an engine that holds points, 'postgres' or 'milvus', for "
-                f"fit_engine. Got {engine!r} instead, which fit(Z, y) fills."
-            )
-        return engine
 
     def _warn_if_other_engine(self) -> None:
         now = fingerprint_of(self._support)
@@ -151,6 +131,18 @@ class EngineMethods(FittedGallery):
 
     def _follow_classes(self) -> None:
         """Take over classes that others have added to the engine."""
-        labels = self._support.labels if isinstance(self._support, EngineGallery) else None
-        if labels is not None and len(labels.classes) > len(self.classes_):
-            self.classes_ = labels.classes
+        classes = classes_of(self._support, self.classes_)
+        if len(classes) > len(self.classes_):
+            self.classes_ = classes
+
+
+def opened_engine(engine: str | Engine) -> Engine:
+    """An engine as it is, or the one that the environment names."""
+    if not isinstance(engine, str):
+        return engine
+    if engine in SERVERS:
+        return open_engine(engine)
+    raise InvalidInputError(
+        "engine must be an engine that holds points, 'postgres' or 'milvus'. Got the name of an "
+        "index in memory, which fit(Z, y) fills, or an address, which open_engine opens."
+    )

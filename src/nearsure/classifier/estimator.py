@@ -13,12 +13,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration.filled import filled
-from nearsure.classifier.chosen_gallery import check_metric, fingerprint_of, loaded
-from nearsure.classifier.class_sizes import class_sizes, factors_of_prior
+from nearsure.classifier.chosen_gallery import (
+    check_metric,
+    classes_of,
+    fingerprint_of,
+    loaded,
+)
+from nearsure.classifier.class_sizes import class_sizes, factors_of_prior, with_newcomers
 from nearsure.classifier.decision_methods import DecisionMethods
+from nearsure.classifier.engine_methods import opened_engine
 from nearsure.classifier.fit_settings import settings_for
 from nearsure.classifier.fitted_rule import fit_rule
-from nearsure.classifier.gallery_methods import GalleryMethods
+from nearsure.classifier.gallery_methods import LARGEST_PERMUTATION, GalleryMethods
 from nearsure.classifier.known_judge import (
     KnownJudge,
     fit_known_judge,
@@ -49,8 +55,6 @@ from nearsure.support_set import SupportSet
 from nearsure.temperature import TemperatureFit
 from nearsure.unknowns import Rehearsal, judge
 
-# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
-LARGEST_PERMUTATION = 10_000_000
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
 
@@ -204,7 +208,7 @@ class NEDClassifier(
     def _filled_gallery(
         self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
     ) -> SupportSet | EngineGallery:
-        engine = self._asked_engine() if self.engine in SERVERS else self.engine
+        engine = opened_engine(self.engine) if self.engine in SERVERS else self.engine
         if not isinstance(engine, str):
             check_metric(engine, self.metric)
             # All that may be wrong is found out before an engine is filled.
@@ -220,6 +224,10 @@ class NEDClassifier(
         ids = self._draw_fit_ids(support)
         if settings.needs_own_pass:
             own = own_pass(support, ids, settings.k)
+            if len(classes_of(support, classes)) > len(classes):
+                # Somebody has added a class meanwhile.
+                self._fit_on(support, classes_of(support, classes))
+                return
         rule = fit_rule(
             settings.rule,
             own,
@@ -350,18 +358,19 @@ class NEDClassifier(
         write_model(path, *to_state(self))
 
     @classmethod
-    def load(cls, path: str | PathLike[str], engine: Engine | None = None) -> Self:
+    def load(cls, path: str | PathLike[str], engine: str | Engine | None = None) -> Self:
         """Read a classifier that `save` wrote; its answers are the same to the last bit.
 
         Parameters
         ----------
         path : path-like
             The file.
-        engine : Engine, optional
+        engine : Engine, "postgres" or "milvus", optional
             Where the points live, if they are not in the file; or another engine with the same
             points to answer from.
         """
-        return from_state(cls, *read_model(path), engine)
+        opened = opened_engine(engine) if isinstance(engine, str) else engine
+        return from_state(cls, *read_model(path), opened)
 
     def __sklearn_clone__(self) -> Self:
         """A clone asks the same engine: it is a place, which cannot be copied."""
@@ -419,17 +428,19 @@ class NEDClassifier(
 
     def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
         """p(c | known)."""
+        self._follow_classes()
         sizes = class_sizes(self._support, len(self.classes_))
         return self._rule.posterior(
             neighbors,
             n_classes=len(sizes),
             class_sizes=sizes,
-            prior_factors=factors_of_prior(self._prior, sizes),
+            prior_factors=factors_of_prior(with_newcomers(self._prior, len(sizes)), sizes),
             own=own,
         )
 
     def _prior_factors(self) -> FloatArray | None:
-        return factors_of_prior(self._prior, class_sizes(self._support, len(self.classes_)))
+        sizes = class_sizes(self._support, len(self.classes_))
+        return factors_of_prior(with_newcomers(self._prior, len(sizes)), sizes)
 
     def _judged(
         self, neighbors: Neighbors

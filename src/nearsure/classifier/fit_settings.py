@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.classifier.class_sizes import factors_of_prior
 from nearsure.classifier.fitted_rule import SHARPENED_NAMES
@@ -14,6 +16,7 @@ from nearsure.classifier.parameters import (
     prior_of_classes,
 )
 from nearsure.errors import InvalidInputError
+from nearsure.unknowns.class_left_out import check_several_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,4 +68,6 @@ def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArr
         raise InvalidInputError(
             "Nothing can be fitted on n_samples = 1 support point. Give the temperature."
         )
+    if parameters["unknown_share"] is not None:
+        check_several_classes(np.flatnonzero(sizes))
     return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass)

@@ -1,8 +1,6 @@
 """The gallery as it lives: points come and go without a rebuild, and a fit grows old."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
@@ -22,8 +20,10 @@ from nearsure.classifier.staleness import (
 from nearsure.engine_gallery import EngineGallery
 from nearsure.errors import InvalidInputError, StaleFitWarning
 from nearsure.index import unit_vectors
-from nearsure.labels import extended_classes, extended_groups
+from nearsure.labels import codes_of, extended_classes, extended_groups
 
+# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
+LARGEST_PERMUTATION = 10_000_000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -40,7 +40,9 @@ class GalleryMethods(EngineMethods):
     def support_labels(self, ids: ArrayLike) -> AnyArray:
         """The labels of points of the gallery."""
         check_is_fitted(self, "classes_")
-        return np.asarray(self.classes_[self._support.codes_of(ids)])
+        codes = self._support.codes_of(ids)
+        self._follow_classes()
+        return np.asarray(self.classes_[codes])
 
     def add(
         self,
@@ -80,8 +82,8 @@ class GalleryMethods(EngineMethods):
         names, group_codes = extended_groups(groups, len(vectors), self._group_names)
         if self._metric == "cosine":
             vectors = unit_vectors(vectors)
-        with self._naming(classes):
-            new_ids = self._support.add(vectors, codes, group_codes, ids)
+        classes, codes = self._named(classes, codes)
+        new_ids = self._support.add(vectors, codes, group_codes, ids)
         self.classes_, self._group_names = classes, names
         self._warn_if_stale()
         return new_ids
@@ -114,8 +116,8 @@ class GalleryMethods(EngineMethods):
         """
         check_is_fitted(self, "classes_")
         classes, codes = self._extended(y, np.size(ids))
-        with self._naming(classes):
-            self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
+        classes, codes = self._named(classes, codes)
+        self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
         self.classes_ = classes
         self._warn_if_stale()
 
@@ -137,10 +139,11 @@ class GalleryMethods(EngineMethods):
                 "no parameters, or they were given."
             )
         rng = np.random.default_rng(WATCH_SEED)
-        watched = self._support.ids_at(np.sort(rng.permutation(len(self._support))[:WATCHED]))
+        watched = self._support.ids_at(_drawn(rng, len(self._support), WATCHED))
         now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
         then, error_then = self._fit_loss
         share = self._share_changed()
+        shared = isinstance(self._support, EngineGallery)
         if isinstance(self._support, EngineGallery):
             share += self._support.changed_elsewhere() / len(self._support)
         return Staleness(
@@ -148,6 +151,7 @@ class GalleryMethods(EngineMethods):
             then,
             now,
             float(np.hypot(error_now, error_then)),
+            others_may_write=shared,
         )
 
     def refit(self) -> Self:
@@ -170,20 +174,20 @@ class GalleryMethods(EngineMethods):
             self._known = self._known.with_model(model, before.unknown_share)
         return self
 
-    @contextmanager
-    def _naming(self, classes: AnyArray) -> Iterator[None]:
-        """Let an engine know new classes for a change, and forget them if it fails."""
-        labels = self._support.labels if isinstance(self._support, EngineGallery) else None
-        if labels is None:
-            yield
-            return
-        before = labels.classes
-        labels.name(classes)
-        try:
-            yield
-        except BaseException:
-            labels.name(before)
-            raise
+    def _named(self, classes: AnyArray, codes: IntArray) -> tuple[AnyArray, IntArray]:
+        """Let an engine's readers know new classes before its points are there.
+
+        A class whose points could then not be added stays, without members.
+        """
+        if not isinstance(self._support, EngineGallery):
+            return classes, codes
+        labels = self._support.labels
+        if labels is None or len(classes) == len(labels.classes):
+            self.classes_ = classes
+            return classes, codes
+        known = self._support.name_classes(labels, classes)
+        self.classes_ = known
+        return known, codes_of(classes[codes], known)
 
     def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
@@ -205,8 +209,10 @@ class GalleryMethods(EngineMethods):
         return classes, codes
 
     def _warn_if_stale(self) -> None:
+        if self._fit_loss is None or self._warned_stale:
+            return
         share = self._share_changed()
-        if self._fit_loss is not None and share > LARGEST_SHARE_CHANGED and not self._warned_stale:
+        if share > LARGEST_SHARE_CHANGED:
             self._warned_stale = True
             warnings.warn(
                 f"{share:.1%} of the gallery changed since the fit. Confidence may no longer be "
@@ -214,3 +220,10 @@ class GalleryMethods(EngineMethods):
                 StaleFitWarning,
                 stacklevel=3,
             )
+
+
+def _drawn(rng: np.random.Generator, n_points: int, n_drawn: int) -> IntArray:
+    """Places of some points, ascending; very many points are not permuted."""
+    if n_points > LARGEST_PERMUTATION:
+        return np.sort(rng.choice(n_points, n_drawn, replace=False, shuffle=False))
+    return np.sort(rng.permutation(n_points)[:n_drawn])

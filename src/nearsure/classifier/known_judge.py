@@ -10,6 +10,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.gallery import Gallery
 from nearsure.classifier.own_pass import OwnPass
+from nearsure.errors import InvalidInputError
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
@@ -22,6 +23,7 @@ from nearsure.unknowns import (
     collect_evidence,
     rehearse,
 )
+from nearsure.unknowns.class_left_out import check_several_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +113,23 @@ def rehearse_gallery(
     class_sizes : array of shape (n_classes,)
         Members of each class.
     """
+    check_several_classes(np.flatnonzero(class_sizes))
     fit = rule.temperature_fit
     temperature = fit.temperature if fit else rule.temperature
     if temperature is None:
         temperature = fit_temperature(own.neighbors, own.codes).temperature
     stand_ins = np.arange(len(class_sizes))
+    strangers = gallery.leave_class_out(own.ids, own.neighbors.k)
+    # A point that sees nothing but its class, as far as an engine lists, plays no unknown query.
+    seeing = np.flatnonzero(strangers.counts)
+    if not seeing.size:
+        raise InvalidInputError(
+            "No point sees another class among as many neighbours as the engine is asked for, so "
+            "that unknown queries cannot be imitated. Fit without unknown_share."
+        )
     return rehearse(
         _by_slot(own.neighbors, own.ids, len(class_sizes) - 1),
-        _by_slot(gallery.leave_class_out(own.ids, own.neighbors.k), own.ids, len(class_sizes) - 1),
+        _by_slot(strangers.take(seeing), own.ids, len(class_sizes) - 1),
         np.arange(len(own.ids)),
         np.concatenate([own.codes, stand_ins]),
         temperature=temperature,
@@ -126,6 +137,7 @@ def rehearse_gallery(
         own_posterior=to_posterior(own.neighbors, own=own),
         in_company=has_company(own),
         class_sizes=class_sizes,
+        left_out_rows=seeing,
     )
 
 

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.calibration import CALIBRATORS
-from nearsure.classifier.chosen_gallery import EMBEDDED
 from nearsure.classifier.fitted_rule import SHARPENED_NAMES
 from nearsure.engines.contract import Engine
+from nearsure.engines.embedded.choice import INDEXES
 from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.objectives import ObjectiveName, check_objective
@@ -57,7 +57,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 def check_engine(engine: object) -> None:
     """An error if it is neither a name nor an engine; an address is none, as it holds secrets."""
-    names = (*EMBEDDED, *SERVERS)
+    names = (*INDEXES, *SERVERS)
     if isinstance(engine, Engine) or (isinstance(engine, str) and engine in names):
         return
     if isinstance(engine, str) and not engine.isidentifier():
@@ -149,6 +149,7 @@ def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
             f"random_state must be an integer or None for a model to be saved. Got {seed!r}."
         )
     stored = dict(parameters)
+    check_engine(stored["engine"])  # No address, which may hold a password, is saved.
     if not isinstance(stored["engine"], str):
         stored["engine"] = "auto"  # An engine is opened by who loads the model.
     if isinstance(prior, Mapping):

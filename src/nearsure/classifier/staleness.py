@@ -30,12 +30,15 @@ class Staleness:
         fitted parameters. It rises if the gallery has become harder or labels have become worse.
     standard_error : float
         Of their difference.
+    others_may_write : bool
+        Whether points may have changed without being counted here, in an engine that is shared.
     """
 
     share_changed: float
     loss_at_fit: float
     loss_now: float
     standard_error: float
+    others_may_write: bool = False
 
     @property
     def drift(self) -> float:
@@ -46,7 +49,8 @@ class Staleness:
     def is_stale(self) -> bool:
         """Whether `refit` is due: many points changed, or the likelihood drifted either way."""
         return self.share_changed > LARGEST_SHARE_CHANGED or (
-            self.share_changed > 0 and abs(self.drift) > LARGEST_DRIFT * self.standard_error
+            (self.share_changed > 0 or self.others_may_write)
+            and abs(self.drift) > LARGEST_DRIFT * self.standard_error
         )
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from nearsure.arrays import AnyArray
-from nearsure.classifier.chosen_gallery import check_metric, fingerprint_of, reopened
+from nearsure.classifier.chosen_gallery import check_fits, classes_of, fingerprint_of, reopened
 from nearsure.engine_gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine
@@ -70,11 +70,11 @@ def gallery_from_state(
         How the classifier compares.
     """
     stored = manifest.get("engine")
-    if engine is not None:
-        check_metric(engine, metric)
+    in_the_file = stored is None or "faiss" in stored
+    if engine is not None and in_the_file:
+        dimension = arrays["support_vectors"].shape[1] if stored is None else stored["dimension"]
+        return reopened(engine, classes, dimension, metric)
     if stored is None:
-        if engine is not None:
-            return reopened(engine, classes)
         return SupportSet(
             arrays["support_vectors"],
             arrays["support_codes"],
@@ -85,11 +85,8 @@ def gallery_from_state(
         ), classes
     if engine is None:
         engine = _embedded(stored, arrays)
-    elif engine.dimension != stored["dimension"]:
-        raise InvalidInputError(
-            f"The model was fitted on vectors of length {stored['dimension']}. The engine holds "
-            f"vectors of length {engine.dimension}."
-        )
+    else:
+        check_fits(engine, stored["dimension"], metric)
     tables = {
         name: IdTable(_ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"])
         for name in stored["beside"]
@@ -101,7 +98,9 @@ def gallery_from_state(
         **tables,
     )
     gallery.mark_changed(_ids(stored, arrays, "changed_ids"))
-    return gallery, classes
+    if gallery.changed_elsewhere():
+        gallery.recount()
+    return gallery, classes_of(gallery, classes)
 
 
 def _embedded(stored: dict[str, Any], arrays: dict[str, AnyArray]) -> FaissEngine:

@@ -38,6 +38,7 @@ def census_of_labels(engine: Engine) -> tuple[AnyArray, IntArray, int]:
 def counted_as(engine: Engine, classes: AnyArray) -> tuple[AnyArray, ClassCounts]:
     """The classes of a gallery with those that came from elsewhere behind them, and their sizes."""
     labels, sizes, next_id = census_of_labels(engine)
+    check_same_kind(labels, classes)
     new = labels[codes_of(labels, classes) == len(classes)]
     extended = np.concatenate([classes, new]) if len(new) else classes
     counts = np.zeros(len(extended), np.int64)
@@ -57,4 +58,22 @@ def counted_by_table(engine: Engine, codes: IdTable) -> ClassCounts:
         raise InvalidInputError(
             "The engine holds no points. Load some: fit(Z, y), or add to the engine itself."
         )
+    if counts.n_points != len(codes):
+        raise InvalidInputError(
+            f"ids must be those of the engine's {counts.n_points} points. Got {len(codes)}, of "
+            "which it does not hold some."
+        )
     return counts
+
+
+def check_same_kind(labels: AnyArray, classes: AnyArray) -> None:
+    """An error if an engine's labels cannot be those of a fit: codes of another one, say."""
+    kinds = [
+        "text" if own.dtype.kind == "U" else "integers" if own.dtype.kind in "iu" else "others"
+        for own in (labels, classes)
+    ]
+    if kinds[0] != kinds[1]:
+        raise GalleryMismatchError(
+            f"The engine's labels must be of the kind that was fitted, {classes.dtype}. "
+            f"Got {labels.dtype} instead."
+        )

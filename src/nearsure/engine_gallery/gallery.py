@@ -9,10 +9,14 @@ from nearsure.engine_gallery.class_counts import ClassCounts
 from nearsure.engine_gallery.id_table import IdTable
 from nearsure.engine_gallery.label_codes import LabelCodes
 from nearsure.engine_gallery.leaving_out import AskedPoints, portions, search_leaving_out
+from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Found
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.support_checks import members_left_of_groups
+
+# A point that leaves its class out looks for others among this many times k neighbours.
+FARTHEST_LOOK = 16
 
 
 class EngineGallery:
@@ -77,13 +81,23 @@ class EngineGallery:
     def recount(self) -> None:
         """Count points and classes anew, with what others have changed, in one pass over all."""
         if not self.engine.capabilities.holds_labels:
-            self.counts = counted_by_table(self.engine, _some(self.codes_beside))
+            counts = counted_by_table(self.engine, _some(self.codes_beside))
+            self.counts = counts.not_below(self.counts)
         elif self.labels is None:
             codes, sizes, next_id = census_of_labels(self.engine)
-            self.counts = ClassCounts(np.bincount(codes, sizes), next_id)
+            counts = ClassCounts(np.bincount(codes, sizes), next_id)
+            self.counts = counts.not_below(self.counts)
         else:
-            classes, self.counts = counted_as(self.engine, self.labels.classes)
-            self.labels.name(classes)
+            classes, counts = counted_as(self.engine, self.labels.classes)
+            self.labels.extend(classes)
+            self.counts = counts.not_below(self.counts)
+
+    def name_classes(self, labels: LabelCodes, classes: AnyArray) -> AnyArray:
+        """Let its labels know further classes, still without members; all classes come back."""
+        n_before = len(labels.classes)
+        known = labels.extend(classes)
+        self.counts = self.counts.with_empty(n_before, len(known))
+        return known
 
     def keep_groups(self, groups: IdTable) -> None:
         """Take groups of all ids, beside the engine."""
@@ -114,11 +128,19 @@ class EngineGallery:
 
     def codes_of(self, ids: ArrayLike) -> IntArray:
         """The class codes of the points with these ids, shape (n,)."""
-        wanted = np.asarray(ids)
+        wanted, places = np.unique(np.asarray(ids), return_inverse=True)
         if not self.engine.capabilities.holds_labels:
-            return _some(self.codes_beside).of(wanted)
+            return _some(self.codes_beside).of(wanted)[places]
         parts = [self._codes(part, self.engine.fetch(part).labels) for part in portions(wanted)]
-        return _joined(parts)
+        codes: IntArray = _joined(parts)[places]
+        return codes
+
+    def _counted_codes_of(self, ids: AnyArray) -> IntArray:
+        """The same of points that are to change, whose classes must have been counted."""
+        codes = self.codes_of(ids)
+        if not self.counts.has_counted(codes):
+            self.recount()
+        return codes
 
     def members_left(self, ids: AnyArray) -> IntArray:
         """How many members each point's class has without the point, or its group, shape (n,)."""
@@ -144,26 +166,51 @@ class EngineGallery:
             )
         if not len(vectors):
             return np.empty(0, np.int64)
-        new = self._new_ids(len(vectors)) if ids is None else np.asarray(ids)
-        self.engine.add(vectors, new, self._labels_for_engine(codes))
-        if self.codes_beside is not None:
-            self.codes_beside.add(new, codes)
-        if self.groups_beside is not None and groups is not None:
-            self.groups_beside.add(new, groups)
-        self.counts = self.counts.after(come=codes, new_ids=new)
-        self._record(new)
-        return new
+        if ids is not None:
+            return self._add(vectors, codes, groups, checked_ids(ids, self.engine.capabilities))
+        try:
+            return self._add(vectors, codes, groups, self._new_ids(len(vectors)))
+        except InvalidInputError:
+            # Others may have taken these ids.
+            taken = self.next_id
+            self.recount()
+            if self.next_id == taken:
+                raise
+            return self._add(vectors, codes, groups, self._new_ids(len(vectors)))
+
+    def _add(
+        self, vectors: AnyArray, codes: IntArray, groups: IntArray | None, ids: AnyArray
+    ) -> AnyArray:
+        """Beside the engine first: who finds a point there must find its label here."""
+        beside = [(self.codes_beside, codes), (self.groups_beside, groups)]
+        tables = [(table, values) for table, values in beside if table is not None]
+        there = [table for table, _ in tables if np.isin(ids, table.ids).any()]
+        if there:
+            raise InvalidInputError(
+                "ids of new points must be new. Got some that the gallery holds already."
+            )
+        for table, values in tables:
+            table.add(ids, np.asarray(values))
+        try:
+            self.engine.add(vectors, ids, self._labels_for_engine(codes))
+        except BaseException:
+            for table, _ in tables:
+                table.remove(ids)
+            raise
+        self.counts = self.counts.after(come=codes, new_ids=ids)
+        self._record(ids)
+        return ids
 
     def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
         """Remove points from the engine, all or none."""
-        gone = np.asarray(ids)
+        gone = checked_ids(ids, self.engine.capabilities)
         if not gone.size:
             return
         if len(gone) >= len(self):
             raise InvalidInputError(
                 f"At least one point must be left in the gallery. Got all {len(gone)} to remove."
             )
-        codes = self.codes_of(gone)
+        codes = self._counted_codes_of(gone)
         counts = self.counts.after(gone=codes, allow_empty_class=allow_empty_class)
         self.engine.remove(gone)
         for table in (self.codes_beside, self.groups_beside):
@@ -174,10 +221,10 @@ class EngineGallery:
 
     def relabel(self, ids: ArrayLike, codes: IntArray, *, allow_empty_class: bool = False) -> None:
         """Give points other class codes, all or none."""
-        relabelled = np.asarray(ids)
+        relabelled = checked_ids(ids, self.engine.capabilities)
         if not relabelled.size:
             return
-        before = self.codes_of(relabelled)
+        before = self._counted_codes_of(relabelled)
         other = before != codes
         counts = self.counts.after(
             gone=before[other], come=codes[other], allow_empty_class=allow_empty_class
@@ -205,17 +252,11 @@ class EngineGallery:
     def leave_class_out(self, ids: AnyArray | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, which then look like unknowns.
 
-        Rows hold fewer where a class has so many members about a point that few others come into
-        view; each holds one, if there is any.
+        Rows hold fewer, or none, where a class has so many members about a point that few others
+        come into view: no engine is asked for more than some times k neighbours.
         """
         asked = self.ids if ids is None else ids
-        found = search_leaving_out(self, asked, k, _other_classes, enough_if_far=1)
-        if not found.counts.all() and (self.class_counts > 0).sum() > 1:
-            raise InvalidInputError(
-                "Some points find nothing but their own class in as many neighbours as this engine "
-                "lists, and cannot play unknown queries. Fit without unknown_share."
-            )
-        return found
+        return search_leaving_out(self, asked, k, _other_classes, largest=FARTHEST_LOOK * (k + 1))
 
     @property
     def n_changes(self) -> int:

@@ -30,15 +30,28 @@ class IdTable:
 
     def __init__(self, ids: AnyArray, values: IntArray) -> None:
         order = np.argsort(ids, kind="stable")
-        self.ids: AnyArray = ids[order]
-        self.values: IntArray = values[order].astype(np.int64)
+        # One assignment, here and below, so that a reader in another thread sees both or neither.
+        self._columns: tuple[AnyArray, IntArray] = ids[order], values[order].astype(np.int64)
+
+    @property
+    def ids(self) -> AnyArray:
+        """All ids, ascending."""
+        return self._columns[0]
+
+    @property
+    def values(self) -> IntArray:
+        """Their integers, in the order of `ids`."""
+        return self._columns[1]
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def places_of(self, ids: AnyArray) -> IntArray:
         """Where some ids stand, in the shape of `ids`; an error that names a few if they do not."""
-        places, there = self._places(ids)
+        return self._found(ids, self.ids)
+
+    def _found(self, ids: AnyArray, own: AnyArray) -> IntArray:
+        places, there = _places(ids, own)
         if not there.all():
             raise InvalidInputError(
                 "A label or group was given for other ids than these: "
@@ -49,28 +62,30 @@ class IdTable:
 
     def of(self, ids: AnyArray) -> IntArray:
         """The integers of some ids, in the shape of `ids`."""
-        values: IntArray = self.values[self.places_of(ids)]
-        return values
+        own, values = self._columns
+        found: IntArray = values[self._found(ids, own)]
+        return found
 
     def add(self, ids: AnyArray, values: IntArray) -> None:
         """Take in new ids."""
         both = IdTable(np.concatenate([self.ids, ids]), np.concatenate([self.values, values]))
-        self.ids, self.values = both.ids, both.values
+        self._columns = both.ids, both.values
 
     def remove(self, ids: AnyArray) -> None:
         """Forget ids."""
         kept = np.ones(len(self.ids), np.bool_)
         kept[self.places_of(ids)] = False
-        self.ids, self.values = self.ids[kept], self.values[kept]
+        self._columns = self.ids[kept], self.values[kept]
 
     def put(self, ids: AnyArray, values: IntArray) -> None:
         """Give ids other integers."""
         changed = self.values.copy()
         changed[self.places_of(ids)] = values
-        self.values = changed
+        self._columns = self.ids, changed
 
-    def _places(self, ids: AnyArray) -> tuple[IntArray, BoolArray]:
-        if not len(self.ids):
-            return np.zeros(ids.shape, np.int64), np.zeros(ids.shape, np.bool_)
-        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
-        return places, np.asarray(self.ids[places] == ids)
+
+def _places(ids: AnyArray, own: AnyArray) -> tuple[IntArray, BoolArray]:
+    if not len(own):
+        return np.zeros(ids.shape, np.int64), np.zeros(ids.shape, np.bool_)
+    places = np.minimum(np.searchsorted(own, ids), len(own) - 1)
+    return places, np.asarray(own[places] == ids)

@@ -33,10 +33,17 @@ class LabelCodes:
 
     def __init__(self, classes: AnyArray) -> None:
         self._lock = Lock()
-        self.name(classes)
+        self._name(classes)
 
-    def name(self, classes: AnyArray) -> None:
-        """Take other classes; codes count them."""
+    def extend(self, classes: AnyArray) -> AnyArray:
+        """Take further classes in, and give back all: a code that was handed out stays."""
+        with self._lock:
+            new = classes[codes_of(classes, self.classes) == len(self.classes)]
+            if len(new):
+                self._name(np.concatenate([self.classes, new]))
+            return self.classes
+
+    def _name(self, classes: AnyArray) -> None:
         table, first = _table(classes)
         # One assignment, so that a reader in another thread has all of it or nothing.
         self._state = (classes, table, first)
@@ -55,7 +62,7 @@ class LabelCodes:
             codes, n_known = self._known(labels)
             new = np.unique(labels[codes == n_known])
             if new.size:
-                self.name(np.concatenate([self.classes, new]))
+                self._name(np.concatenate([self.classes, new]))
         return self._known(labels)[0]
 
     def _known(self, labels: AnyArray) -> tuple[IntArray, int]:

@@ -16,8 +16,6 @@ from nearsure.neighbors import Neighbors
 PORTION = 2048
 # Neighbours that are listed at a time, of all points together.
 LISTED = 4_000_000
-# Beyond this many times k neighbours a search looks far.
-FAR = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ def search_leaving_out(
     ids: AnyArray,
     k: int,
     others: Callable[[Neighbors, AskedPoints], BoolArray],
-    enough_if_far: int | None = None,
+    largest: int | None = None,
 ) -> Neighbors:
     """The k nearest of those points that are not left out.
 
@@ -78,17 +76,18 @@ def search_leaving_out(
         How many neighbours.
     others : callable
         From what was found for some points, and the points, to which neighbours stay.
-    enough_if_far : int, optional
-        With how many neighbours a search that looks far is content; by default with k.
+    largest : int, optional
+        The most neighbours to ask for; by default as many as there are, or the engine lists.
 
     Returns
     -------
     Neighbors
-        Rows hold fewer than k where the engine lists no more.
+        Rows hold fewer than k, or none, where the engine lists no more.
     """
     if not len(ids):
         raise InvalidInputError("At least one point must be asked about. Got none.")
-    n_most = min(len(gallery), gallery.engine.capabilities.largest_k or len(gallery))
+    limits = (len(gallery), gallery.engine.capabilities.largest_k, largest)
+    n_most = min(limit for limit in limits if limit is not None)
     parts: list[tuple[IntArray, Neighbors]] = []
     first = 0
     for some in portions(ids):
@@ -96,14 +95,12 @@ def search_leaving_out(
         open_rows, n_searched = np.arange(len(some)), min(k + 1, n_most)
         while open_rows.size:
             still_open = []
-            is_far = n_searched > FAR * k
-            enough = enough_if_far if is_far and enough_if_far is not None else k
             for rows in blocks(open_rows, max(1, LISTED // n_searched)):
                 found = gallery.search(asked.vectors[rows], n_searched)
                 kept = keep_first(found, others(found, asked.take(rows)), k)
                 parts.append((first + rows, kept))
                 # An engine that lists fewer than it was asked for has no more to give.
-                more = (kept.counts < enough) & found.valid[:, -1]
+                more = (kept.counts < k) & found.valid[:, -1]
                 still_open.append(rows[more])
             open_rows = np.concatenate(still_open)
             if n_searched == n_most:

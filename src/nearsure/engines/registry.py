@@ -3,7 +3,6 @@
 from typing import Any, cast
 
 from nearsure.engines.contract import Engine
-from nearsure.engines.secrets import redacted
 from nearsure.errors import InvalidInputError
 from nearsure.extras import require
 
@@ -29,7 +28,8 @@ def open_engine(address: str, **options: Any) -> Engine:  # noqa: ANN401
     Traceback (most recent call last):
     ...
     nearsure.errors.InvalidInputError: address must be 'postgres', 'milvus', postgresql://..., \
-http(s)://... or the path of a .db file. Got 'redis://localhost' instead.
+http(s)://... or the path of a .db file. Got something else, which is not repeated here, as it may \
+hold a password.
     """
     kind = _kind(address)
     module = require(
@@ -48,5 +48,5 @@ def _kind(address: str) -> str:
         return "milvus"
     raise InvalidInputError(
         "address must be 'postgres', 'milvus', postgresql://..., http(s)://... or the path of a "
-        f".db file. Got {redacted(address)!r} instead."
+        ".db file. Got something else, which is not repeated here, as it may hold a password."
     )

@@ -4,10 +4,14 @@ import re
 from urllib.parse import unquote
 
 HIDDEN = "***"
-# user:password@ of a URI, and password=... or token=... of a connection string or a query.
-_CREDENTIALS = re.compile(r"(?<=//)([^/@\s:]*):([^@\s]*)@")
-_FIELDS = re.compile(
-    r"(?i)\b(password|passwd|pwd|token|api_key|secret|sslpassword)\s*=\s*('[^']*'|[^\s&]+)"
+# Rather too much is hidden than too little: a password may hold spaces, slashes and further @.
+_WITH_SCHEME = re.compile(r"(?<=//)([^\s/:@]*):.*@")
+_TOKEN = re.compile(r"(?<=//)[^\s/:@]+@")
+_WITHOUT_SCHEME = re.compile(r"(?<![\w/])([^\s/:@'\"(]+):(?!//)[^\s@]*\S*@")
+# password=..., "token": ..., api_key=... of connection strings, queries and JSON.
+_FIELD = re.compile(
+    r"(?i)(\w*(?:password|passwd|pwd|token|api_?key|secret)\w*[\"']?\s*[=:]\s*)"
+    r"('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s&,}]+)"
 )
 
 
@@ -21,8 +25,10 @@ def redacted(text: str) -> str:
     >>> redacted("host=db user=ann password='s3 cret' dbname=shop")
     'host=db user=ann password=*** dbname=shop'
     """
-    text = _CREDENTIALS.sub(rf"\1:{HIDDEN}@", text)
-    return _FIELDS.sub(rf"\1={HIDDEN}", text)
+    text = _WITH_SCHEME.sub(rf"\1:{HIDDEN}@", text)
+    text = _TOKEN.sub(f"{HIDDEN}@", text)
+    text = _WITHOUT_SCHEME.sub(rf"\1:{HIDDEN}@", text)
+    return _FIELD.sub(rf"\1{HIDDEN}", text)
 
 
 def without(text: str, *secrets: str | None) -> str:

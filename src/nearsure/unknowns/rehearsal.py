@@ -46,6 +46,7 @@ def rehearse(
     own_posterior: Posterior | None = None,
     in_company: BoolArray | None = None,
     class_sizes: IntArray | None = None,
+    left_out_rows: IntArray | None = None,
 ) -> Rehearsal:
     """Let support points play known and unknown queries.
 
@@ -74,6 +75,8 @@ def rehearse(
     class_sizes : array of shape (n_classes,), optional
         Members of each class, where `support_labels` are not those of the whole gallery: see
         `GalleryDensity.measure`.
+    left_out_rows : array of shape (n_left_out,), optional
+        Which of the points `class_left_out` is of; by default all, in their order.
 
     Returns
     -------
@@ -102,16 +105,18 @@ def rehearse(
     """
     codes, ids = integer_codes(support_labels), np.asarray(own_ids)
     check_several_classes(codes if class_sizes is None else np.flatnonzero(class_sizes))
-    if len(class_left_out) != len(own_neighbors):
+    if left_out_rows is None:
+        left_out_rows = np.arange(len(own_neighbors))
+    if len(class_left_out) != len(left_out_rows):
         raise InvalidInputError(
-            f"class_left_out must be of the {len(own_neighbors)} points of own_neighbors. "
+            f"class_left_out must be of the {len(left_out_rows)} points of own_neighbors. "
             f"Got {len(class_left_out)} instead."
         )
     density = GalleryDensity.measure(
         own_neighbors, ids, codes, temperature=temperature, class_sizes=class_sizes
     )
     own_codes: IntArray = codes[ids]
-    _check_left_out(class_left_out, own_codes)
+    _check_left_out(class_left_out, own_codes[left_out_rows])
     if in_company is None:
         in_company = density.class_sizes[own_codes] > 1
     if own_posterior is None:

@@ -1,10 +1,9 @@
 """Galleries in Milvus, behind the contract of `nearsure.engines`."""
 
 import os
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal, Self
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.checks import (
@@ -16,7 +15,9 @@ from nearsure.engines.checks import (
 )
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.milvus import layout as layouts
+from nearsure.engines.milvus.address import address_of
 from nearsure.engines.milvus.connection import Connection
+from nearsure.engines.milvus.directions import check_direction, check_unit
 from nearsure.engines.milvus.expressions import check_expressible
 from nearsure.engines.milvus.layout import Collection, Fields, IndexName, Kind, MetricName
 from nearsure.engines.milvus.limits import LARGEST_K, LONGEST_TEXT
@@ -24,11 +25,10 @@ from nearsure.engines.milvus.open_change import OpenChanges
 from nearsure.engines.milvus.reading import Reader, single_precision
 from nearsure.engines.milvus.settings import Consistency, Settings
 from nearsure.engines.milvus.writing import Writer
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 
 URI_VARIABLE, TOKEN_VARIABLE = "NEARSURE_MILVUS_URI", "NEARSURE_MILVUS_TOKEN"
-UNIT_TOLERANCE = 1e-3
 N_SAMPLED = 256
 
 
@@ -37,10 +37,11 @@ class MilvusEngine:
 
     The same code opens a file of milvus-lite, a server and a cluster; only the URI differs. Milvus
     has no transactions. A change that fits into one request (about 4 MB) is there as a whole or not
-    at all. A larger one is announced first, in a collection ``<collection>_open_change``; if it is
-    cut off, every engine on the collection raises `PartialGalleryError` until it has been repeated
-    or, for a load, undone with `undo_load`. Ids are checked before points are added, but Milvus
-    itself would take an id twice: let one process write at a time.
+    at all, and if it is not known which, the error says so. A larger one is announced first, in a
+    collection ``<collection>_open_change``; if it is cut off, every engine on the collection raises
+    `PartialGalleryError` until it has been repeated or, for a load, undone with `undo_load`. Ids
+    are checked before points are added, but Milvus itself would take an id twice: let one process
+    write at a time. After a fork, an engine works in the parent alone.
 
     Parameters
     ----------
@@ -103,6 +104,8 @@ class MilvusEngine:
         self._settings = Settings(metric, index, ef, nprobe, refine, consistency)
         fields = Fields(id_field, label_field, vector_field)
         self._connection = _connection(uri, token, timeout, may_create=False)
+        # An engine that is forgotten gives its connection back, too.
+        weakref.finalize(self, self._connection.close)
         try:
             layout = layouts.look_up(self._connection, collection, fields)
             self._settings.check_against(layout, collection)
@@ -113,7 +116,7 @@ class MilvusEngine:
             self._reader = Reader(self._collection, self._settings)
             self._writer = Writer(self._collection, self._changes, self._reader)
             if layout.metric_type == "IP":
-                _check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
+                check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
             self._connection.close()
             raise
@@ -142,7 +145,7 @@ class MilvusEngine:
         refine: bool = True,
         consistency: Consistency = "Strong",
         timeout: float = 60.0,
-    ) -> "MilvusEngine":
+    ) -> Self:
         """Make a collection with its index, wait until it is in memory, and open it.
 
         Parameters
@@ -259,7 +262,9 @@ class MilvusEngine:
     ) -> None:
         """Add points; see the contract.
 
-        A load that was cut off is completed by adding the same points again.
+        A load that was cut off is completed by adding the same points again. After one of several
+        requests, `add` waits until the index covers what the server has closed off; see
+        `finish_index`.
 
         Parameters
         ----------
@@ -272,11 +277,23 @@ class MilvusEngine:
         self._check_ids(own_ids)
         if own_labels is not None:
             check_expressible(own_labels, "labels", self._layout.longest_label)
+        rounded = single_precision(points, "vectors")
         if self._layout.metric_type == "IP":
-            _check_unit(points, "vectors")
+            check_unit(rounded, "vectors")
         elif self._layout.metric_type == "COSINE":
-            unit_vectors(points)
-        self._writer.add(single_precision(points, "vectors"), own_ids, own_labels, progress)
+            check_direction(rounded)
+        self._writer.add(rounded, own_ids, own_labels, progress)
+
+    def finish_index(self) -> None:
+        """Make the server close off what was added, and wait until its index covers all of it.
+
+        A server indexes what it has closed off, which it does by itself once there are some hundred
+        megabytes, or after a while; until then new points are found by looking at each of them. So
+        this is worth its seconds after a load, before many searches. `add` itself waits, after a
+        load of several requests, for what the server has closed off until then.
+        """
+        self._collection.ask("flush")
+        layouts.wait_for_index(self._connection, self._collection.name)
 
     def undo_load(self) -> None:
         """Remove what came of a load that was cut off; nothing happens if there is none."""
@@ -309,6 +326,12 @@ class MilvusEngine:
     def close(self) -> None:
         """Give back the connection, or the file."""
         self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<MilvusEngine on {self._collection.name!r}, {self._connection.place}>"
@@ -349,15 +372,5 @@ def _connection(
         )
     if timeout <= 0:
         raise InvalidInputError(f"timeout must be above 0 seconds. Got {timeout} instead.")
-    return Connection(uri, token or os.environ.get(TOKEN_VARIABLE), timeout, may_create=may_create)
-
-
-def _check_unit(vectors: AnyArray, name: str) -> None:
-    lengths: Any = np.linalg.norm(vectors.astype(np.float64), axis=1)
-    if (np.abs(lengths - 1.0) > UNIT_TOLERANCE).any():
-        worst = lengths[np.abs(lengths - 1.0).argmax()]
-        raise GalleryMismatchError(
-            f"Vectors of {name} must have unit length, as its metric is the inner product: it says "
-            f"nothing about distances of others. Got one of length {worst:.6g}. Normalise them, or "
-            "use the metric 'euclidean' or 'cosine'."
-        )
+    address = address_of(uri, token or os.environ.get(TOKEN_VARIABLE))
+    return Connection(address, timeout, may_create=may_create)

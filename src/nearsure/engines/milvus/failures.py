@@ -62,6 +62,10 @@ _BY_WORDS = (
     ("channel not found", Failure.WAKING),
     ("not fully loaded", Failure.WAKING),
     ("wait for loading", Failure.WAKING),
+    ("rate limit", Failure.WAKING),
+    ("ratelimiter", Failure.WAKING),
+    ("maxoutputsize", Failure.TOO_LARGE),
+    ("message larger than max", Failure.TOO_LARGE),
 )
 
 
@@ -97,16 +101,24 @@ def nearsure_error(failure: Failure, place: str, reason: str) -> NearsureError:
     return kind(f"{place} {what}: {reason} {remedy}".rstrip())
 
 
+def of_unknown_outcome(error: NearsureError) -> NearsureError:
+    """The same of a change that was sent: an answer that did not come says nothing."""
+    return type(error)(
+        f"{error} Whether the change was made is unknown: it may have been, or still be. Look with "
+        "size() or fetch() before you repeat it."
+    )
+
+
 _ERRORS: dict[Failure, tuple[type[NearsureError], str, str]] = {
     Failure.GONE: (
         EngineUnavailableError,
         "cannot be reached, or went away",
-        "Once it is there again, ask again; the engine need not be made anew.",
+        "Once it is there again, the engine need not be made anew.",
     ),
     Failure.SLOW: (
         EngineUnavailableError,
         "did not answer in time",
-        "Ask again, or wait longer with timeout=.",
+        "Wait longer with timeout=.",
     ),
     Failure.WAKING: (EngineUnavailableError, "is not ready", "Ask again later."),
     Failure.RELEASED: (EngineUnavailableError, "is not ready", "Ask again later."),

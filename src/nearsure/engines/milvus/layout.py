@@ -204,18 +204,28 @@ def add_index(connection: Connection, collection: str, indexes: Any) -> None:  #
     """Make an index and wait until it is built."""
     # pymilvus would look every half second, and without end.
     connection.ask("create_index", collection, indexes, sync=False)
+    wait_for_index(connection, collection)
+
+
+def wait_for_index(connection: Connection, collection: str) -> None:
+    """Wait until the indexes cover all that the server has closed off (its sealed segments)."""
     give_up = time.monotonic() + connection.timeout
     while True:
-        states = [
-            connection.ask("describe_index", collection, name)["state"]
+        indexes = [
+            connection.ask("describe_index", collection, name)
             for name in connection.ask("list_indexes", collection)
         ]
-        if all(state == "Finished" for state in states):
+        if all(
+            index["state"] == "Finished" and not index.get("pending_index_rows")
+            for index in indexes
+        ):
             return
         if time.monotonic() > give_up:
+            n_pending = max(index.get("pending_index_rows", 0) for index in indexes)
             raise EngineUnavailableError(
-                f"The index of {collection!r} was not built after {connection.timeout:g} s. Wait "
-                "longer with timeout=, or see what the server lacks."
+                f"The index of {collection!r} was not built after {connection.timeout:g} s; "
+                f"{n_pending} rows are left. What was written is there and is found, but slower. "
+                "Wait with finish_index(), longer with timeout=, or see what the server lacks."
             )
         time.sleep(LOOKING_SECONDS)
 

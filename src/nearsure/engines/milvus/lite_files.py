@@ -16,7 +16,8 @@ from nearsure.errors import (
     NearsureError,
 )
 
-_registry_lock = threading.Lock()
+# A forgotten engine may be cleared away in the middle of what holds the lock.
+_registry_lock = threading.RLock()
 
 
 @dataclass
@@ -42,11 +43,6 @@ class LiteFile:
 _open_files: dict[Path, LiteFile] = {}
 
 
-def is_lite(uri: str) -> bool:
-    """Whether a URI names a file of milvus-lite."""
-    return uri.endswith(".db") and "://" not in uri
-
-
 def enter(uri: str) -> LiteFile:
     """Register one more user of a path."""
     path = Path(uri).absolute()
@@ -57,8 +53,9 @@ def enter(uri: str) -> LiteFile:
         file = _open_files.get(path)
         if file is None:
             foreign = str(path) in getattr(manager, "_servers", {})
-            file = _open_files[path] = LiteFile(path, foreign)
+            file = LiteFile(path, foreign)
         file.n_users += 1
+        _open_files[path] = file
     return file
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, BoolArray
+from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import SPARE_CANDIDATES, found_from_hits
 from nearsure.engines.milvus.answers import array_of, hits_of, row_vectors
@@ -39,7 +39,19 @@ class Reader:
         self._named = [self._fields.id] + ([] if label is None else [label])
 
     def search(self, queries: AnyArray, k: int) -> Found:
-        """The k nearest points; `queries` have unit length where the metric asks for it."""
+        """The k nearest points; `queries` have unit length where the metric asks for it.
+
+        The lists that IVF looks through may hold fewer than k points. Such queries are asked again,
+        of all lists.
+        """
+        found = self._search(queries, k)
+        n_lists = self._settings.lists_left(self._layout)
+        short = np.flatnonzero(found.counts < k)
+        if n_lists is None or not len(short):
+            return found
+        return with_rows(found, short, self._search(queries[short], k, n_lists))
+
+    def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
         n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
         sent = single_precision(queries, "queries")
         outputs = [] if self._fields.label is None else [self._fields.label]
@@ -55,7 +67,7 @@ class Reader:
                 anns_field=self._fields.vector,
                 limit=n_candidates,
                 output_fields=outputs,
-                search_params=self._settings.search_params(self._layout, n_candidates),
+                search_params=self._settings.search_params(self._layout, n_candidates, nprobe),
                 consistency_level=self._settings.consistency,
             )
 
@@ -111,10 +123,15 @@ class Reader:
             vectors,
         )
 
-    def whole_rows(self, ids: AnyArray) -> list[dict[str, Any]]:
+    def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
         """All fields of points, also those that nearsure does not know, in any order."""
-        rows = self._query(one_of(self._fields.id, ids), ["*"], consistency="Strong")
-        return [dict(row) for row in rows]
+        for _, rows in asked_in_portions(
+            id_portions(ids, row_bytes),
+            lambda part: self._query(
+                one_of(self._fields.id, ids[part]), ["*"], consistency="Strong"
+            ),
+        ):
+            yield from map(dict, rows)
 
     def sample(self, n: int) -> AnyArray:
         """The vectors of a few points."""
@@ -201,6 +218,26 @@ def unknown_ids(ids: list[Any]) -> InvalidInputError:
     """The error for ids that are not there."""
     return InvalidInputError(
         f"ids must be those of points in the gallery. Got {a_few(ids)}, which it does not hold."
+    )
+
+
+def with_rows(found: Found, rows: IntArray, others: Found) -> Found:
+    """An answer in which some rows are those of another."""
+
+    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
+        # Texts of another length need another type.
+        together = values.astype(np.result_type(values, new))
+        together[rows] = new
+        return together
+
+    labels = None
+    if found.labels is not None and others.labels is not None:
+        labels = replaced(found.labels, others.labels)
+    return Found(
+        replaced(found.sq_distances, others.sq_distances),
+        replaced(found.ids, others.ids),
+        replaced(found.counts, others.counts),
+        labels,
     )
 
 

@@ -58,14 +58,23 @@ class Settings:
                 "instead."
             )
 
-    def search_params(self, layout: Layout, n_candidates: int) -> dict[str, Any]:
+    def search_params(
+        self, layout: Layout, n_candidates: int, nprobe: int | None = None
+    ) -> dict[str, Any]:
         """What a search is sent with. An `ef` below the candidates would be an error in Milvus."""
         params = {}
         if layout.index_type.startswith("HNSW"):
             params["ef"] = max(self.ef, n_candidates)
         elif layout.index_type.startswith("IVF"):
-            params["nprobe"] = self._lists_looked_through(layout)
+            params["nprobe"] = nprobe or self._lists_looked_through(layout)
         return {"metric_type": layout.metric_type, "params": params}
+
+    def lists_left(self, layout: Layout) -> int | None:
+        """How many lists there are, if a search does not look through them all."""
+        n_lists = layout.built_with.get("nlist")
+        if not layout.index_type.startswith("IVF") or n_lists is None:
+            return None
+        return n_lists if self._lists_looked_through(layout) < n_lists else None
 
     def fingerprint(self, layout: Layout) -> Fingerprint:
         """All that decides which neighbours are found."""

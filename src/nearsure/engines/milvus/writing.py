@@ -1,6 +1,9 @@
 """What is written to a collection, whole or not taken for whole."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -8,8 +11,9 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.engines.milvus.answers import array_of
 from nearsure.engines.milvus.expressions import one_of
-from nearsure.engines.milvus.layout import Collection
-from nearsure.engines.milvus.limits import ATOMIC_BYTES, portions
+from nearsure.engines.milvus.failures import TooLargeError
+from nearsure.engines.milvus.layout import Collection, wait_for_index
+from nearsure.engines.milvus.limits import ATOMIC_BYTES, asked_in_portions, portions
 from nearsure.engines.milvus.open_change import Change, OpenChange, OpenChanges, checksum_of
 from nearsure.engines.milvus.reading import Reader, id_portions, unknown_ids
 from nearsure.errors import InvalidInputError, PartialGalleryError
@@ -26,7 +30,6 @@ class Writer:
     def __init__(self, collection: Collection, changes: OpenChanges, reader: Reader) -> None:
         self._collection, self._changes, self._reader = collection, changes, reader
         self._fields, self._layout = collection.fields, collection.layout
-        self._lock = collection.connection.write_lock
 
     def add(
         self,
@@ -54,6 +57,8 @@ class Writer:
                 if progress is not None:
                     progress(part.stop)
             self._done(change)
+        if change is not None:
+            wait_for_index(self._collection.connection, self._collection.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points that are there, or complete a removal of the same."""
@@ -70,25 +75,29 @@ class Writer:
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, or complete doing so.
 
-        A row is written anew as a whole, with what other fields it has.
+        A row is written anew as a whole, with what other fields it has. How large these are is
+        known once they have been read, so that the first two requests are made up before it is
+        decided whether the change is announced.
         """
-        field = str(self._fields.label)
-        label_of = dict(zip(ids.tolist(), labels.tolist(), strict=True))
-        bytes_each = self._row_bytes(ids, labels)
-        parts = list(portions(len(ids), bytes_each, len(ids), ATOMIC_BYTES))
-        change = self._announced("relabelling", len(parts), ids)
+        change = OpenChange("relabelling", len(ids), checksum_of(ids))
         with self._lock:
-            self._check_there(ids, change)
-            if change is not None:
+            is_announced = self._check_there(ids, change)
+            requests = self._relabelled(ids, labels)
+            waiting = list(islice(requests, 2))
+            if not is_announced and self._announced("relabelling", len(waiting), ids):
                 self._changes.announce(change, ids)
-            for part in parts:
-                rows = []
-                for few in id_portions(ids[part], bytes_each):
-                    rows += self._reader.whole_rows(ids[part][few])
-                for row in rows:
-                    row[field] = label_of[row[self._fields.id]]
-                self._upsert(rows)
-            self._done(change)
+                is_announced = True
+            for rows in chain(waiting, requests):
+                try:
+                    self._upsert(rows)
+                except TooLargeError:
+                    if len(rows) == 1:
+                        raise
+                    if not is_announced:
+                        self._changes.announce(change, ids)
+                        is_announced = True
+                    self._upsert_in_halves(rows)
+            self._done(change if is_announced else None)
 
     def undo_load(self) -> None:
         """Remove what came of a load that was cut off."""
@@ -106,6 +115,10 @@ class Writer:
                     self._delete(ids[part])
             self._done(change)
 
+    @property
+    def _lock(self) -> AbstractContextManager[Any]:
+        return self._collection.connection.write_lock
+
     def _announced(
         self, kind: Change, n_requests: int, ids: AnyArray, *others: AnyArray | None
     ) -> OpenChange | None:
@@ -114,12 +127,14 @@ class Writer:
             return None
         return OpenChange(kind, len(ids), checksum_of(ids, *others))
 
-    def _check_there(self, ids: AnyArray, change: OpenChange | None) -> None:
+    def _check_there(self, ids: AnyArray, change: OpenChange | None) -> bool:
+        """An error for ids that are not there; whether the change was announced before."""
         if self._changes.check_none(change):
-            return
+            return True
         there = self._reader.are_there(ids)
         if not there.all():
             raise unknown_ids(ids[~there].tolist())
+        return False
 
     def _done(self, change: OpenChange | None) -> None:
         if change is not None:
@@ -144,6 +159,34 @@ class Writer:
             for row, label in zip(rows, labels[part].tolist(), strict=True):
                 row[str(self._fields.label)] = label
         return rows
+
+    def _relabelled(self, ids: AnyArray, labels: AnyArray) -> Iterator[list[dict[str, Any]]]:
+        """Whole rows with other labels, as many at once as one request may hold."""
+        field = str(self._fields.label)
+        label_of = dict(zip(ids.tolist(), labels.tolist(), strict=True))
+        together: list[dict[str, Any]] = []
+        n_bytes = 0
+        for row in self._reader.whole_rows(ids, self._row_bytes(ids, labels)):
+            row[field] = label_of[row[self._fields.id]]
+            own_bytes = self._bytes_of(row)
+            if together and n_bytes + own_bytes > ATOMIC_BYTES:
+                yield together
+                together, n_bytes = [], 0
+            together.append(row)
+            n_bytes += own_bytes
+        if together:
+            yield together
+
+    def _bytes_of(self, row: dict[str, Any]) -> int:
+        """About what a row takes in a request, rather too much."""
+        others = {name: value for name, value in row.items() if name != self._fields.vector}
+        return self._layout.row_bytes + len(json.dumps(others, default=repr))
+
+    def _upsert_in_halves(self, rows: list[dict[str, Any]]) -> None:
+        """Write what was too large for one request."""
+        whole = [slice(0, len(rows))]
+        for _ in asked_in_portions(whole, lambda part: self._upsert(rows[part])):
+            pass
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:
         self._collection.ask("upsert", rows)

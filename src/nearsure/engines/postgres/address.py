@@ -4,12 +4,14 @@ import os
 from dataclasses import dataclass, field
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from nearsure.engines.secrets import without
+from nearsure.engines.secrets import redacted, without
 from nearsure.errors import InvalidInputError
 
 URI_VARIABLE = "NEARSURE_POSTGRES_URI"
+_SCHEMES = ("postgresql://", "postgres://")
 _SECRET_FIELDS = ("password", "sslpassword")
 _SHOWN_FIELDS = ("host", "port", "dbname", "user")
 # A server that vanished without a word is noticed within a minute, not after two hours.
@@ -19,6 +21,11 @@ _DEFAULTS: dict[str, str | int] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
+# Also where data were sent and not received: keepalives do not count then. Sockets of the same
+# machine do not heed it.
+_FIRST_WITH_USER_TIMEOUT = 120_000
+if pq.version() >= _FIRST_WITH_USER_TIMEOUT:
+    _DEFAULTS["tcp_user_timeout"] = 60_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ def address_of(uri: str | None, timeout: float) -> Address:
     >>> address_of("postgresql://ann:s3cret@db:5433/shop", timeout=5).shown
     'host=db port=5433 dbname=shop user=ann'
     """
-    given = _parsed(uri if uri is not None else os.environ.get(URI_VARIABLE, ""))
+    text = uri if uri is not None else os.environ.get(URI_VARIABLE, "")
+    given = _parsed(text)
     if given is None or not _is_port(given.get("port", "")):
         # The parser's own message may quote the password, so it is not passed on.
         raise InvalidInputError(
@@ -60,13 +68,14 @@ def address_of(uri: str | None, timeout: float) -> Address:
             "postgresql://user@host:5432/database or 'host=... dbname=...'. Got one that it cannot "
             "read (it is not shown, as it may hold a password). Percent-encode special characters."
         )
-    if "@" in str(given.get("host", "")):
+    if _may_show_a_password(text, given):
         raise InvalidInputError(
-            "uri must have one @, before the host. Got more. An @ in a password is written %40."
+            "uri must have one @, before the host. Got one elsewhere (it is not shown, as it may "
+            "hold a password). Write %40 for an @ in a password or a name, and %2F for a /."
         )
     secrets = [str(given[name]) for name in _SECRET_FIELDS if given.get(name)]
     secrets += filter(None, [os.environ.get("PGPASSWORD")])
-    shown = " ".join(f"{name}={given[name]}" for name in _SHOWN_FIELDS if given.get(name))
+    shown = redacted(" ".join(f"{name}={given[name]}" for name in _SHOWN_FIELDS if given.get(name)))
     parameters = {
         **_DEFAULTS,
         "connect_timeout": max(1, round(timeout)),
@@ -75,6 +84,15 @@ def address_of(uri: str | None, timeout: float) -> Address:
         "client_encoding": "utf8",
     }
     return Address(make_conninfo("", **parameters), tuple(secrets), shown or "libpq's defaults")
+
+
+def _may_show_a_password(text: str, given: dict[str, str | int]) -> bool:
+    """Whether an @ or a / in a password moved the rest of it into what is shown."""
+    _, _, behind_scheme = text.partition("://")
+    _, _, behind_host = behind_scheme.partition("/")
+    is_uri = text.lstrip().startswith(_SCHEMES)
+    fields = (given.get("host", ""), given.get("dbname", ""))
+    return (is_uri and "@" in behind_host) or any("@" in str(value) for value in fields)
 
 
 def _is_port(port: str | int) -> bool:

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
@@ -46,6 +47,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._abandoned: list[Connection] = []
         self._begin()
+        _EVERY.add(self)
 
     def reading(self, work: Callable[[Connection], Result]) -> Result:
         """What `work` returns, asked again if the connection broke: a read changes nothing."""
@@ -66,7 +68,6 @@ class Connections:
     def apart(self) -> Iterator[Connection]:
         """A connection for what lasts long, beside those that may be open at once."""
         self._check_open()
-        self._use_own()
         try:
             connection = self._taken(checked=True)
             try:
@@ -79,13 +80,11 @@ class Connections:
     def close(self) -> None:
         """Close what is idle; what is lent out is closed when it comes back."""
         self._closed = True
-        self._use_own()
         self._close_idle()
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
         self._check_open()
-        self._use_own()
         slots = self._slots
         if not slots.acquire(timeout=self._timeout):
             raise EngineUnavailableError(
@@ -158,17 +157,28 @@ class Connections:
         if self._closed:
             raise EngineError("The engine was closed. Make a new one.")
 
-    def _use_own(self) -> None:
-        """After a fork, leave the parent its connections; closing them would end its sessions."""
-        if self._pid != os.getpid():
-            self._abandoned += self._idle
-            self._begin()
+    def begin_after_fork(self) -> None:
+        """Leave the parent its connections; closing them would end its sessions."""
+        self._abandoned += self._idle
+        self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(self._size)
         self._idle = []
+
+
+_EVERY: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _begin_after_fork() -> None:
+    """While the new process has one thread alone, which no other can overtake."""
+    for connections in list(_EVERY):
+        connections.begin_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_after_fork)
 
 
 def _of_unknown_outcome(failure: EngineError) -> EngineError:

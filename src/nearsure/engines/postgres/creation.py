@@ -1,17 +1,18 @@
 """A new table for a gallery."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, LiteralString, TypeAlias
 
 from psycopg import errors, sql
 
 from nearsure.engines.postgres.connections import Connection
 from nearsure.engines.postgres.layout import Names
-from nearsure.errors import InvalidInputError
+from nearsure.errors import EngineError, InvalidInputError
 
 Kind: TypeAlias = Literal["integer", "text"]
 # Text sorts as in Python, so that the primary key serves scans in that order.
 _TYPES = {"integer": sql.SQL("bigint"), "text": sql.SQL('text COLLATE "C"')}
 LARGEST_DIMENSION = 16_000
+_MAKE_EXTENSION: LiteralString = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
 def ensure_extension(connection: Connection) -> None:
@@ -19,10 +20,15 @@ def ensure_extension(connection: Connection) -> None:
     is_there = connection.execute("SELECT FROM pg_extension WHERE extname = 'vector'").fetchone()
     if is_there is None:
         try:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            connection.execute(_MAKE_EXTENSION)
         except errors.UniqueViolation:
             # Somebody else made it at the same moment.
             connection.rollback()
+        except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
+            raise EngineError(
+                "The server must have pgvector installed, for databases to have the extension "
+                f"'vector'. It says: {error.diag.message_primary}. Install pgvector there."
+            ) from None
 
 
 def create_table(

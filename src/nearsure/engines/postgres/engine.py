@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Literal, Self, TypeAlias
 
 from nearsure.arrays import AnyArray
-from nearsure.conventions import ROUNDING
 from nearsure.engines.checks import (
     checked_ids,
     checked_k,
@@ -21,12 +20,13 @@ from nearsure.engines.postgres.connections import Connection, Connections
 from nearsure.engines.postgres.creation import Kind, create_table, ensure_extension
 from nearsure.engines.postgres.index_building import build_index, options_of
 from nearsure.engines.postgres.layout import Names
-from nearsure.engines.postgres.metrics import MetricName, metric_of
+from nearsure.engines.postgres.metrics import MetricName, check_unit_length, metric_of
+from nearsure.engines.postgres.options import check_limits, check_options
 from nearsure.engines.postgres.reading import Reading
 from nearsure.engines.postgres.searching import Search
-from nearsure.engines.postgres.settings import LARGEST_EF_SEARCH, LARGEST_PROBES, Settings
+from nearsure.engines.postgres.settings import Settings
 from nearsure.engines.postgres.statements import Statements
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.errors import InvalidInputError
 from nearsure.index.unit import unit_vectors
 
 IndexName: TypeAlias = Literal["exact", "hnsw", "ivfflat"]
@@ -96,7 +96,8 @@ class PostgresEngine:
         timeout: float = 10.0,
         statement_timeout: float | None = None,
     ) -> None:
-        _check_options(index, ef_search, probes)
+        check_options(index, ef_search, probes)
+        check_limits(pool_size, timeout, statement_timeout)
         self._metric_name = metric
         self._metric = metric_of(metric)
         self._index_name = index
@@ -157,7 +158,10 @@ class PostgresEngine:
         **others
             As for the class.
         """
-        _check_options(index, ef_search, probes)
+        # All that the class would refuse, before there is a table.
+        check_options(index, ef_search, probes)
+        check_limits(pool_size, timeout, statement_timeout)
+        chosen_metric = metric_of(metric)
         options = {"m": m, "ef_construction": ef_construction, "lists": lists}
         chosen = None if index == "exact" else options_of(index, options)
         label = None if label_kind is None else label_column
@@ -167,8 +171,8 @@ class PostgresEngine:
         def make(connection: Connection) -> None:
             create_table(connection, names, dimension, (id_kind, label_kind), metadata_column)
             if chosen is not None:
-                layout = read_layout(connection, names, metric_of(metric), "exact")
-                statements = Statements(layout, metric_of(metric), refine)
+                layout = read_layout(connection, names, chosen_metric, "exact")
+                statements = Statements(layout, chosen_metric, refine)
                 build_index(connection, statements, index, chosen)
 
         try:
@@ -347,29 +351,10 @@ class PostgresEngine:
             Reading(*parts),
             Changes(*parts),
         )
-        if self._metric_name == "inner_product":
+        if self._metric.needs_unit_length:
             self._connections.reading(self._check_unit_length)
 
     def _check_unit_length(self, connection: Connection) -> None:
         row = connection.execute(self._statements.farthest_from_unit).fetchone()
-        if row is not None and row[0] is not None and row[0] > ROUNDING:
-            raise GalleryMismatchError(
-                f"Vectors of {self._names.table!r} must have unit length for metric "
-                f"'inner_product'. Got lengths that are off by {row[0]:.3g}. Normalise them, or "
-                "open the table with metric='cosine' or 'euclidean'."
-            )
-
-
-def _check_options(index: str, ef_search: int, probes: int) -> None:
-    if index not in ("exact", "hnsw", "ivfflat"):
-        raise InvalidInputError(
-            f"The 'index' parameter must be exact, hnsw or ivfflat. Got {index!r} instead."
-        )
-    for name, value, largest in (
-        ("ef_search", ef_search, LARGEST_EF_SEARCH),
-        ("probes", probes, LARGEST_PROBES),
-    ):
-        if not 1 <= value <= largest:
-            raise InvalidInputError(
-                f"The {name!r} parameter must be from 1 to {largest}. Got {value} instead."
-            )
+        if row is not None and row[0] is not None:
+            check_unit_length(row[0], repr(self._names.table))

@@ -15,7 +15,10 @@ FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_am m ON m.oid = c.relam
 JOIN pg_opclass o ON o.oid = i.indclass[0]
-WHERE i.indrelid = to_regclass(%s) AND i.indpred IS NULL AND m.amname = %s AND o.opcname = %s
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass(%s) AND a.attname = %s
+AND i.indpred IS NULL AND m.amname = %s AND o.opcname = %s
+ORDER BY i.indisvalid DESC, i.indexrelid
 """
 
 
@@ -70,8 +73,9 @@ def drop_if_empty(connection: Connection, statements: Statements) -> bytes | Non
 def _drop(
     connection: Connection, statements: Statements, method: str, opclass: str
 ) -> bytes | None:
-    relation = statements.layout.relation.as_string(connection)
-    row = connection.execute(_DROP_AND_MAKE, [relation, method, opclass]).fetchone()
+    layout = statements.layout
+    names = [layout.relation.as_string(connection), layout.vector_column]
+    row = connection.execute(_DROP_AND_MAKE, [*names, method, opclass]).fetchone()
     if row is None:
         return None
     drop, make = row

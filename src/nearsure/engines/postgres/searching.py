@@ -10,6 +10,7 @@ from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.contract import Found
 from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits
 from nearsure.engines.postgres.connections import Connection, Connections
+from nearsure.engines.postgres.metrics import check_unit_length
 from nearsure.engines.postgres.packed_rows import unpacked
 from nearsure.engines.postgres.settings import Settings
 from nearsure.engines.postgres.statements import Statements
@@ -114,6 +115,11 @@ class Search:
             vectors = packed.vectors(self.statements.layout)
             if metric.meaning == "euclidean":
                 return replace(every, vectors=vectors)
+            if metric.needs_unit_length and len(vectors):
+                # A longer vector takes the place of nearer ones, which are then not among these.
+                lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+                table = self.statements.layout.relation.as_string()
+                check_unit_length(float(np.abs(lengths - 1).max()), table)
             is_directed = np.asarray(vectors.any(axis=1), np.bool_)
             units = unit_vectors(vectors[is_directed].astype(np.float64))
             return replace(_some(every, is_directed), vectors=units)

@@ -1,0 +1,140 @@
+"""What a classifier says through PostgreSQL, and a server that is killed while it is fitted."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import postgres_server
+import psycopg
+import pytest
+from classifier_contract import classified, exact, load
+from contract import ClassifierContract
+from contract_points import DIMENSION, clusters
+from postgres_contract import PostgresEngines
+from postgres_server import USER, Server, table_of, wait_until
+from sklearn.exceptions import NotFittedError
+
+from nearsure import NEDClassifier
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Engine, Found, Stored
+from nearsure.engines.postgres import PostgresEngine
+from nearsure.errors import EngineUnavailableError
+
+server = postgres_server.server
+
+
+class TestClassifierOnExactWithTextLabels(PostgresEngines, ClassifierContract):
+    created = {"label_kind": "text"}  # noqa: RUF012
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return self.create(dimension, label_kind="text", refine=False)
+
+
+class TestClassifierOnHnsw(PostgresEngines, ClassifierContract):
+    opened = {"index": "hnsw"}  # noqa: RUF012
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return self.create(dimension, index="hnsw", ef_search=41)
+
+
+# A server that is killed during a fit
+
+
+@pytest.fixture
+def held(server: Server) -> Iterator[PostgresEngine]:
+    """A gallery that was loaded before, on a server that runs before and after."""
+    table = server.new_name()
+    engine = PostgresEngine.create(server.uri, dimension=DIMENSION, table=table, timeout=5)
+    load(engine, classified(engine))
+    yield engine
+    if not server.is_running:
+        server.start()
+    postgres_server.drop(server, engine)
+
+
+def killed_in_a_search(
+    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next search waits for a table that is locked, and the server is killed meanwhile."""
+    search = engine.search
+    waiting = f"""SELECT 1 FROM pg_stat_activity
+        WHERE usename = '{USER}' AND wait_event_type = 'Lock' AND query LIKE '%nearest%'"""  # noqa: S608
+
+    def lock_and_search(queries: AnyArray, k: int) -> Found:
+        monkeypatch.undo()
+        other = psycopg.connect(server.admin_uri)
+        other.execute(f"LOCK TABLE {table_of(engine)} IN ACCESS EXCLUSIVE MODE".encode())
+
+        def kill_when_it_waits() -> None:
+            try:
+                wait_until(lambda: bool(server.run(waiting)), "a search that waits")
+            finally:
+                server.kill()
+
+        killer = threading.Thread(target=kill_when_it_waits)
+        killer.start()
+        try:
+            return search(queries, k)
+        finally:
+            killer.join(30)
+            other.close()
+
+    monkeypatch.setattr(engine, "search", lock_and_search)
+
+
+def killed_in_the_scan(
+    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next scan reads a portion, and the server is killed before the second."""
+    monkeypatch.setattr("nearsure.engines.postgres.reading._PORTION", 10)
+    scan = engine.scan
+
+    def scan_and_kill() -> Iterator[Stored]:
+        portions = scan()
+        yield next(portions)
+        monkeypatch.undo()
+        server.kill()
+        yield from portions
+
+    monkeypatch.setattr(engine, "scan", scan_and_kill)
+
+
+@pytest.mark.parametrize("killed", [killed_in_a_search, killed_in_the_scan])
+@pytest.mark.parametrize("was_fitted", [False, True])
+def test_killed_during_a_fit(
+    server: Server,
+    held: PostgresEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    killed: Callable[[Server, PostgresEngine, pytest.MonkeyPatch], None],
+    *,
+    was_fitted: bool,
+) -> None:
+    queries = clusters(40, seed=47)[0]
+    classifier = NEDClassifier(engine=held)
+    if was_fitted:
+        classifier.fit_engine()
+        old = classifier.predict_with_confidence(queries)
+    # What is fitted now differs from what was fitted before.
+    classifier.set_params(rule="ned")
+    state = dict(vars(classifier))
+    killed(server, held, monkeypatch)
+    with pytest.raises(EngineUnavailableError):
+        classifier.fit_engine()
+    assert not server.is_running
+    assert vars(classifier).keys() == state.keys()
+    assert all(vars(classifier)[name] is value for name, value in state.items())
+    server.start()
+    if was_fitted:
+        still = classifier.predict_with_confidence(queries)
+        np.testing.assert_array_equal(still.labels, old.labels)
+        np.testing.assert_array_equal(still.confidence, old.confidence)
+    else:
+        with pytest.raises(NotFittedError):
+            classifier.predict(queries)
+    classifier.fit_engine()
+    ours = classifier.predict_with_confidence(queries)
+    theirs = exact(held, classified(held), settings={"rule": "ned"}).predict_with_confidence(
+        queries
+    )
+    np.testing.assert_array_equal(ours.labels, theirs.labels)
+    np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-6)
