@@ -64,7 +64,7 @@ def write(costs: list[Cost], folder: Path) -> None:
         own = [cost for cost in costs if cost.index == index]
         points = [cost.n_points for cost in own]
         lines = (
-            ([cost.ned_p50 for cost in own], [cost.bare_p50 for cost in own]),
+            ([1e3 * cost.ned_p50 for cost in own], [1e3 * cost.bare_p50 for cost in own]),
             ([cost.fit for cost in own], None),
             ([cost.memory / 2**20 for cost in own], None),
         )
@@ -72,10 +72,12 @@ def write(costs: list[Cost], folder: Path) -> None:
             axis.loglog(points, ours, "o-", color=color, label=f"{index}, NED" if bare else index)
             if bare:
                 axis.loglog(points, bare, "x--", color=color, label=f"{index}, bare faiss")
-    titles = ("one query, median (s)", "fit of T (s)", "memory (MiB)")
+    titles = ("one query, median (ms)", "fit of T (s)", "memory (MiB)")
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("points of 128 numbers")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
         axis.grid(visible=True, which="major", color="#dddddd")
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=8, frameon=False)

@@ -15,6 +15,8 @@ def test_nothing_heavy_is_imported_early() -> None:
 import sys, nearsure
 before = set(sys.modules)
 import nearsure.batch
+
+pytest_plugins = ["batch_fixtures"]
 assert not {"dask", "distributed", "pyarrow", "tqdm"} & (set(sys.modules) - before)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)  # noqa: S603

@@ -19,6 +19,8 @@ from nearsure.errors import InvalidInputError, PartitionsFailedError
 PROGRAM = """
 import sys
 from nearsure.batch import score_partitions
+
+pytest_plugins = ["batch_fixtures"]
 source, output, model = sys.argv[1:]
 score_partitions(
     source, output, classifier=model, open_engine="worker_openers:gallery",

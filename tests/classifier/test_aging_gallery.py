@@ -14,6 +14,7 @@ from nearsure.errors import (
     InvalidInputError,
     StaleFitWarning,
 )
+from nearsure.support_set import SupportSet
 
 Z, Y = drawn()
 MORE, MORE_Y = drawn(12, seed=1)
@@ -189,6 +190,8 @@ class TestFiles:
         loaded = NEDClassifier.load(tmp_path / "model")
         for classifier in (living, loaded):
             classifier.add(MORE[:2], MORE_Y[:2], groups=["burst 4", "new"])
+        assert isinstance(loaded._support, SupportSet)
+        assert isinstance(living._support, SupportSet)
         np.testing.assert_array_equal(loaded._support.groups, living._support.groups)
         assert_same_answers(loaded.refit(), living.refit(), Q)
 

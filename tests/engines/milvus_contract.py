@@ -2,11 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from importlib import import_module
 from itertools import count
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from contract_base import EngineTests
+import pytest
+from contract_base import N_POINTS, EngineTests
+from contract_points import Points, points_for
 
 from nearsure.engines.contract import Engine
 from nearsure.engines.milvus import MilvusEngine
@@ -75,6 +78,29 @@ class ReusedCollections(MilvusEngines):
 
     def _kind(self, dimension: int) -> str:
         return f"{self.address} {dimension} {sorted(self.building.items())}"
+
+
+class InIndex(EngineTests):
+    """Points lie in the index when they are searched, not before it."""
+
+    @pytest.fixture
+    def points(self, engine: Engine) -> Points:
+        points = points_for(engine, N_POINTS)
+        engine.add(points.vectors, points.ids, points.labels)
+        bring_into_index(engine)
+        return points
+
+
+def bring_into_index(engine: Engine) -> None:
+    """Until it is written to disk, milvus-lite and servers compare with every vector."""
+    assert isinstance(engine, MilvusEngine)
+    engine.finish_index()
+    servers = import_module("milvus_lite.server_manager").server_manager_instance._servers
+    if engine._connection.is_file:
+        collection = servers[engine._connection._address.shown][1].get_collection(name_of(engine))
+        # It builds the index in the background, and does not say when it is done.
+        collection._wait_for_bg(timeout=30)
+        assert all(segment.indexes for segment in collection._segment_cache.values())
 
 
 def name_of(engine: Engine) -> str:

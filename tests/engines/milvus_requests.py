@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 from nearsure.engines.milvus import MilvusEngine
+from nearsure.engines.milvus.failures import TooLargeError
 from nearsure.errors import EngineUnavailableError
 
 
@@ -38,4 +39,23 @@ def cut_off(engine: MilvusEngine, after: int) -> Iterator[None]:
         return ask(method, *arguments, **options)
 
     with mock.patch.object(engine._connection, "ask", failing):
+        yield
+
+
+@contextmanager
+def limited(engine: MilvusEngine, *, upserted: int, read: int | None = None) -> Iterator[None]:
+    """Refuse more rows of the gallery at once, written or read, as a server does."""
+    ask = engine._connection.ask
+
+    def limiting(method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        of_gallery = arguments[:1] == (engine._collection.name,)
+        if of_gallery and method == "upsert" and len(arguments[1]) > upserted:
+            raise TooLargeError("The message is too large.")
+        answer = ask(method, *arguments, **options)
+        is_whole = options.get("output_fields") == ["*"]
+        if of_gallery and is_whole and read is not None and len(answer) > read:
+            raise TooLargeError("The answer is too large.")
+        return answer
+
+    with mock.patch.object(engine._connection, "ask", limiting):
         yield

@@ -7,9 +7,11 @@ which the variable ``NEARSURE_MILVUS_SERVER`` may name instead.
 import fcntl
 import json
 import os
+import select
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ ENVIRONMENT = Path(
     os.environ.get("NEARSURE_MILVUS_SERVER", Path(__file__).parents[2] / ".venv-milvus")
 )
 PROGRAMS = ENVIRONMENT / "nearsure-server"
+ANSWERING_SECONDS, STOPPING_SECONDS = 120, 30
 RUNNER = Path(__file__).with_name("milvus_runner.py")
 
 
@@ -37,8 +40,13 @@ class StandaloneServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
-        self.uri = f"http://127.0.0.1:{self._answer()}"
+        try:
+            self.uri = f"http://127.0.0.1:{self._answer()}"
+        except BaseException:
+            self.stop()
+            raise
 
     def unpack_and_start(self) -> None:
         """The programs are unpacked at the first start: one worker at a time."""
@@ -56,8 +64,14 @@ class StandaloneServer:
     def stop(self) -> None:
         """For good."""
         if self._runner.stdin and self._runner.stdout:
-            self._runner.stdin.close()
-            self._runner.wait(timeout=30)
+            try:
+                self._runner.stdin.close()
+                self._runner.wait(timeout=STOPPING_SECONDS)
+            except (OSError, subprocess.TimeoutExpired):
+                # The runner leads a group of its own, with the server in it.
+                with suppress(ProcessLookupError):
+                    os.killpg(self._runner.pid, signal.SIGKILL)
+                self._runner.wait()
             self._runner.stdout.close()
 
     def _order(self, order: str) -> None:
@@ -67,8 +81,12 @@ class StandaloneServer:
         assert self._answer() == "done"
 
     def _answer(self) -> str:
-        assert self._runner.stdout is not None
-        return self._runner.stdout.readline().strip()
+        """One line, or an error once the time is up. The runner writes lines as a whole."""
+        stdout = self._runner.stdout
+        assert stdout is not None
+        if not select.select([stdout], [], [], ANSWERING_SECONDS)[0]:
+            raise TimeoutError(f"The Milvus server said nothing for {ANSWERING_SECONDS} s.")
+        return stdout.readline().strip()
 
 
 @contextmanager

@@ -311,6 +311,7 @@ def test_labels_and_codes_are_never_confused(
     with pytest.raises(GalleryMismatchError, match="kind"):
         NEDClassifier.load(tmp_path / "model.nearsure", engine=other)
     if index == "hnsw":
+        assert classifier.engine_ is not None
         fitted_anew = NEDClassifier(engine=classifier.engine_).fit_engine()
         if kind == "integer":
             assert (fitted_anew.predict(vectors) == expected).all()

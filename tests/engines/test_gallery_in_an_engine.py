@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.classifier.chosen_gallery import loaded, opened
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engine_gallery import leaving_out as leaving_out_module
-from nearsure.engines import Found
+from nearsure.engines import Found, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.support_set import SupportSet
@@ -96,7 +96,12 @@ def test_only_the_asked_points_leave_the_engine(monkeypatch: pytest.MonkeyPatch)
     _, gallery = _both("integer")
     fetched: list[int] = []
     fetch = gallery.engine.fetch
-    monkeypatch.setattr(gallery.engine, "fetch", lambda ids: (fetched.extend(ids), fetch(ids))[1])
+
+    def noted(ids: AnyArray) -> Stored:
+        fetched.extend(ids.tolist())
+        return fetch(ids)
+
+    monkeypatch.setattr(gallery.engine, "fetch", noted)
     gallery.leave_one_out(np.array([3, 5]), K)
     assert sorted(fetched) == [3, 5]
 

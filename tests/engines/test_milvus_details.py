@@ -1,5 +1,6 @@
 """What Milvus does its own way: conventions, kinds of collections, limits, order."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 from contract_points import clusters
+from milvus_contract import bring_into_index
 from milvus_requests import recorded
 from pymilvus import DataType, MilvusClient
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.milvus import MilvusEngine
+from nearsure.engines.milvus import MilvusEngine, lite_files
+from nearsure.engines.milvus.answers import row_vectors
 from nearsure.engines.milvus.failures import TooLargeError
 from nearsure.engines.milvus.layout import IndexName, Kind, MetricName
 from nearsure.engines.milvus.limits import asked_in_portions, portions
-from nearsure.errors import GalleryMismatchError, GalleryNotFoundError, InvalidInputError
+from nearsure.errors import (
+    EngineError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+)
 from nearsure.index import unit_vectors
 
 POINTS = clusters(200, seed=0)[0]
@@ -54,6 +62,7 @@ def test_every_convention_is_a_squared_distance(
         12, path, metric=metric, index=index, nlist=4, nprobe=4, refine=refine
     )
     engine.add(points, IDS, LABELS)
+    bring_into_index(engine)
     found = engine.search(queries, 10)
     if metric != "euclidean":
         assert engine.metric == "cosine"
@@ -73,15 +82,6 @@ def test_inner_products_of_unit_vectors_alone(path: str, client: MilvusClient) -
     client.insert("gallery", [{"id": 1, "label": 2, "embedding": POINTS[0]}])
     with pytest.raises(GalleryMismatchError, match="unit length"):
         MilvusEngine(path)
-    engine.close()
-
-
-def test_a_zero_vector_has_no_direction(path: str) -> None:
-    engine = MilvusEngine.create(12, path, metric="cosine")
-    with pytest.raises(InvalidInputError, match="zero vector"):
-        engine.add(np.zeros((1, 12)), IDS[:1], LABELS[:1])
-    with pytest.raises(InvalidInputError, match="zero vector"):
-        engine.search(np.zeros((1, 12)), 1)
     engine.close()
 
 
@@ -143,12 +143,39 @@ def test_fields_that_nearsure_does_not_know_survive_a_new_label(
 def test_more_neighbours_than_ef(path: str) -> None:
     engine = MilvusEngine.create(12, path, index="hnsw", ef=4)
     engine.add(POINTS, IDS, LABELS)
+    bring_into_index(engine)
     with recorded(engine) as requests:
         assert (engine.search(QUERIES, 50).counts == 50).all()
     (options,) = [options for method, options in requests if method == "search"]
     assert options["search_params"]["params"]["ef"] == options["limit"] == 58
     assert engine.fingerprint()["ef"] == 4
     engine.close()
+
+
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_lists_that_hold_fewer_than_k(path: str, kind: Kind) -> None:
+    """What one list lacks is looked for in all; what it has is not looked for again."""
+    ids = IDS if kind == "integer" else np.array([f"{'long ' * (i % 3)}name {i}" for i in IDS])
+    with MilvusEngine.create(12, path, ids=kind, index="ivf", nlist=4, nprobe=1) as engine:
+        engine.add(POINTS, ids, LABELS)
+        bring_into_index(engine)
+        assert engine._reader._search(QUERIES, 60).counts.min() < 60
+        with recorded(engine) as requests:
+            found = engine.search(QUERIES, 60)
+        assert (found.counts == 60).all()
+        probed = [options["search_params"]["params"] for m, options in requests if m == "search"]
+        assert probed == [{"nprobe": 1}, {"nprobe": 4}]
+        short = engine._reader._search(QUERIES, 60).counts < 60
+        every = sq_distances(QUERIES, POINTS)[:, :60]
+        np.testing.assert_allclose(found.sq_distances[short], every[short], rtol=1e-6)
+        row_of = {own: row for row, own in enumerate(ids.tolist())}
+        for i, named in enumerate(found.ids.tolist()):
+            near = POINTS[[row_of[own] for own in named]]
+            own = sq_distances(QUERIES[i : i + 1], near)[0]
+            np.testing.assert_allclose(found.sq_distances[i], own, rtol=1e-6)
+        with recorded(engine) as requests:
+            engine.search(QUERIES, 1)
+        assert [method for method, _ in requests].count("search") == 1
 
 
 def test_more_lists_than_there_are(path: str) -> None:
@@ -261,7 +288,7 @@ def test_addresses_come_from_the_environment(path: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("NEARSURE_MILVUS_URI", path)
     monkeypatch.setenv("NEARSURE_MILVUS_TOKEN", "ann:hidden")
     engine = MilvusEngine.create(12)
-    assert engine._connection._token == "ann:hidden"  # noqa: S105
+    assert engine._connection._address.token == "ann:hidden"  # noqa: S105
     engine.close()
 
 
@@ -290,8 +317,30 @@ def test_settings_that_do_not_exist(path: str, options: dict[str, Any]) -> None:
 
 
 def test_two_engines_on_one_file(path: str) -> None:
-    one, other = MilvusEngine.create(12, path), MilvusEngine(path)
-    one.add(POINTS, IDS, LABELS)
-    one.close()
+    with MilvusEngine.create(12, path) as one:
+        other = MilvusEngine(path)
+        one.add(POINTS, IDS, LABELS)
+    with pytest.raises(EngineError, match="closed"):
+        one.size()
     assert other.size() == 200
     other.close()
+
+
+def test_a_forgotten_engine_gives_its_file_back(path: str) -> None:
+    engine = MilvusEngine.create(12, path)
+    assert Path(path) in lite_files._open_files
+    del engine
+    gc.collect()
+    assert Path(path) not in lite_files._open_files
+
+
+def test_vectors_are_read_as_they_travel(path: str) -> None:
+    """Not as lists of Python floats; where they do not lie in the message, they are."""
+    with MilvusEngine.create(12, path, ids="text") as engine:
+        engine.add(POINTS, IDS.astype(str), LABELS)
+        rows = engine._reader._query('id > ""', ["id", "embedding"])
+        vectors = row_vectors(rows, "embedding", 12)
+        assert not any(rows._materialized_bitmap)
+        order = [IDS.astype(str).tolist().index(row["id"]) for row in rows]
+        np.testing.assert_array_equal(vectors, POINTS[order])
+        np.testing.assert_array_equal(row_vectors(list(rows), "embedding", 12), POINTS[order])

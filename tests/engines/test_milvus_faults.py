@@ -1,8 +1,13 @@
 """Files and servers that cannot be used: which error, and no secret in it."""
 
+import errno
 import fcntl
 import logging
+import os
+import re
 import socket
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,7 +20,9 @@ import pytest
 from pymilvus import MilvusException
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.failures import Failure, kind_of
+from nearsure.engines.milvus.address import address_of
+from nearsure.engines.milvus.connection import Connection
+from nearsure.engines.milvus.failures import Failure, kind_of, nearsure_error
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -119,6 +126,8 @@ class Answers:
             raise self.errors.pop(0)
         return [{"count(*)": 5}]
 
+    upsert = query
+
     def has_collection(self, *_: Any, **__: Any) -> bool:  # noqa: ANN401
         return False
 
@@ -169,6 +178,125 @@ def test_what_lasts_is_an_error(engine: MilvusEngine, errors: list[Exception]) -
     assert not client.errors
 
 
+@pytest.mark.parametrize("errors", [[GONE, GONE], [SLOW]])
+def test_a_change_whose_answer_did_not_come(engine: MilvusEngine, errors: list[Exception]) -> None:
+    client = Answers(*errors)
+    with (
+        mock.patch.object(engine._connection, "_client", client),
+        mock.patch.object(engine._connection, "_new_client", return_value=client),
+        pytest.raises(EngineUnavailableError, match=r"unknown.*size\(\)") as raised,
+    ):
+        engine._writer._upsert([])
+    assert "sk again" not in str(raised.value)
+
+
+def test_a_change_after_which_nobody_is_there(engine: MilvusEngine, nobody: int) -> None:
+    """It may have been made before the server went; one that was never sent was not."""
+    elsewhere = Connection(address_of(str(engine._connection._address.shown)), 1, may_create=False)
+    gone = nearsure_error(Failure.GONE, f"Milvus at {nobody}", "refused.")
+    with mock.patch.object(elsewhere, "_new_client", side_effect=gone):
+        with (
+            mock.patch.object(elsewhere, "_client", Answers(GONE)),
+            pytest.raises(EngineUnavailableError, match="unknown"),
+        ):
+            elsewhere.ask("upsert", "gallery", [])
+        with pytest.raises(EngineUnavailableError) as raised:
+            elsewhere.ask("upsert", "gallery", [])
+    assert "unknown" not in str(raised.value)
+    elsewhere.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EROFS, EngineAccessError),
+        (errno.EACCES, EngineAccessError),
+        (errno.ENOSPC, EngineError),
+    ],
+)
+def test_a_disk_that_takes_nothing_more(
+    engine: MilvusEngine, number: int, kind: type[EngineError]
+) -> None:
+    """Reads go on; once the disk is mended, writes do."""
+    log = import_module("milvus_lite.storage.wal").WAL
+    failing = mock.Mock(side_effect=OSError(number, os.strerror(number)))
+    with (
+        mock.patch.object(log, "write_insert", failing),
+        mock.patch.object(log, "write_delete", failing),
+    ):
+        for change in (
+            lambda: engine.add(VECTORS + 1, IDS + 10, LABELS),
+            lambda: engine.relabel(IDS[:1], LABELS[1:2]),
+            lambda: engine.remove(IDS[:1]),
+        ):
+            with pytest.raises(kind, match=re.escape(os.strerror(number))) as raised:
+                change()
+            assert type(raised.value) is kind
+        assert engine.size() == 3
+        assert engine.search(VECTORS, 5).counts.tolist() == [3, 3, 3]
+    engine.add(VECTORS + 1, IDS + 10, LABELS)
+    assert engine.size() == 6
+
+
+FORKING = """
+import os, sys
+import numpy as np
+from nearsure.engines.milvus import MilvusEngine
+from nearsure.errors import EngineError
+
+engine = MilvusEngine(sys.argv[1])
+child = os.fork()
+if not child:
+    n_refused = 0
+    new = (np.eye(3), np.arange(3) + 9, np.arange(3))
+    with engine._connection._write_lock:
+        for use in (engine.size, lambda: engine.add(*new), lambda: list(engine.scan())):
+            try:
+                use()
+            except EngineError as error:
+                n_refused += "forked" in str(error)
+    engine.close()
+    os._exit(n_refused)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+assert engine.size() == 3
+engine.remove(np.array([0]))
+engine.close()
+"""
+
+
+def test_a_fork_leaves_the_engine_to_the_parent(engine: MilvusEngine, tmp_path: Path) -> None:
+    engine.close()
+    path = str(tmp_path / "gallery.db")
+    subprocess.run([sys.executable, "-c", FORKING, path], check=True, timeout=60)  # noqa: S603
+    with MilvusEngine(path) as after:
+        assert after.size() == 2
+
+
+def test_an_index_that_is_not_built_in_time(engine: MilvusEngine) -> None:
+    """The points are there all the same."""
+    pending = [{"state": "InProgress", "pending_index_rows": 7}, {"state": "Finished"}]
+    pending.insert(1, {"state": "Finished", "pending_index_rows": 3})
+    ask = engine._connection.ask
+
+    def answering(method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        if method != "describe_index":
+            return ask(method, *arguments, **options)
+        return pending.pop(0) if len(pending) > 1 or not keeps else pending[0]
+
+    keeps = True
+    with mock.patch.object(engine._connection, "ask", answering):
+        keeps = False
+        engine.finish_index()
+        keeps = True
+        pending.append({"state": "Finished", "pending_index_rows": 5})
+        with (
+            mock.patch.object(engine._connection, "timeout", 0.1),
+            pytest.raises(EngineUnavailableError, match=r"5 rows.*finish_index"),
+        ):
+            engine.finish_index()
+    assert engine.size() == 3
+
+
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
@@ -182,6 +310,8 @@ def test_what_lasts_is_an_error(engine: MilvusEngine, errors: list[Exception]) -
         (Status(grpc.StatusCode.UNAUTHENTICATED), Failure.REFUSED),
         (Status(grpc.StatusCode.RESOURCE_EXHAUSTED), Failure.TOO_LARGE),
         (Status(grpc.StatusCode.UNKNOWN), Failure.OTHER),
+        (MilvusException(8, "request is rejected by grpc RateLimiter"), Failure.WAKING),
+        (MilvusException(1, "results exceed the maxOutputSize Limit"), Failure.TOO_LARGE),
     ],
 )
 def test_what_errors_mean(error: Exception, failure: Failure) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from contract import EngineContract
+from contract import ClassifierContract, EngineContract
 from contract_lifetime import LifetimeTests
 from contract_names import NamesTests
-from milvus_contract import MilvusEngines
+from contract_searching import SearchingTests
+from milvus_contract import InIndex, MilvusEngines
 
 
 class LiteEngines(MilvusEngines):
@@ -20,7 +21,16 @@ class TestFlat(LiteEngines, EngineContract):
     pass
 
 
-class TestTextUnderCosine(LiteEngines, NamesTests, LifetimeTests):
+class TestClassifier(LiteEngines, ClassifierContract):
+    building = MappingProxyType({"labels": "text"})
+
+
+class TestLists(InIndex, LiteEngines, SearchingTests):
+    building = MappingProxyType({"index": "ivf", "nlist": 8})
+    searching = MappingProxyType({"nprobe": 5})
+
+
+class TestTextUnderCosine(InIndex, LiteEngines, NamesTests, LifetimeTests):
     building = MappingProxyType(
         {"ids": "text", "labels": "text", "metric": "cosine", "index": "hnsw"}
     )

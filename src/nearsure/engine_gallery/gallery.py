@@ -241,21 +241,21 @@ class EngineGallery:
         """The k nearest points of each query, with class codes as labels; fewer if so counted."""
         return self._neighbors(self.engine.search(queries, k))
 
-    def leave_one_out(self, ids: AnyArray | None, k: int) -> Neighbors:
+    def leave_one_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest of all other points of some points, their groups left out with them.
 
         Only their vectors come here, some at a time, and they are left out by id.
         """
-        asked = self.ids if ids is None else ids
+        asked = self.ids if ids is None else np.asarray(ids)
         return search_leaving_out(self, asked, k, self._other_points)
 
-    def leave_class_out(self, ids: AnyArray | None, k: int) -> Neighbors:
+    def leave_class_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, which then look like unknowns.
 
         Rows hold fewer, or none, where a class has so many members about a point that few others
         come into view: no engine is asked for more than some times k neighbours.
         """
-        asked = self.ids if ids is None else ids
+        asked = self.ids if ids is None else np.asarray(ids)
         return search_leaving_out(self, asked, k, _other_classes, largest=FARTHEST_LOOK * (k + 1))
 
     @property

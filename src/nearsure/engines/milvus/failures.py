@@ -25,6 +25,7 @@ class Failure(Enum):
     RELEASED = "the collection is not in memory"
     MISSING = "there is no such collection"
     REFUSED = "the server refuses"
+    READ_ONLY = "a disk or a file cannot be written"
     TOO_LARGE = "the answer does not fit into a message"
     OTHER = "something else"
 
@@ -64,6 +65,8 @@ _BY_WORDS = (
     ("wait for loading", Failure.WAKING),
     ("rate limit", Failure.WAKING),
     ("ratelimiter", Failure.WAKING),
+    ("read-only file system", Failure.READ_ONLY),
+    ("permission denied", Failure.READ_ONLY),
     ("maxoutputsize", Failure.TOO_LARGE),
     ("message larger than max", Failure.TOO_LARGE),
 )
@@ -131,6 +134,11 @@ _ERRORS: dict[Failure, tuple[type[NearsureError], str, str]] = {
         EngineAccessError,
         "refuses",
         'Check token= or NEARSURE_MILVUS_TOKEN ("user:password" or an API key) and its rights.',
+    ),
+    Failure.READ_ONLY: (
+        EngineAccessError,
+        "cannot be written",
+        "See to its disk and to the rights of its files, and do the same again.",
     ),
     Failure.TOO_LARGE: (TooLargeError, "cannot answer in one message", ""),
 }
