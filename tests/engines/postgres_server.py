@@ -153,7 +153,7 @@ def started(
     program: Sequence[str | Path], user: str | None, log: IO[bytes] | int
 ) -> subprocess.Popen[bytes]:
     """A program that ends when this process does, also if this one is killed."""
-    runner = [sys.executable, "-I", "-S", RUNNER, str(os.getpid()), user or ""]
+    runner = [sys.executable, "-I", "-S", str(RUNNER), str(os.getpid()), user or ""]
     return subprocess.Popen(  # noqa: S603 - the arguments are ours
         [*runner, *program], stdout=log, stderr=log, start_new_session=True
     )

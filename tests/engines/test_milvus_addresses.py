@@ -12,23 +12,23 @@ from nearsure.errors import EngineUnavailableError, InvalidInputError
 @pytest.mark.parametrize(
     "uri",
     [
-        "ann:hunter2@db:19530",
-        "ann:hunter2@my.db",
+        "wilma:hunter2@db:19530",
+        "wilma:hunter2@my.db",
         "hunter2@my.db",
-        "ann:x/hunter2@my.db",
-        "http:ann:hunter2@db:19530",
-        "http://ann:hun/ter2@db:19530",
-        "http://ann:12/hunter2@db:19530",
-        "http://ann:12#hunter2@db:19530",
-        "http://ann:12?hunter2@db:19530",
-        "http://ann:hunter2@db:port",
-        "http://ann:hunter2@db:99999",
-        "http://ann:hunter2@[::1:19530",
-        "http://ann:hun[ter2@db:19530",
-        "http://ann:hunter2@",
-        "http://ann:hunter2@db:19530/gallery.db",
-        "milvus://ann:hunter2@db:19530",
-        "ann:hunter2://db:19530",
+        "wilma:x/hunter2@my.db",
+        "http:wilma:hunter2@db:19530",
+        "http://wilma:hun/ter2@db:19530",
+        "http://wilma:12/hunter2@db:19530",
+        "http://wilma:12#hunter2@db:19530",
+        "http://wilma:12?hunter2@db:19530",
+        "http://wilma:hunter2@db:port",
+        "http://wilma:hunter2@db:99999",
+        "http://wilma:hunter2@[::1:19530",
+        "http://wilma:hun[ter2@db:19530",
+        "http://wilma:hunter2@",
+        "http://wilma:hunter2@db:19530/gallery.db",
+        "milvus://wilma:hunter2@db:19530",
+        "wilma:hunter2://db:19530",
         "hunter2",
     ],
 )
@@ -40,7 +40,7 @@ def test_an_address_that_cannot_be_read_is_not_shown(
         make(uri)
     said = "".join(traceback.format_exception(raised.value, chain=True)[-1:])
     assert raised.value.__context__ is None
-    for part in ("hunter2", "ter2", "hun[", "ann", "19530"):
+    for part in ("hunter2", "ter2", "hun[", "wilma", "19530"):
         assert part not in said
     monkeypatch.setenv("NEARSURE_MILVUS_URI", uri)
     with pytest.raises(InvalidInputError, match="uri must be"):
@@ -81,7 +81,7 @@ def test_all_forms_of_a_token_are_secret() -> None:
 
 def test_a_token_travels_apart_from_the_address() -> None:
     with pytest.raises(EngineUnavailableError) as raised:
-        MilvusEngine("http://ann:p@ss%2Fword@127.0.0.1:1", timeout=1)
+        MilvusEngine("http://wilma:p@ss%2Fword@127.0.0.1:1", timeout=1)
     assert "127.0.0.1:1 " in str(raised.value)
-    for part in ("p@ss", "word", "ann"):
+    for part in ("p@ss", "word", "wilma"):
         assert part not in str(raised.value)

@@ -1,8 +1,11 @@
 """A standalone server, where one is installed: the contract, and what happens when it dies."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,12 +13,17 @@ from contract import EngineContract
 from contract_base import expected_scan, scanned
 from contract_names import NamesTests
 from contract_points import DIMENSION, Points, clusters, points_for
-from contract_searching import SearchingTests
-from milvus_contract import ReusedCollections
+from milvus_contract import ReusedCollections, bring_into_index, name_of
 from milvus_server import StandaloneServer, standalone_server
 
+from nearsure import NEDClassifier
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Found
 from nearsure.engines.milvus import MilvusEngine
 from nearsure.errors import EngineAccessError, EngineUnavailableError, PartialGalleryError
+
+
+QUERIES = clusters(20, seed=1)[0]
 
 
 @pytest.fixture(scope="session")
@@ -34,16 +42,54 @@ class TestFlat(StandaloneEngines, EngineContract):
     pass
 
 
-class TestTextInGraph(StandaloneEngines, NamesTests):
+class IndexedEngines(StandaloneEngines):
+    """Enough points that a server indexes them, which takes 1024."""
+
+    @pytest.fixture
+    def indexed(self, engine: MilvusEngine) -> Points:
+        points = points_for(engine, 2000)
+        engine.add(points.vectors, points.ids, points.labels)
+        bring_into_index(engine)
+        described = engine._collection.ask("describe_index", engine._collection.fields.vector)
+        assert (described["indexed_rows"], described["pending_index_rows"]) == (2000, 0)
+        return points
+
+
+class TestTextInGraph(IndexedEngines, NamesTests):
     building = MappingProxyType(
         {"ids": "text", "labels": "text", "metric": "cosine", "index": "hnsw"}
     )
+    searching = MappingProxyType({"ef": 4})
+
+    def test_in_the_index(
+        self,
+        engine: MilvusEngine,
+        indexed: Points,
+        record_property: Callable[[str, object], None],
+    ) -> None:
+        """Where an ef below the candidates is an error."""
+        recall = self.check(engine, indexed, QUERIES, 60)
+        record_property("recall at 60", recall)
+        assert recall >= self.least_recall
 
 
-class TestListsWithoutLabels(StandaloneEngines, SearchingTests):
-    building = MappingProxyType({"labels": None, "index": "ivf", "nlist": 4})
-    searching = MappingProxyType({"nprobe": 4, "refine": False})
+class TestListsWithoutLabels(IndexedEngines):
+    building = MappingProxyType({"labels": None, "index": "ivf", "nlist": 64})
+    searching = MappingProxyType({"nprobe": 1, "refine": False})
     relative_tolerance = 3e-5
+
+    def test_in_the_index(self, engine: MilvusEngine, indexed: Points) -> None:
+        """Lists that are too short show that they were looked at."""
+        give_up = time.monotonic() + 30
+        while (engine._reader._search(QUERIES, 200).counts == 200).all():
+            # What was indexed is brought into memory a little later.
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+        assert (engine.search(QUERIES, 200).counts == 200).all()
+        assert self.check(engine, indexed, QUERIES, 10) < 1
+        thorough = self.open(name_of(engine), {"nprobe": 64, "refine": False})
+        assert self.check(thorough, indexed, QUERIES, 10) == 1
+        thorough.close()
 
 
 class TestFaults(StandaloneEngines):
@@ -66,7 +112,7 @@ class TestFaults(StandaloneEngines):
         monkeypatch.setattr("nearsure.engines.milvus.reading.LARGEST_PORTION", 100)
         first, then = points_for(gallery, 300), points_for(gallery, 300, seed=1, first=300)
         gallery.add(first.vectors, first.ids, first.labels)
-        gallery._connection.ask("flush", gallery._collection.name)
+        gallery.finish_index()
         gallery.add(then.vectors, then.ids, then.labels)
         gallery.remove(first.ids[:100])
         kept = first.take(slice(100, None))
@@ -75,7 +121,7 @@ class TestFaults(StandaloneEngines):
         left = kept.and_also(then)
         assert scanned(gallery) == expected_scan(left)
         assert gallery.size() == 500
-        self.check(gallery, left, clusters(20, seed=1)[0], 10)
+        self.check(gallery, left, QUERIES, 10)
 
     def test_a_load_that_is_undone(
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
@@ -93,30 +139,48 @@ class TestFaults(StandaloneEngines):
         gallery.undo_load()
         assert gallery.size() == 0
 
-    def test_killed_during_load_and_scoring(
+    def test_killed_during_load_fit_and_scoring(
         self, gallery: MilvusEngine, milvus: StandaloneServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """In the middle of a load, inside a search of a fit, while another scores."""
         monkeypatch.setattr("nearsure.engines.milvus.writing.ATOMIC_BYTES", 20_000)
         bystander = self.new_engine(DIMENSION)
-        few, points = points_for(bystander, 50, seed=1), points_for(gallery, 1000)
+        few, points = points_for(bystander, 200, seed=1), points_for(gallery, 1000)
         bystander.add(few.vectors, few.ids, few.labels)
+        classifier = NEDClassifier(engine=bystander)
+        killed, search = threading.Event(), bystander.search
+
+        def search_and_kill(queries: AnyArray, k: int) -> Found:
+            milvus.kill()
+            killed.set()
+            return search(queries, k)
+
+        def fit() -> None:
+            with mock.patch.object(bystander, "search", search_and_kill):
+                classifier.fit_engine()
 
         def score() -> None:
             while True:
-                self.check(bystander, few, few.vectors, 3)
+                search(few.vectors, 3)
 
         def kill_in_the_middle(n_added: int) -> None:
-            if n_added > 500:
-                milvus.kill()
+            if n_added > 500 and not fits:
+                fits.append(pool.submit(fit))
+                assert killed.wait(60)
 
+        fits: list[Future[None]] = []
         with ThreadPoolExecutor() as pool:
             scoring = pool.submit(score)
             with pytest.raises(EngineUnavailableError):
                 gallery.add(points.vectors, points.ids, points.labels, progress=kill_in_the_middle)
-            with pytest.raises(EngineUnavailableError):
-                scoring.result()
+            for at_work in (scoring, *fits):
+                with pytest.raises(EngineUnavailableError):
+                    at_work.result()
+        assert len(fits) == 1
         milvus.start()
         self.check_held(bystander, few)
+        classifier.fit_engine()
+        assert np.mean(classifier.predict(few.vectors) == few.labels) > 0.9
         for use in _uses(gallery, points):
             with pytest.raises(PartialGalleryError, match="add"):
                 use()

@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import postgres_server
 import pytest
-from postgres_server import N_POINTS, Server, add_one, running, wait_until
+from postgres_server import N_POINTS, RUNNER, Server, add_one, running, wait_until
 
 from nearsure.engines.postgres import PostgresEngine
 from nearsure.errors import (
@@ -127,13 +126,13 @@ def test_a_server_that_falls_silent_is_noticed(engine: PostgresEngine) -> None:
 def test_a_server_does_not_outlive_the_tests() -> None:
     """Of the tests themselves: a program that was started ends when its starter is killed."""
     code = (
-        "import postgres_server, subprocess, time; "
-        "sleeper = postgres_server.started(['/bin/sleep', '60'], None, subprocess.DEVNULL); "
-        "print(sleeper.pid, flush=True); "
+        "import os, subprocess, sys, time; "
+        "own = [sys.executable, '-I', '-S', sys.argv[1], str(os.getpid()), '']; "
+        "print(subprocess.Popen([*own, '/bin/sleep', '60'], stdout=-3).pid, flush=True); "
         "time.sleep(60)"
     )
     with subprocess.Popen(  # noqa: S603 - the arguments are ours
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parent
+        [sys.executable, "-c", code, RUNNER], stdout=subprocess.PIPE
     ) as starter:
         assert starter.stdout is not None
         program = int(starter.stdout.readline())

@@ -2,6 +2,7 @@
 
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
 from nearsure.engines.hits import Hits, found_from_hits
+from nearsure.engines.simple import SimpleEngine
 
 __all__ = [
     "Capabilities",
@@ -9,6 +10,7 @@ __all__ = [
     "Fingerprint",
     "Found",
     "Hits",
+    "SimpleEngine",
     "Stored",
     "found_from_hits",
 ]

@@ -90,7 +90,12 @@ def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:
         return array.astype(np.int64)
     if array.size and array.dtype.kind != "U":
         raise GalleryMismatchError(f"{name} of this engine are text. Got {array.dtype} instead.")
-    return array.astype(str)
+    text = array.astype(str)
+    try:
+        "".join(text.tolist()).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{name} must be valid Unicode. Got a lone surrogate.") from None
+    return text
 
 
 def _checked_matrix(vectors: ArrayLike, dimension: int, name: str) -> AnyArray:

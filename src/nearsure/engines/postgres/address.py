@@ -7,7 +7,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from nearsure.engines.secrets import redacted, without
+from nearsure.engines.secrets import without
 from nearsure.errors import InvalidInputError
 
 URI_VARIABLE = "NEARSURE_POSTGRES_URI"
@@ -75,7 +75,7 @@ def address_of(uri: str | None, timeout: float) -> Address:
         )
     secrets = [str(given[name]) for name in _SECRET_FIELDS if given.get(name)]
     secrets += filter(None, [os.environ.get("PGPASSWORD")])
-    shown = redacted(" ".join(f"{name}={given[name]}" for name in _SHOWN_FIELDS if given.get(name)))
+    shown = " ".join(f"{name}={given[name]}" for name in _SHOWN_FIELDS if given.get(name))
     parameters = {
         **_DEFAULTS,
         "connect_timeout": max(1, round(timeout)),
@@ -87,12 +87,13 @@ def address_of(uri: str | None, timeout: float) -> Address:
 
 
 def _may_show_a_password(text: str, given: dict[str, str | int]) -> bool:
-    """Whether an @ or a / in a password moved the rest of it into what is shown."""
+    """Whether an @, / or ? that was not encoded moved a password into what is shown."""
     _, _, behind_scheme = text.partition("://")
     _, _, behind_host = behind_scheme.partition("/")
-    is_uri = text.lstrip().startswith(_SCHEMES)
-    fields = (given.get("host", ""), given.get("dbname", ""))
-    return (is_uri and "@" in behind_host) or any("@" in str(value) for value in fields)
+    host, database, user = (str(given.get(name, "")) for name in ("host", "dbname", "user"))
+    if text.startswith(_SCHEMES) and ("@" in behind_host or "?" in user):
+        return True
+    return "@" in host or "@" in database
 
 
 def _is_port(port: str | int) -> bool:
