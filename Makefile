@@ -23,7 +23,7 @@ ablation: $(INSTALLED)
 	$(BIN)/nearsure ablation --output reproduced/ablation
 
 test: lint milvus-server
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -95,12 +95,16 @@ def bring_into_index(engine: Engine) -> None:
     """Until it is written to disk, milvus-lite and servers compare with every vector."""
     assert isinstance(engine, MilvusEngine)
     engine.finish_index()
-    servers = import_module("milvus_lite.server_manager").server_manager_instance._servers
     if engine._connection.is_file:
+        servers = import_module("milvus_lite.server_manager").server_manager_instance._servers
         collection = servers[engine._connection._address.shown][1].get_collection(name_of(engine))
         # It builds the index in the background, and does not say when it is done.
         collection._wait_for_bg(timeout=30)
         assert all(segment.indexes for segment in collection._segment_cache.values())
+    else:
+        # It would take what was indexed into its memory some ten seconds later.
+        engine._collection.ask("release_collection")
+        engine._collection.ask("load_collection")
 
 
 def name_of(engine: Engine) -> str:

@@ -1,14 +1,10 @@
 """Files and servers that cannot be used: which error, and no secret in it."""
 
-import errno
 import fcntl
 import logging
-import os
-import re
-import signal
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -99,18 +95,6 @@ def test_a_collection_that_was_dropped(engine: MilvusEngine) -> None:
 def test_a_collection_that_was_released_is_loaded_again(engine: MilvusEngine) -> None:
     engine._connection.ask("release_collection", "gallery")
     assert engine.search(VECTORS, 1).ids[:, 0].tolist() == [0, 1, 2]
-
-
-def test_a_closed_engine(engine: MilvusEngine) -> None:
-    engine.close()
-    with pytest.raises(EngineError, match="closed"):
-        engine.size()
-
-
-def test_no_file_is_left_open(engine: MilvusEngine, tmp_path: Path) -> None:
-    engine.close()
-    held = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
-    assert not [path for path in held if path.is_relative_to(tmp_path)]
 
 
 class Answers:
@@ -206,86 +190,6 @@ def test_a_change_after_which_nobody_is_there(engine: MilvusEngine, nobody: int)
             elsewhere.ask("upsert", "gallery", [])
     assert "unknown" not in str(raised.value)
     elsewhere.close()
-
-
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (errno.EROFS, EngineAccessError),
-        (errno.EACCES, EngineAccessError),
-        (errno.ENOSPC, EngineError),
-    ],
-)
-def test_a_disk_that_takes_nothing_more(
-    engine: MilvusEngine, number: int, kind: type[EngineError]
-) -> None:
-    """Reads go on; once the disk is mended, writes do."""
-    log = import_module("milvus_lite.storage.wal").WAL
-    changes: list[Callable[[], None]] = [
-        lambda: engine.add(VECTORS + 1, IDS + 10, LABELS),
-        lambda: engine.relabel(IDS[:1], LABELS[1:2]),
-        lambda: engine.remove(IDS[:1]),
-    ]
-    failing = mock.Mock(side_effect=OSError(number, os.strerror(number)))
-    with (
-        mock.patch.object(log, "write_insert", failing),
-        mock.patch.object(log, "write_delete", failing),
-    ):
-        for change in changes:
-            with pytest.raises(kind, match=re.escape(os.strerror(number))) as raised:
-                change()
-            assert type(raised.value) is kind
-        assert engine.size() == 3
-        assert engine.search(VECTORS, 5).counts.tolist() == [3, 3, 3]
-    engine.add(VECTORS + 1, IDS + 10, LABELS)
-    assert engine.size() == 6
-
-
-def test_a_fork_leaves_the_engine_to_the_parent(engine: MilvusEngine) -> None:
-    uses: list[Callable[[], object]] = [
-        engine.size,
-        lambda: engine.add(VECTORS + 1, IDS + 10, LABELS),
-        lambda: list(engine.scan()),
-    ]
-    child = os.fork()
-    if not child:
-        signal.alarm(20)
-        n_refused = 0
-        for use in uses:
-            try:
-                use()
-            except EngineError as error:
-                n_refused += "forked" in str(error)
-        engine.close()
-        os._exit(n_refused)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == len(uses)
-    engine.add(VECTORS + 1, IDS + 10, LABELS)
-    assert engine.size() == 6
-
-
-def test_an_index_that_is_not_built_in_time(engine: MilvusEngine) -> None:
-    """The points are there all the same."""
-    pending = [{"state": "InProgress", "pending_index_rows": 7}, {"state": "Finished"}]
-    pending.insert(1, {"state": "Finished", "pending_index_rows": 3})
-    ask = engine._connection.ask
-
-    def answering(method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        if method != "describe_index":
-            return ask(method, *arguments, **options)
-        return pending.pop(0) if len(pending) > 1 or not keeps else pending[0]
-
-    keeps = True
-    with mock.patch.object(engine._connection, "ask", answering):
-        keeps = False
-        engine.finish_index()
-        keeps = True
-        pending.append({"state": "Finished", "pending_index_rows": 5})
-        with (
-            mock.patch.object(engine._connection, "timeout", 0.1),
-            pytest.raises(EngineUnavailableError, match=r"5 rows.*finish_index"),
-        ):
-            engine.finish_index()
-    assert engine.size() == 3
 
 
 @pytest.mark.parametrize(

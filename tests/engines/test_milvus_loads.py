@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -85,6 +86,16 @@ def test_several_requests(engine: MilvusEngine) -> None:
     # The index is waited for once the load is whole.
     assert changing == ["create_collection", *["upsert"] * 5, "drop_collection", "describe_index"]
     assert reached == [16, 32, 48, 60]
+    check_whole(engine)
+
+
+def test_a_server_that_goes_while_the_index_is_waited_for(engine: MilvusEngine) -> None:
+    gone = EngineUnavailableError("The server went away.")
+    with (
+        mock.patch("nearsure.engines.milvus.writing.wait_for_index", side_effect=gone),
+        pytest.raises(EngineUnavailableError, match=r"60 points were added.*went away"),
+    ):
+        engine.add(VECTORS, NAMES, LABELS)
     check_whole(engine)
 
 

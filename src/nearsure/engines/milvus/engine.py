@@ -289,8 +289,10 @@ class MilvusEngine:
 
         A server indexes what it has closed off, which it does by itself once there are some hundred
         megabytes, or after a while; until then new points are found by looking at each of them. So
-        this is worth its seconds after a load, before many searches. `add` itself waits, after a
-        load of several requests, for what the server has closed off until then.
+        this is worth its seconds after a load, before many searches. The server takes the index
+        into its memory some seconds later, by itself. `add` waits too, after a load of several
+        requests, but only for what the server has closed off by then. A file of milvus-lite does
+        not say how far it is: it builds its index in the background.
         """
         self._collection.ask("flush")
         layouts.wait_for_index(self._connection, self._collection.name)

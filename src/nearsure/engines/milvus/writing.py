@@ -16,7 +16,7 @@ from nearsure.engines.milvus.layout import Collection, wait_for_index
 from nearsure.engines.milvus.limits import ATOMIC_BYTES, asked_in_portions, portions
 from nearsure.engines.milvus.open_change import Change, OpenChange, OpenChanges, checksum_of
 from nearsure.engines.milvus.reading import Reader, id_portions, unknown_ids
-from nearsure.errors import InvalidInputError, PartialGalleryError
+from nearsure.errors import EngineUnavailableError, InvalidInputError, PartialGalleryError
 from nearsure.index.stable_ids import a_few
 
 
@@ -58,7 +58,12 @@ class Writer:
                     progress(part.stop)
             self._done(change)
         if change is not None:
-            wait_for_index(self._collection.connection, self._collection.name)
+            try:
+                wait_for_index(self._collection.connection, self._collection.name)
+            except EngineUnavailableError as error:
+                raise EngineUnavailableError(
+                    f"All {len(ids)} points were added; do not add them again. {error}"
+                ) from None
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points that are there, or complete a removal of the same."""
