@@ -15,6 +15,7 @@ from nearsure.arrays import AnyArray
 from nearsure.classifier import estimator
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engines import Fingerprint
+from nearsure.engines.embedded import choice
 from nearsure.errors import (
     EngineChangedWarning,
     EngineUnavailableError,
@@ -389,6 +390,17 @@ def test_a_server_that_dies_in_a_fit_leaves_the_old_fit(monkeypatch: pytest.Monk
             with pytest.raises(EngineUnavailableError):
                 fit()
     assert (classifier.predict_with_confidence(queries).confidence == before).all()
+
+
+def test_auto_says_what_it_chose(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "nearsure.engines")
+    assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "exact"
+    assert "'exact' for 120 points" in caplog.text
+    monkeypatch.setattr(choice, "LARGEST_EXACT", 100)
+    assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "hnsw"
+    assert "'hnsw' for 120 points" in caplog.text
 
 
 def test_a_clone_asks_the_same_engine() -> None:

@@ -1,5 +1,7 @@
 """From the engine that was asked for to a gallery in it."""
 
+import logging
+
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
@@ -12,6 +14,7 @@ from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.labels import classes_and_codes
 from nearsure.support_set import SupportSet
 
+log = logging.getLogger("nearsure.engines")
 EXACT: Fingerprint = {"engine": "faiss", "index": "exact"}
 # Points whose length is looked at.
 LOOKED_AT = 256
@@ -57,6 +60,8 @@ def loaded(
     counts = ClassCounts(np.bincount(codes, minlength=len(classes)), len(vectors))
     if isinstance(engine, str):
         index = chosen_index(engine, len(vectors))
+        if engine == "auto":
+            log.info("engine='auto' is %r for %d points.", index, len(vectors))
         if index == "exact":
             return SupportSet(vectors, codes, groups)
         labels = LabelCodes(classes) if classes.dtype.kind in "iu" else None
