@@ -60,6 +60,25 @@ def merge_found(parts: Sequence[Found], k: int) -> Found:
     )
 
 
+def one_after_another(parts: Sequence[Found]) -> Found:
+    """The answers to several batches of queries as the answer to all of them, in their order.
+
+    Parameters
+    ----------
+    parts : sequence of Found
+        With as many neighbours each, at least one.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    labels = [part.labels for part in parts if part.labels is not None]
+    return Found(
+        np.concatenate([part.sq_distances for part in parts]),
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate(labels) if labels else None,
+    )
+
+
 def _check(parts: Sequence[Found], k: int) -> None:
     if k < 1 or not parts:
         raise InvalidInputError(

@@ -8,6 +8,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import SPARE_CANDIDATES, found_from_hits
+from nearsure.engines.merge import one_after_another
 from nearsure.engines.milvus.answers import array_of, hits_of, row_vectors
 from nearsure.engines.milvus.expressions import between, literal, one_of
 from nearsure.engines.milvus.failures import TooLargeError
@@ -76,7 +77,7 @@ class Reader:
         for part, answer in asked_in_portions(parts, ask):
             hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
-        return _joined(found)
+        return one_after_another(found)
 
     def count(self) -> int:
         """How many points there are."""
@@ -238,16 +239,4 @@ def with_rows(found: Found, rows: IntArray, others: Found) -> Found:
         replaced(found.ids, others.ids),
         replaced(found.counts, others.counts),
         labels,
-    )
-
-
-def _joined(found: list[Found]) -> Found:
-    if len(found) == 1:
-        return found[0]
-    labels = [part.labels for part in found if part.labels is not None]
-    return Found(
-        np.concatenate([part.sq_distances for part in found]),
-        np.concatenate([part.ids for part in found]),
-        np.concatenate([part.counts for part in found]),
-        np.concatenate(labels) if labels else None,
     )

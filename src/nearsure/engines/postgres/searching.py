@@ -9,6 +9,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.contract import Found
 from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits
+from nearsure.engines.merge import one_after_another
 from nearsure.engines.postgres.connections import Connection, Connections
 from nearsure.engines.postgres.metrics import check_unit_length
 from nearsure.engines.postgres.packed_rows import unpacked
@@ -44,7 +45,7 @@ class Search:
         if self.statements.metric.meaning == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
         n_asked = k + SPARE_CANDIDATES if self.statements.refined else k
-        return _together(
+        return one_after_another(
             [
                 found_from_hits(queries[part], self._hits(queries[part], k, n_asked), k)
                 for part in self._parts(len(queries), n_asked)
@@ -163,17 +164,4 @@ def _replaced(hits: Hits, queries: IntArray, others: Hits) -> Hits:
         joined(kept.labels, others.labels),
         joined(kept.vectors, others.vectors),
         joined(kept.sq_distances, others.sq_distances),
-    )
-
-
-def _together(parts: Sequence[Found]) -> Found:
-    """Answers to the parts of a batch as one."""
-    if len(parts) == 1:
-        return parts[0]
-    labels = [part.labels for part in parts if part.labels is not None]
-    return Found(
-        np.concatenate([part.sq_distances for part in parts]),
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.counts for part in parts]),
-        np.concatenate(labels) if labels else None,
     )
