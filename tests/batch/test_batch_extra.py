@@ -16,7 +16,6 @@ import sys, nearsure
 before = set(sys.modules)
 import nearsure.batch
 
-pytest_plugins = ["batch_fixtures"]
 assert not {"dask", "distributed", "pyarrow", "tqdm"} & (set(sys.modules) - before)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)  # noqa: S603

@@ -11,8 +11,6 @@ from nearsure import NEDClassifier, metrics
 from nearsure.batch import evaluate_partitions, score_partitions
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
-pytest_plugins = ["batch_fixtures"]
-
 
 @pytest.fixture
 def scored(model: Path, queries: Path, tmp_path: Path) -> Path:

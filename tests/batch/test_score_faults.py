@@ -12,8 +12,6 @@ from nearsure.batch import evaluate_partitions, score_partitions
 from nearsure.batch.scored_table import label_column
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
-pytest_plugins = ["batch_fixtures"]
-
 
 def with_nan(path: Path) -> None:
     vectors, _ = drawn(40, seed=5)

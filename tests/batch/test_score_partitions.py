@@ -24,8 +24,6 @@ from nearsure import NEDClassifier
 from nearsure.batch import score_partitions, scoring
 from nearsure.errors import InvalidInputError
 
-pytest_plugins = ["batch_fixtures"]
-
 
 def expected_rows(model: Path) -> dict[str, list[Any]]:
     classifier = NEDClassifier.load(model)

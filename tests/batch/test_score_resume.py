@@ -20,7 +20,6 @@ PROGRAM = """
 import sys
 from nearsure.batch import score_partitions
 
-pytest_plugins = ["batch_fixtures"]
 source, output, model = sys.argv[1:]
 score_partitions(
     source, output, classifier=model, open_engine="worker_openers:gallery",

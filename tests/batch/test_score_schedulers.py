@@ -20,8 +20,6 @@ from nearsure.batch import (
 from nearsure.errors import NearsureError, PartitionsFailedError
 from nearsure.index import ExactIndex
 
-pytest_plugins = ["batch_fixtures"]
-
 
 @pytest.fixture(scope="module")
 def cluster(gallery_file: Path) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
-from nearsure.classifier import estimator
+from nearsure.classifier import drawn_places
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engines import Fingerprint
 from nearsure.engines.embedded import choice
@@ -424,7 +424,7 @@ def test_a_fit_sample_is_the_same_in_memory_and_in_an_engine() -> None:
 def test_a_sample_of_very_many_points_is_distinct_and_seeded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(estimator, "LARGEST_PERMUTATION", 100)
+    monkeypatch.setattr(drawn_places, "LARGEST_PERMUTATION", 100)
     vectors, labels = _points(400)
     drawn = [
         NEDClassifier(temperature=1.0, max_fit_samples=50, random_state=seed)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
@@ -21,10 +20,11 @@ from nearsure.classifier.chosen_gallery import (
 )
 from nearsure.classifier.class_sizes import class_sizes, factors_of_prior, with_newcomers
 from nearsure.classifier.decision_methods import DecisionMethods
+from nearsure.classifier.drawn_places import drawn_places
 from nearsure.classifier.engine_methods import opened_engine
 from nearsure.classifier.fit_settings import settings_for
 from nearsure.classifier.fitted_rule import fit_rule
-from nearsure.classifier.gallery_methods import LARGEST_PERMUTATION, GalleryMethods
+from nearsure.classifier.gallery_methods import GalleryMethods
 from nearsure.classifier.known_judge import (
     KnownJudge,
     fit_known_judge,
@@ -388,13 +388,7 @@ class NEDClassifier(
         if self.max_fit_samples is None or n_points <= self.max_fit_samples:
             return support.ids_at(np.arange(n_points))
         generator = check_random_state(self.random_state)
-        if n_points > LARGEST_PERMUTATION:
-            drawn = sample_without_replacement(
-                n_points, self.max_fit_samples, random_state=generator
-            )
-        else:
-            drawn = generator.choice(n_points, self.max_fit_samples, replace=False)
-        return support.ids_at(np.sort(drawn))
+        return support.ids_at(drawn_places(n_points, self.max_fit_samples, generator))
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
@@ -434,7 +428,7 @@ class NEDClassifier(
             neighbors,
             n_classes=len(sizes),
             class_sizes=sizes,
-            prior_factors=factors_of_prior(with_newcomers(self._prior, len(sizes)), sizes),
+            prior_factors=self._prior_factors(),
             own=own,
         )
 

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, IntArray
+from nearsure.classifier.drawn_places import drawn_places
 from nearsure.classifier.engine_methods import EngineMethods
 from nearsure.classifier.own_pass import OwnPass, own_pass
 from nearsure.classifier.staleness import (
@@ -22,8 +23,6 @@ from nearsure.errors import InvalidInputError, StaleFitWarning
 from nearsure.index import unit_vectors
 from nearsure.labels import codes_of, extended_classes, extended_groups
 
-# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
-LARGEST_PERMUTATION = 10_000_000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -139,7 +138,7 @@ class GalleryMethods(EngineMethods):
                 "no parameters, or they were given."
             )
         rng = np.random.default_rng(WATCH_SEED)
-        watched = self._support.ids_at(_drawn(rng, len(self._support), WATCHED))
+        watched = self._support.ids_at(drawn_places(len(self._support), WATCHED, rng))
         now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
         then, error_then = self._fit_loss
         share = self._share_changed()
@@ -220,10 +219,3 @@ class GalleryMethods(EngineMethods):
                 StaleFitWarning,
                 stacklevel=3,
             )
-
-
-def _drawn(rng: np.random.Generator, n_points: int, n_drawn: int) -> IntArray:
-    """Places of some points, ascending; very many points are not permuted."""
-    if n_points > LARGEST_PERMUTATION:
-        return np.sort(rng.choice(n_points, n_drawn, replace=False, shuffle=False))
-    return np.sort(rng.permutation(n_points)[:n_drawn])
