@@ -1,0 +1,310 @@
+"""What a report says, as one document: the HTML page and `--json` both hold exactly this.
+
+Every share and probability is a fraction in [0, 1]; distances are squared Euclidean. Where a number
+cannot be computed it is None, never NaN, which JSON does not know.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+Label = str | int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95% interval; both ends are None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class About:
+    """What was evaluated.
+
+    Parameters
+    ----------
+    queries : {"held-out", "leave-one-out"}
+        Labelled queries that the gallery does not hold, or the gallery's own points, each searched
+        without itself.
+    notes : tuple of str
+        What the reader should know before trusting the numbers, in sentences.
+    """
+
+    title: str
+    queries: Literal["held-out", "leave-one-out"]
+    n_queries: int
+    n_gallery: int
+    n_classes: int
+    dimension: int
+    k: int
+    rule: str
+    calibration: str
+    metric: str
+    engine: str
+    unknown_share: float | None
+    nearsure_version: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One headline number.
+
+    Parameters
+    ----------
+    key : str
+        "accuracy", "ece", "brier", ...
+    percent : bool
+        Whether people read it in percent.
+    meaning : str
+        One sentence for people who do not know its name.
+    floor : float or None
+        What a perfectly calibrated forecaster would show by chance; of "ece" alone.
+    """
+
+    key: str
+    title: str
+    estimate: Estimate
+    lower_is_better: bool
+    percent: bool
+    meaning: str
+    floor: float | None = None
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Queries whose confidence lies in (low, high]: what was claimed, and what came true."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    accuracy: Estimate
+
+
+@dataclass(frozen=True)
+class HistogramBin:
+    """How many answers of a confidence in (low, high] were right and wrong."""
+
+    low: float
+    high: float
+    right: int
+    wrong: int
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What happens if answers of at least this confidence are accepted.
+
+    The interval is of each point alone (Clopper and Pearson); a threshold that was chosen by
+    looking at many of them deserves `Promise`.
+    """
+
+    threshold: float
+    accepted: int
+    coverage: float
+    precision: Estimate
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The laxest threshold that keeps a target with 95% certainty; None if none does."""
+
+    precision: float
+    threshold: float | None
+    coverage: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One point of a line."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Method:
+    """One rule on the same neighbours.
+
+    Parameters
+    ----------
+    name : str
+        "1nn", "knn", "dudani", "gou", "ned", or "nearsure" for the classifier itself.
+    accuracy, ece, brier : Estimate
+        The headline numbers.
+    ece_floor : float
+        See `Metric.floor`.
+    risk_coverage : tuple of CurvePoint
+        Share accepted (x) against the share of them that is wrong (y), at most 100 points.
+    """
+
+    name: str
+    title: str
+    accuracy: Estimate
+    ece: Estimate
+    brier: Estimate
+    ece_floor: float | None
+    risk_coverage: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True)
+class Confused:
+    """A class that queries of another were taken for."""
+
+    label: Label
+    count: int
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One true class of the queries; classes that the gallery lacks have n_gallery 0."""
+
+    label: Label
+    n_gallery: int
+    n_queries: int
+    accuracy: Estimate
+    mean_confidence: float
+    confused_with: tuple[Confused, ...]
+
+
+@dataclass(frozen=True)
+class Vouching:
+    """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses."""
+
+    id: Label
+    label: Label
+    sq_distance: float
+    share: float
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A query that was answered wrongly, and who vouched for the answer."""
+
+    id: Label
+    label: Label
+    truth: Label
+    confidence: float
+    neighbors: tuple[Vouching, ...]
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A gallery point whose label its neighbours do not believe, least believed first.
+
+    Parameters
+    ----------
+    suggested : Label or None
+        The class that is believed more.
+    trust : float
+        Below 0.5 the other class is believed more.
+    """
+
+    id: Label
+    label: Label
+    suggested: Label | None
+    p_own: float
+    p_suggested: float
+    trust: float
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
+class DuplicatePair:
+    """Nearly identical points with different labels."""
+
+    first_id: Label
+    second_id: Label
+    first_label: Label
+    second_label: Label
+    sq_distance: float
+
+
+@dataclass(frozen=True)
+class ConfusablePair:
+    """Two classes that claim points of each other; confusion is in [0, 1]."""
+
+    first: Label
+    second: Label
+    confusion: float
+
+
+@dataclass(frozen=True)
+class SmallClass:
+    """A class with too few members to be trusted."""
+
+    label: Label
+    n_members: int
+    n_missed: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the gallery's own points say against it; lists are cut, the counts are of all."""
+
+    n_points: int
+    n_suspects: int
+    n_duplicates: int
+    n_small: int
+    suspects: tuple[Suspect, ...]
+    duplicates: tuple[DuplicatePair, ...]
+    confusable: tuple[ConfusablePair, ...]
+    small: tuple[SmallClass, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How T was found.
+
+    Parameters
+    ----------
+    temperature : float or None
+        T of the rule in use.
+    ned_temperature, standard_error, status, curve
+        NED's own T, how well the data determine it, where the minimum lies, and the loss (y)
+        against T (x, ascending; to be drawn on a logarithmic axis).
+    parameters : dict
+        Whatever else was fitted, by name: "gamma", "beta".
+    """
+
+    temperature: float | None
+    ned_temperature: float | None
+    standard_error: float | None
+    status: str | None
+    objective: str
+    n_points: int
+    n_missed: int
+    miss_fraction: float
+    curve: tuple[CurvePoint, ...]
+    parameters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of it."""
+
+    about: About
+    metrics: tuple[Metric, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    histogram: tuple[HistogramBin, ...]
+    operating_points: tuple[OperatingPoint, ...]
+    promises: tuple[Promise, ...]
+    methods: tuple[Method, ...]
+    classes: tuple[ClassRow, ...]
+    mistakes: tuple[Mistake, ...]
+    audit: Audit | None
+    fit: Fit | None
+    schema_version: int = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Dicts, lists, strings, numbers and None, as JSON has them."""
+        return asdict(self)

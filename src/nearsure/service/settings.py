@@ -1,0 +1,58 @@
+"""What the service is told when it starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Where the gallery is, who may ask, and how much.
+
+    Parameters
+    ----------
+    gallery : str
+        Path of an .sqlite file, or what `open_engine` takes.
+    engine_options : mapping
+        Options of `open_engine`: table, collection, columns, index.
+    model : path, optional
+        File that keeps the fit; needed beside an engine, while an .sqlite file keeps its own.
+    host, port : str, int
+        Where to listen.
+    read_tokens, write_tokens : tuple of str
+        Whoever shows one of them may ask; to change anything, one of the second. Without any,
+        everybody on this machine may do everything, and nobody else may connect.
+    encoder : str, optional
+        What turns images or text into vectors; see `nearsure.encoders.open_encoder`.
+    precision : float, optional
+        Target of the threshold in use, if none was set before.
+    largest_body : int
+        Bytes of a request.
+    largest_batch : int
+        Vectors or items of a request.
+    requests_per_second : float, optional
+        Of one client, with short bursts of ten seconds' worth.
+    largest_queue : int
+        Queries that may wait; the next is answered with 503.
+    patience : float
+        Seconds that a client may take to send a request, and that a request may take.
+    cors_origins : tuple of str
+        Pages of other hosts that may ask.
+    """
+
+    gallery: str
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    model: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    read_tokens: tuple[str, ...] = field(default=(), repr=False)
+    write_tokens: tuple[str, ...] = field(default=(), repr=False)
+    encoder: str | None = None
+    precision: float | None = None
+    largest_body: int = 8 * 2**20
+    largest_batch: int = 1024
+    requests_per_second: float | None = None
+    largest_queue: int = 2048
+    patience: float = 30.0
+    cors_origins: tuple[str, ...] = ()
