@@ -246,6 +246,43 @@ def aggregate(
     return Posterior(indptr, codes, shares, n_classes)
 
 
+def divided_among(neighbors: Neighbors, weights: FloatArray, posterior: Posterior) -> FloatArray:
+    """Each class's probability divided among its neighbours in proportion to their weights.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        What a search returned.
+    weights : array of shape (n, k)
+        Not negative, 0 on padding.
+    posterior : Posterior
+        Of the same rows.
+
+    Returns
+    -------
+    array of shape (n, k)
+        Rows sum to what the posterior's rows do.
+
+    Examples
+    --------
+    >>> found = Neighbors([[0.0, 1.0, 4.0]], [[2, 0, 0]])
+    >>> weights = np.array([[0.5, 0.3, 0.2]])
+    >>> divided_among(found, weights, aggregate(found, weights, sharpness=2.0))
+    array([[0.5, 0.3, 0.2]])
+    """
+    # One number for each pair of query and class; classes of padding never meet a weight.
+    width = max(posterior.n_classes, 1)
+    pairs = np.arange(len(neighbors))[:, None] * width + np.maximum(neighbors.labels, 0)
+    unique, places = np.unique(pairs, return_inverse=True)
+    totals = np.bincount(places.ravel(), weights.ravel(), len(unique))
+    probabilities = np.zeros(len(unique))
+    listed = np.searchsorted(unique, posterior.rows * width + posterior.codes)
+    probabilities[listed] = posterior.probabilities
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.where(totals > 0, probabilities / totals, 0.0)
+    return np.asarray(weights * factors[places.reshape(weights.shape)], np.float64)
+
+
 def _class_shares(
     neighbors: Neighbors,
     weights: FloatArray,

@@ -22,6 +22,7 @@ from nearsure.classifier.class_sizes import class_sizes, factors_of_prior, with_
 from nearsure.classifier.decision_methods import DecisionMethods
 from nearsure.classifier.drawn_places import drawn_places
 from nearsure.classifier.engine_methods import opened_engine
+from nearsure.classifier.evidence_methods import EvidenceMethods
 from nearsure.classifier.fit_settings import settings_for
 from nearsure.classifier.fitted_rule import fit_rule
 from nearsure.classifier.gallery_methods import GalleryMethods
@@ -62,6 +63,7 @@ VALIDATED = ("n_features_in_", "feature_names_in_")
 class NEDClassifier(
     GalleryMethods,
     DecisionMethods,
+    EvidenceMethods,
     ClassifierMixin,  # type: ignore[misc]  # untyped
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -327,7 +329,9 @@ class NEDClassifier(
         -------
         Prediction
         """
-        neighbors = self.kneighbors(Q)
+        return self._predicted(self.kneighbors(Q))
+
+    def _predicted(self, neighbors: Neighbors) -> Prediction:
         posterior, p_known, verdicts = self._judged(neighbors)
         codes, probabilities = posterior.top(1)
         labels = self.classes_[codes[:, 0]]
@@ -347,10 +351,6 @@ class NEDClassifier(
         if n_neighbors is not None:
             n_neighbors = check_number_of_neighbors(n_neighbors, len(self._support))
         return self._search(queries, n_neighbors)
-
-    def leave_one_out_posterior(self) -> Posterior:
-        """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
-        return self._posterior(self._own_pass().neighbors)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""

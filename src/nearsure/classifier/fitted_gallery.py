@@ -8,6 +8,7 @@ from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.known_judge import KnownJudge
 from nearsure.classifier.own_pass import OwnPass
+from nearsure.classifier.prediction import Prediction
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engines.contract import Fingerprint
 from nearsure.neighbors import Neighbors
@@ -62,6 +63,9 @@ class FittedGallery:
 
     def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query."""
+        raise NotImplementedError
+
+    def _predicted(self, neighbors: Neighbors) -> Prediction:
         raise NotImplementedError
 
     def _own_pass(self) -> OwnPass:

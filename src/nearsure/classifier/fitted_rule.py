@@ -18,7 +18,7 @@ from nearsure.classifier.own_pass import OwnPass
 from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.neighbors import Neighbors
 from nearsure.objectives import ObjectiveName
-from nearsure.posterior import Posterior, aggregate
+from nearsure.posterior import Posterior, aggregate, divided_among
 from nearsure.rules import rule_weights
 from nearsure.temperature import TemperatureFit, fit_temperature
 
@@ -121,6 +121,29 @@ class FittedRule:
             )
         weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
         return aggregate(neighbors, weights, n_classes=n_classes, class_factors=prior_factors)
+
+    def vote_shares(
+        self,
+        neighbors: Neighbors,
+        *,
+        class_sizes: IntArray | None = None,
+        prior_factors: FloatArray | None = None,
+    ) -> FloatArray:
+        """What each neighbour contributes to the answer, before calibration.
+
+        A class's probability is divided among its neighbours in proportion to their weights.
+
+        Returns
+        -------
+        array of shape (n, k)
+            In [0, 1], rows sum to 1; 0 behind ``neighbors.counts``.
+        """
+        claimed = self.claimed(neighbors, class_sizes=class_sizes, prior_factors=prior_factors)
+        if self.form is None:
+            weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
+        else:
+            weights = self.form.weights(neighbors)
+        return divided_among(neighbors, weights, claimed)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""

@@ -70,21 +70,30 @@ def read_image(path: Path) -> Pixels:
     MissingExtraError
         If Pillow is not installed.
     """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _broken(path, error.strerror or str(error)) from error
+    return decode_image(data, name=path)
+
+
+def decode_image(data: bytes, *, name: str | Path) -> Pixels:
+    """Decode what an image file holds, as `read_image` does; errors call it by `name`."""
     module = require("PIL.Image", extra="train", purpose=PURPOSE)
     try:
-        return _decode(path.read_bytes())
+        return _decode(data)
     except MemoryError:
         raise  # says nothing about the file
     except (module.DecompressionBombWarning, module.DecompressionBombError) as error:
         reason = f"{error} (PIL.Image.MAX_IMAGE_PIXELS sets the limit)"
-        raise _broken(path, reason) from error
+        raise _broken(name, reason) from error
     except module.UnidentifiedImageError as error:
         reason = "it is not an image of a kind that Pillow knows, or its header is broken"
-        raise _broken(path, reason) from error
+        raise _broken(name, reason) from error
     except OSError as error:
-        raise _broken(path, error.strerror or str(error)) from error
+        raise _broken(name, error.strerror or str(error)) from error
     except Exception as error:  # broken bytes make decoders raise errors of every kind
-        raise _broken(path, str(error) or type(error).__name__) from error
+        raise _broken(name, str(error) or type(error).__name__) from error
 
 
 def find_broken(
@@ -167,8 +176,8 @@ def skip_broken(images: LabelledImages, broken: Mapping[str, str]) -> LabelledIm
     return images.take([i for i, name in enumerate(images.names) if name not in broken])
 
 
-def _broken(path: Path, reason: str) -> BrokenImageError:
-    return BrokenImageError(f"{path} cannot be decoded: {reason.rstrip('.')}.")
+def _broken(name: str | Path, reason: str) -> BrokenImageError:
+    return BrokenImageError(f"{name} cannot be decoded: {reason.rstrip('.')}.")
 
 
 def _decode(data: bytes) -> Pixels:
