@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 MILVUS := .venv-milvus
 MILVUS_INSTALLED := $(MILVUS)/.installed
 
-.PHONY: demo reproduce reproduce-robust ablation test lint format bench milvus-server clean
+.PHONY: demo reproduce reproduce-robust ablation test lint format docs bench milvus-server clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
@@ -36,12 +36,15 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --strict
+
 bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,train,robust,postgres,milvus,batch,dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,report,serve,text,train,robust,postgres,milvus,batch,docs,dev]'
 	touch $@
 
 # Where it cannot be installed, its tests are skipped and say so.

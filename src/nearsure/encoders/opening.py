@@ -1,0 +1,62 @@
+"""Encoders by name; each is imported when it is asked for."""
+
+from importlib import import_module
+from typing import cast
+
+from nearsure.encoders.contract import Encoder
+from nearsure.errors import ConfigError, MissingExtraError
+
+BUILT_IN = {"image": "ImageEncoder", "text": "TextEncoder"}
+KINDS = ("image", "text")
+
+
+def open_encoder(name: str) -> Encoder:
+    """Open an encoder.
+
+    Parameters
+    ----------
+    name : str
+        ``"image"`` (EfficientNet-Lite0, extra ``train``), ``"text"`` (all-MiniLM-L6-v2, extra
+        ``text``), or ``"module:attribute"`` for one of your own: an `Encoder`, or a function
+        without parameters that makes one.
+
+    Examples
+    --------
+    >>> open_encoder("sound")
+    Traceback (most recent call last):
+    ...
+    nearsure.errors.ConfigError: encoder must be 'image', 'text' or 'module:attribute'. Got \
+'sound' instead.
+    """
+    if name in BUILT_IN:
+        extra = "train" if name == "image" else "text"
+        try:
+            module = import_module(f"nearsure.encoders.{name}")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"The {name} encoder needs {error.name}, which is not installed: "
+                f"pip install 'nearsure[{extra}]'"
+            ) from error
+        return cast("Encoder", getattr(module, BUILT_IN[name])())
+    module_name, colon, attribute = name.partition(":")
+    if not (colon and module_name and attribute):
+        raise ConfigError(
+            f"encoder must be 'image', 'text' or 'module:attribute'. Got {name!r} instead."
+        )
+    return _own_encoder(name, module_name, attribute)
+
+
+def _own_encoder(name: str, module_name: str, attribute: str) -> Encoder:
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"encoder {name!r} cannot be imported: {error}.") from error
+    except AttributeError as error:
+        raise ConfigError(f"encoder {name!r}: {module_name} has no {attribute}.") from error
+    encoder = found() if isinstance(found, type) or not isinstance(found, Encoder) else found
+    if not isinstance(encoder, Encoder) or encoder.kind not in KINDS:
+        raise ConfigError(
+            f"encoder {name!r} must have kind ('image' or 'text'), dimension and encode(); see "
+            "nearsure.encoders.Encoder."
+        )
+    return encoder
