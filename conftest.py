@@ -1,9 +1,101 @@
-"""The examples of README and docs are run as they stand."""
+"""The examples of README and docs are run as they stand, each page in a folder of its own.
 
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+A block of ``python`` or ``sh`` that cannot run in tests says why in a comment above it:
+``<!-- not run: takes 12 minutes -->``. What a ``sh`` block leaves running is stopped with its page.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest import SkipTest
+
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser
+
+REASON = re.compile(r"<!-- not run: ([^>]+) -->\s*\Z")
+SECONDS = 120
+
+
+def reason_not_to_run(example: Example) -> str | None:
+    """What the comment above a block says."""
+    found = REASON.search(example.document.text[: example.region.start])
+    return found and found[1]
+
+
+class PythonBlocks(CodeBlockParser):
+    """Python, as Sybil runs it."""
+
+    language = "python"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._run = PythonEvaluator()
+
+    def evaluate(self, example: Example) -> str | None:
+        """Run a block in the page's namespace."""
+        _skip_if_said(example)
+        return self._run(example)
+
+
+class ShellBlocks(CodeBlockParser):
+    """Commands, as a user would type them with the environment activated."""
+
+    language = "sh"
+
+    def evaluate(self, example: Example) -> str | None:
+        """Run a block; any command that fails fails it."""
+        _skip_if_said(example)
+        # Through a file: what goes on in the background would keep a pipe open.
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(  # noqa: S603 - our own pages
+                ["bash", "-euo", "pipefail", "-c", example.parsed],  # noqa: S607
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            )
+            example.namespace["sessions"].append(process.pid)
+            code = process.wait(SECONDS)
+            output.seek(0)
+            printed = output.read().decode(errors="replace")
+        if code:
+            raise AssertionError(f"exit code {code} of\n{example.parsed}\n{printed}")
+        return None
+
+
+def _skip_if_said(example: Example) -> None:
+    reason = reason_not_to_run(example)
+    if reason:
+        raise SkipTest(reason)
+
+
+def enter_folder(namespace: dict[str, Any]) -> None:
+    """Every page starts in an empty folder."""
+    namespace |= {"before": Path.cwd(), "folder": tempfile.mkdtemp(), "sessions": []}
+    os.chdir(namespace["folder"])
+
+
+def leave_folder(namespace: dict[str, Any]) -> None:
+    """Stop what the page started, and tidy up."""
+    for session in namespace["sessions"]:
+        with suppress(ProcessLookupError):
+            os.killpg(session, signal.SIGTERM)
+    os.chdir(namespace["before"])
+    shutil.rmtree(namespace["folder"], ignore_errors=True)
+
 
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser()],
-    patterns=["README.md", "docs/*.md"],
+    parsers=[PythonBlocks(), ShellBlocks()],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    setup=enter_folder,
+    teardown=leave_folder,
 ).pytest()
