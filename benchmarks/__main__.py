@@ -16,6 +16,7 @@ BENCHMARKS = (
     "drift",
     "scale",
     "server_engines",
+    "service",
 )
 
 

@@ -58,6 +58,7 @@ def test_a_point_is_judged_as_if_it_were_not_there(engine: str) -> None:
         expected = alone.predict_with_confidence(POINTS[[point]])
         assert own.labels[row] == expected.labels[0]
         assert own.confidence[row] == pytest.approx(expected.confidence[0])
+        assert own.neighbors.ids is not None
         assert point not in own.neighbors.ids[row]
 
 

@@ -6,26 +6,27 @@ from importlib import import_module
 from nearsure.errors import NearsureError
 from nearsure.extras import require
 
-INTERRUPTED = 130
-GOES_ON = "Interrupted; the same command goes on from here."
+MISTAKE, INTERRUPTED = 2, 130
 
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
         require("typer", extra="cli", purpose="The nearsure command")
-        import_module("nearsure.commands").app()
+        import_module("nearsure.cli.app").app(prog_name="nearsure")
     except NearsureError as error:
-        sys.exit(_failed(str(error), 2))
+        sys.exit(_failed(str(error), MISTAKE))
     except OSError as error:
-        sys.exit(_failed(f"{error.filename or 'A file'}: {error.strerror or error}.", 2))
+        sys.exit(_failed(_sentence(error), MISTAKE))
     except KeyboardInterrupt:
-        sys.exit(_failed(GOES_ON, INTERRUPTED))
-    except SystemExit as end:
-        # What typer makes of Ctrl-C, without a word.
-        if end.code == INTERRUPTED:
-            _failed(GOES_ON, INTERRUPTED)
-        raise
+        # Before there was a command to interrupt.
+        sys.exit(_failed("Interrupted.", INTERRUPTED))
+
+
+def _sentence(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename or 'A file'}: {error.strerror}."
 
 
 def _failed(sentence: str, code: int) -> int:

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from safetensors.numpy import save_file
 
 from nearsure.arrays import AnyArray
+from nearsure.embedding_files import EmbeddingSet, load_embeddings
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
-from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
 
 VECTORS = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
 NAMES = np.array(["owl", "owl", "wren", "wren", "kiwi", "kiwi"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearsure.lab.embeddings_file import load_embeddings
+from nearsure.embedding_files import load_embeddings
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, encode_labels
 

@@ -11,7 +11,9 @@ import pytest
 import typer
 from tiny_images import write_tree
 
-from nearsure import command_line, commands
+from nearsure import command_line
+from nearsure.cli import app, paper_tables
+from nearsure.cli.typed_command import typed_command
 from nearsure.command_line import main
 from nearsure.errors import MissingExtraError
 
@@ -196,8 +198,11 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "load_embeddings", interrupt)
+    monkeypatch.setattr(paper_tables, "load_embeddings", interrupt)
     assert nearsure(monkeypatch, "evaluate", "x.npz") == 130
+    assert capsys.readouterr().err == "nearsure: Interrupted; nothing was left half-written.\n"
+    monkeypatch.setattr("nearsure.lab.config.read_changes", interrupt)
+    assert nearsure(monkeypatch, "reproduce", "glyphs", "--config", "x.toml") == 130
     assert capsys.readouterr().err == "nearsure: Interrupted; the same command goes on from here.\n"
 
 
@@ -220,6 +225,7 @@ def test_a_missing_extra_is_named_with_what_to_install(
         (["--root", "/home/me/birds/", "-k", "5"], "--root birds -k 5"),
         (["--root=/home/me/a=b/birds"], "--root=birds"),
         (["--config", "../../me/my.toml"], "--config my.toml"),
+        (["evaluate", "postgresql://me:secret@host/db"], "evaluate postgresql://..."),
         (["data/points.npz", "--name", "a b"], "data/points.npz --name 'a b'"),
     ],
 )
@@ -227,13 +233,13 @@ def test_a_report_does_not_tell_the_folders_of_a_machine(
     monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nearsure", *words])
-    assert commands._command() == f"nearsure {shown}"
+    assert typed_command() == f"nearsure {shown}"
 
 
 def test_help_names_the_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert isinstance(commands.app, typer.Typer)
+    assert isinstance(app.app, typer.Typer)
     assert nearsure(monkeypatch, "--help") == 0
     shown = capsys.readouterr().out
     assert "reproduce" in shown

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nearsure.embedding_files import EmbeddingSet
 from nearsure.errors import InvalidInputError
 from nearsure.lab import experiment as module
-from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.evaluation import evaluate
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, given_gallery

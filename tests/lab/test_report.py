@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab import report
-from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
 from nearsure.lab.report import write_report
 

@@ -26,6 +26,6 @@ class Encoder(Protocol):
 
         Raises
         ------
-        InvalidInputError
-            Or one of its kind, for what is no image.
+        NearsureError
+            For what is no image, or no text.
         """

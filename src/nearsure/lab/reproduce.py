@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab.allocator import keep_freed_memory
 from nearsure.lab.batches import refuse_too_many_classes
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.contact_sheet import contact_sheet
 from nearsure.lab.datasets.labelled_images import ImageSplit, Pixels
 from nearsure.lab.embedding_run import EmbeddingRun
-from nearsure.lab.embeddings_file import EmbeddingSet
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
 from nearsure.lab.prepared_images import prepare_images, refuse_other_pixels
 from nearsure.lab.recipes import Recipe

@@ -77,7 +77,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Queries whose confidence lies in (low, high]: what was claimed, and what came true."""
+    """Queries whose confidence lies in [low, high): what was claimed, and what came true.
+
+    The last bin holds 1, too. Bins without queries are left out.
+    """
 
     low: float
     high: float
@@ -88,7 +91,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """How many answers of a confidence in (low, high] were right and wrong."""
+    """How many answers of a confidence in [low, high), the last up to 1, were right and wrong."""
 
     low: float
     high: float

@@ -83,6 +83,12 @@ class BatchAnswer(Message):
     answers: list[Answer]
 
 
+class Neighborhood(Message):
+    """The gallery items nearest to a query."""
+
+    neighbors: list[NeighborShown]
+
+
 class NewItem(Message):
     """A labelled vector; without an id it is given one."""
 
@@ -184,6 +190,12 @@ class NewThreshold(Message):
 
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
     precision: Annotated[FiniteFloat, Field(gt=0, lt=1)] | None = None
+
+
+class InTheMaking(Message):
+    """What was asked for is being made; ask again after the seconds of Retry-After."""
+
+    status: Literal["making"]
 
 
 class Status(Message):

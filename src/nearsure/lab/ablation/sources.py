@@ -7,12 +7,12 @@ from typing import NoReturn
 import numpy as np
 
 from nearsure.arrays import IntArray
+from nearsure.embedding_files import load_embeddings
 from nearsure.errors import NearsureError
 from nearsure.lab.ablation.corrupted_result import CELLS
 from nearsure.lab.ablation.trials import Labelled
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding_run import FEATURE_CHUNK, EmbeddingRun
-from nearsure.lab.embeddings_file import load_embeddings
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
 from nearsure.lab.robust.corruption_experiment import CORRUPTIONS_VERSION

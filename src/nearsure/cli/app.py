@@ -1,0 +1,103 @@
+"""All commands together, and what is the same for each: warnings, Ctrl-C, a closed pipe."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from nearsure.cli import (
+    audit,
+    calibrate,
+    demo,
+    embed,
+    evaluate,
+    fit,
+    lab_commands,
+    predict,
+    report,
+    serve,
+)
+from nearsure.cli.registering import flowing
+from nearsure.cli.saying import sentences_of_warnings, tell
+
+if TYPE_CHECKING:
+    from typer import Context
+
+INTERRUPTED = 130
+RESUMABLE = ("reproduce", "ablation")
+GOES_ON = "Interrupted; the same command goes on from here."
+NOTHING_LEFT = "Interrupted; nothing was left half-written."
+
+EPILOG = """Exit codes: 0 done; 1 an internal error, with its traceback; 2 a mistake in what was
+typed or in a file, said in one sentence; 130 interrupted.
+
+Example: nearsure fit gallery.npz -o model.safetensors
+"""
+
+
+class Commands(TyperGroup):
+    """Whatever the command, it ends in the same ways."""
+
+    def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
+        """Run the command that was named."""
+        try:
+            with sentences_of_warnings():
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+        except KeyboardInterrupt:
+            tell(GOES_ON if ctx.invoked_subcommand in RESUMABLE else NOTHING_LEFT)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Who reads had enough. What is still buffered must not fail once more at the very end.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Calibrated confidence for nearest-neighbour search results.",
+    epilog=flowing(EPILOG),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for commands in (
+    embed,
+    fit,
+    predict,
+    evaluate,
+    report,
+    audit,
+    calibrate,
+    serve,
+    demo,
+    lab_commands,
+):
+    commands.add_to(app)
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        from nearsure import __version__  # noqa: PLC0415
+
+        typer.echo(f"nearsure {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _nearsure(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Say the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Keep the options that stand before a command."""
+    del version

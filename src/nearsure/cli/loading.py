@@ -1,0 +1,168 @@
+"""Embeddings streamed into an engine, chunk by chunk; what is cut off is taken back."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from nearsure.arrays import AnyArray
+from nearsure.cli.engine_addresses import Kind, empty_gallery
+from nearsure.cli.gallery_pictures import PictureLoader
+from nearsure.cli.input_files import names_of
+from nearsure.cli.saying import progress, tell
+from nearsure.embedding_files import EmbeddingStream
+from nearsure.engines.contract import Engine
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.engines.sqlite.creation import LEFTOVERS
+from nearsure.engines.sqlite.file_lock import FileLock, beside
+from nearsure.engines.sqlite.index_cache import CACHE_SUFFIX
+from nearsure.errors import ConfigError, NearsureError
+
+MetricName = Literal["euclidean", "cosine"]
+# Large enough that an engine's transactions cost little.
+ROWS_AT_A_TIME = 8192
+
+
+@contextmanager
+def filled_engine(
+    stream: EmbeddingStream, address: str, options: Mapping[str, Any], *, metric: MetricName
+) -> Iterator[Engine]:
+    """A new gallery in an engine; unless the block ends well, its points are removed again.
+
+    Parameters
+    ----------
+    stream : EmbeddingStream
+        With labels.
+    address, options : str, mapping
+        Of the engine.
+    metric : {"euclidean", "cosine"}
+        How it compares.
+    """
+    chunks = stream.chunks(ROWS_AT_A_TIME)
+    first = next(chunks)
+    engine = empty_gallery(
+        address,
+        stream.dimension,
+        metric=metric,
+        ids=_kind(names_of(first)),
+        labels=_kind(first.labels),
+        options=options,
+    )
+    try:
+        added: list[AnyArray] = []
+        try:
+            with progress("loading", stream.n_rows) as advance:
+                for chunk in chain([first], chunks):
+                    names = names_of(chunk)
+                    added.append(names)
+                    engine.add(chunk.vectors, names, chunk.labels)
+                    advance(len(chunk))
+            yield engine
+        except BaseException:
+            _take_back(engine, added)
+            raise
+    finally:
+        engine.close()
+
+
+@contextmanager
+def filled_sqlite(
+    stream: EmbeddingStream,
+    path: Path,
+    *,
+    metric: MetricName,
+    index: str,
+    images_root: Path,
+    replace: bool,
+) -> Iterator[SqliteEngine]:
+    """A new gallery in one file, which has its name only once the block has ended well.
+
+    Parameters
+    ----------
+    stream : EmbeddingStream
+        With labels; its pictures become thumbnails in the file.
+    path : path
+        The file.
+    metric, index : str
+        How it compares, and through which index.
+    images_root : path
+        Where the paths of pictures start from.
+    replace : bool
+        Whether a gallery that is there may go.
+    """
+    if path.exists() and not replace:
+        raise ConfigError(
+            f"{path} is there already. --replace replaces it; nearsure fit {path} fits on what it "
+            "holds."
+        )
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        chunks = stream.chunks(ROWS_AT_A_TIME)
+        first = next(chunks)
+        engine = SqliteEngine.create(
+            folder / path.name,
+            stream.dimension,
+            metric=metric,
+            ids=_kind(names_of(first)),
+            labels=_kind(first.labels),
+            index=index,
+        )
+        try:
+            pictures = PictureLoader(engine, images_root)
+            with progress("loading", stream.n_rows) as advance:
+                for chunk in chain([first], chunks):
+                    names = names_of(chunk)
+                    engine.add(chunk.vectors, names, chunk.labels)
+                    pictures.put(names, chunk)
+                    advance(len(chunk))
+            pictures.tell()
+        finally:
+            engine.close()
+        # What index "auto" stands for is decided by the number of points when a gallery is opened.
+        engine = SqliteEngine(folder / path.name)
+        try:
+            yield engine
+        finally:
+            engine.close()
+        _put_in_place(folder / path.name, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put_in_place(made: Path, path: Path) -> None:
+    # Whoever has the old gallery open keeps it, and is named in the error.
+    lock = FileLock(path, str(path))
+    try:
+        for suffix in LEFTOVERS:
+            beside(path, suffix).unlink(missing_ok=True)
+        made.replace(path)
+        index = beside(made, CACHE_SUFFIX)
+        if index.is_file():
+            index.replace(beside(path, CACHE_SUFFIX))
+    finally:
+        lock.close()
+
+
+def _take_back(engine: Engine, added: list[AnyArray]) -> None:
+    if not added:
+        return
+    tell("Taking back what was loaded.")
+    *whole, last = added
+    try:
+        for names in whole:
+            engine.remove(names)
+    except (NearsureError, OSError) as error:
+        tell(f"Some points could not be removed: {error}")
+        return
+    try:
+        engine.remove(last)
+    except NearsureError:
+        # All or none of the last chunk was added; most often none.
+        return
+
+
+def _kind(values: AnyArray | None) -> Kind:
+    return "integer" if values is not None and values.dtype.kind in "iu" else "text"

@@ -1,0 +1,122 @@
+"""`nearsure serve`: the service, with what was typed as its settings."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table
+from nearsure.cli.registering import register
+from nearsure.extras import require
+
+EXAMPLES = (
+    "nearsure serve birds.sqlite --precision 0.99",
+    (
+        "NEARSURE_READ_TOKENS=secret nearsure serve postgres --table birds "
+        "--model birds.safetensors --host 0.0.0.0"
+    ),
+)
+LIMITS = "Limits"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make the command known."""
+    register(app, serve, *EXAMPLES)
+
+
+def serve(
+    gallery: Annotated[
+        str,
+        typer.Argument(
+            help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, whose "
+            "address is in the environment."
+        ),
+    ],
+    *,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="File that keeps the fit beside an engine; an .sqlite gallery keeps its own.",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None,
+    table: Table = None,
+    collection: Collection = None,
+    engine_option: EngineOption = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; other machines can connect only with tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
+    tokens_file: Annotated[
+        Path | None,
+        typer.Option(
+            help='TOML: read = ["..."], write = ["..."]. Beside it, or in its place, '
+            "NEARSURE_READ_TOKENS and NEARSURE_WRITE_TOKENS, separated by commas."
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="What turns images or text into vectors.")
+    ] = None,
+    precision: Precision = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="A page of another host that may ask; may be given more than once."),
+    ] = None,
+    requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="Of one client.", rich_help_panel=LIMITS)
+    ] = None,
+    largest_body: Annotated[
+        int, typer.Option(min=1024, help="Bytes of a request.", rich_help_panel=LIMITS)
+    ] = 8 * 2**20,
+    largest_batch: Annotated[
+        int, typer.Option(min=1, help="Vectors or items of a request.", rich_help_panel=LIMITS)
+    ] = 1024,
+    largest_queue: Annotated[
+        int, typer.Option(min=1, help="Queries that may wait.", rich_help_panel=LIMITS)
+    ] = 2048,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds that a request, or sending one, may take.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = 30.0,
+) -> None:
+    """Serve a gallery: REST, metrics, and a page for people at /.
+
+    Tokens are never typed, where others would see them. Without any, only this machine may connect.
+    """
+    require("fastapi", extra="serve", purpose="The service")
+    from nearsure.cli.engine_addresses import (  # noqa: PLC0415
+        check_is_there,
+        engine_options,
+        is_sqlite,
+    )
+    from nearsure.cli.tokens import given_tokens  # noqa: PLC0415
+    from nearsure.service import ServiceSettings, run_service  # noqa: PLC0415
+
+    if is_sqlite(gallery):
+        check_is_there(gallery)
+    tokens = given_tokens(tokens_file)
+    run_service(
+        ServiceSettings(
+            gallery=gallery,
+            engine_options=engine_options(engine_option, table=table, collection=collection),
+            model=model,
+            host=host,
+            port=port,
+            read_tokens=tokens.read,
+            write_tokens=tokens.write,
+            encoder=encoder,
+            precision=precision,
+            largest_body=largest_body,
+            largest_batch=largest_batch,
+            requests_per_second=requests_per_second,
+            largest_queue=largest_queue,
+            patience=patience,
+            cors_origins=tuple(cors_origin or ()),
+        )
+    )

@@ -1,0 +1,69 @@
+"""Tokens of the service: from the environment or a file, never from what is typed."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nearsure.cli.saying import tell
+from nearsure.errors import ConfigError
+
+READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
+SCOPES = ("read", "write")
+OTHERS_MAY_READ = 0o077
+
+
+@dataclass(frozen=True)
+class GivenTokens:
+    """Who may ask, and who may change anything."""
+
+    read: tuple[str, ...] = field(default=(), repr=False)
+    write: tuple[str, ...] = field(default=(), repr=False)
+
+
+def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ) -> GivenTokens:
+    """The tokens of the environment and of a file together.
+
+    Parameters
+    ----------
+    file : path or None
+        TOML: ``read = ["..."]`` and ``write = ["..."]``, or either.
+    environment : mapping
+        ``NEARSURE_READ_TOKENS`` and ``NEARSURE_WRITE_TOKENS``, separated by commas.
+
+    Examples
+    --------
+    >>> given_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
+    ('one', 'two')
+    """
+    of_file = {} if file is None else _in_file(file)
+    return GivenTokens(
+        read=(*_listed(environment.get(READ_VARIABLE, "")), *of_file.get("read", ())),
+        write=(*_listed(environment.get(WRITE_VARIABLE, "")), *of_file.get("write", ())),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(token.strip() for token in text.split(",") if token.strip())
+
+
+def _in_file(path: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        stored = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        # Not what is wrong with it: that may quote a token.
+        raise ConfigError(
+            f'{path} must be TOML, such as read = ["..."] and write = ["..."]. It is not.'
+        ) from error
+    for name, tokens in stored.items():
+        are_tokens = isinstance(tokens, list) and all(
+            isinstance(token, str) and token.strip() for token in tokens
+        )
+        if name not in SCOPES or not are_tokens:
+            raise ConfigError(
+                f"{path} must hold lists of tokens called read and write, and nothing else."
+            )
+    if path.stat().st_mode & OTHERS_MAY_READ:
+        tell(f"warning: others may read the tokens in {path}: chmod 600 {path}")
+    return {name: tuple(token.strip() for token in tokens) for name, tokens in stored.items()}

@@ -1,0 +1,53 @@
+"""One process owns a gallery at a time; the system takes the lock back when the process ends."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from nearsure.errors import EngineAccessError, EngineUnavailableError, GalleryNotFoundError
+
+
+class FileLock:
+    """A lock on ``path + ".lock"``, held until it is closed, or until the process is gone.
+
+    It has a file of its own: SQLite would lose its own locks on the gallery if that were opened and
+    closed beside it. The file stays, as another process may be waiting for it.
+
+    Parameters
+    ----------
+    path : Path
+        The gallery.
+    shown : str
+        What it is called in messages.
+    """
+
+    def __init__(self, path: Path, shown: str) -> None:
+        if not path.parent.is_dir():
+            raise GalleryNotFoundError(f"There is no folder to keep {shown} in. Make it first.")
+        try:
+            self._descriptor = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise EngineAccessError(
+                f"{shown} cannot be opened: {error.strerror}. This user must be able to write in "
+                "its folder."
+            ) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise EngineUnavailableError(
+                f"{shown} is open already, here or in another process, and only one may have it. "
+                "Close it there, or ask the service that owns it."
+            ) from error
+
+    def close(self) -> None:
+        """Let others have the gallery. Closing twice is no error."""
+        # Closed, not unlocked: a forked child that closes must not free what its parent holds.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The file whose name is longer by a suffix."""
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,75 @@
+"""An approximate index in a file beside the gallery, so that opening need not build it anew.
+
+A row of the gallery has one vector for good, so a cache from earlier is brought up to date by the
+rows that have come and gone. That it is from earlier, and not from another copy of the gallery, is
+known by a mark that the gallery and the cache both hold.
+"""
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from safetensors import SafetensorError
+
+from nearsure.engines.sqlite.connection import GalleryFile
+from nearsure.engines.sqlite.file_lock import beside
+from nearsure.engines.sqlite.gallery_index import GalleryIndex
+from nearsure.errors import NearsureError
+from nearsure.model_file import read_model, write_model
+
+CACHE_SUFFIX = ".index"
+MARK = "index_cache"
+log = logging.getLogger("nearsure.engines")
+
+
+class IndexCache:
+    """The file beside a gallery that keeps its index; whatever is wrong with it is no error.
+
+    Parameters
+    ----------
+    file : GalleryFile
+        The gallery.
+    """
+
+    def __init__(self, file: GalleryFile) -> None:
+        self._file = file
+        self._path = beside(file.path, CACHE_SUFFIX)
+
+    def read(self, like: GalleryIndex) -> GalleryIndex | None:
+        """The index of the cache, if it is of this gallery and made as `like` is."""
+        if like.index_type == "exact" or not self._path.is_file():
+            return None
+        try:
+            manifest, arrays = read_model(self._path)
+            if manifest["mark"] != self._mark():
+                return None
+            index = GalleryIndex.from_state(manifest["state"], arrays)
+            return index if _make(index) == _make(like) else None
+        except (NearsureError, OSError, KeyError, TypeError, ValueError) as error:
+            log.warning("The index beside %s is not used: %s", self._file.shown, error)
+            return None
+
+    def write(self, index: GalleryIndex) -> None:
+        """Keep an index that fits what the gallery holds now."""
+        if index.index_type == "exact" or not index.size():
+            return
+        try:
+            state, arrays = index.to_state()
+            mark = uuid4().hex
+            write_model(self._path, {"mark": mark, "state": state}, arrays)
+            # Last: a gallery that names no cache, or another one, builds its index anew.
+            with self._file.writing() as connection:
+                connection.execute("REPLACE INTO settings VALUES (?, ?)", (MARK, mark))
+        except (NearsureError, OSError, SafetensorError, MemoryError) as error:
+            log.warning("The index of %s could not be kept: %s", self._file.shown, error)
+
+    def _mark(self) -> str | None:
+        with self._file.reading() as connection:
+            found = connection.execute(
+                "SELECT value FROM settings WHERE name = ?", (MARK,)
+            ).fetchone()
+        return None if found is None else found[0]
+
+
+def _make(index: GalleryIndex) -> tuple[Any, ...]:
+    return (index.index_type, index.dimension, index.metric, index.settings)

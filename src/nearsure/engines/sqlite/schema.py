@@ -1,0 +1,156 @@
+"""The tables of a gallery, and the signs by which a file is known to be one."""
+
+import json
+import sqlite3
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.engines.embedded import IndexSettings, chosen_index
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+
+Kind: TypeAlias = Literal["integer", "text"]
+Metric: TypeAlias = Literal["euclidean", "cosine"]
+Precision: TypeAlias = Literal["float32", "float64"]
+
+APPLICATION_ID = int.from_bytes(b"nsur")
+VERSION = 1
+# Bytes that SQLite takes in one value.
+LARGEST_VECTOR = 10**9
+_ALLOWED = {
+    "metric": ("euclidean", "cosine"),
+    "ids": ("integer", "text"),
+    "labels": ("integer", "text"),
+    "precision": ("float32", "float64"),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What was decided when a gallery was created.
+
+    Parameters
+    ----------
+    dimension : int
+        Length of a vector.
+    metric : {"euclidean", "cosine"}
+    ids, labels : {"integer", "text"}
+        What names a point, and its class.
+    precision : {"float32", "float64"}
+        In which vectors are kept.
+    index : {"auto", "exact", "hnsw", "ivf"}
+        The index that is used unless another is asked for.
+    settings : IndexSettings
+        Its settings, likewise.
+    """
+
+    dimension: int
+    metric: Metric = "euclidean"
+    ids: Kind = "text"
+    labels: Kind = "text"
+    precision: Precision = "float32"
+    index: str = "auto"
+    settings: IndexSettings = field(default_factory=IndexSettings)
+
+    def __post_init__(self) -> None:
+        for name, allowed in _ALLOWED.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InvalidInputError(
+                    f"{name} must be {' or '.join(map(repr, allowed))}. Got {value!r} instead."
+                )
+        chosen_index(self.index, 0)
+        largest = LARGEST_VECTOR // self.dtype.itemsize
+        if int(self.dimension) != self.dimension or not 1 <= self.dimension <= largest:
+            raise InvalidInputError(
+                f"dimension must be an integer from 1 to {largest}. Got {self.dimension!r} instead."
+            )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a vector in the file: little-endian on every machine."""
+        return np.dtype("<f4" if self.precision == "float32" else "<f8")
+
+    def stored(self, vectors: AnyArray) -> AnyArray:
+        """Vectors in the precision of the file, which may refuse what is too large for it."""
+        with np.errstate(over="ignore"):
+            own = vectors.astype(self.dtype)
+        if not np.isfinite(own).all():
+            raise InvalidInputError(
+                "vectors must be within the range of float32, in which this gallery keeps them. "
+                "Got larger numbers."
+            )
+        return own
+
+    def vectors_of(self, blobs: list[bytes]) -> AnyArray:
+        """Vectors, shape (n, dimension), from what the file holds."""
+        read = np.frombuffer(b"".join(blobs), self.dtype)
+        return read.reshape(len(blobs), self.dimension).astype(self.dtype.newbyteorder("="))
+
+    def array(self, values: list[Any], kind: Kind) -> AnyArray:
+        """Ids or labels as an engine hands them out."""
+        return np.array(values, np.int64 if kind == "integer" else str)
+
+
+def create_tables(connection: sqlite3.Connection, layout: Layout) -> None:
+    """Make an empty database a gallery, within the transaction that is open."""
+    column = {"integer": "INTEGER", "text": "TEXT"}
+    n_bytes = layout.dtype.itemsize * int(layout.dimension)
+    statements = (
+        # AUTOINCREMENT: the number of a row that is gone never comes again, so that whoever knows
+        # a row's vector knows it for good.
+        f"""CREATE TABLE points (
+            row INTEGER PRIMARY KEY AUTOINCREMENT,
+            id {column[layout.ids]} NOT NULL UNIQUE,
+            label {column[layout.labels]} NOT NULL,
+            vector BLOB NOT NULL CHECK (typeof(vector) = 'blob' AND length(vector) = {n_bytes})
+        )""",
+        "CREATE INDEX points_by_label ON points (label, id)",
+        """CREATE TABLE pictures (
+            row INTEGER PRIMARY KEY REFERENCES points (row) ON DELETE CASCADE,
+            picture BLOB NOT NULL
+        )""",
+        "CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE settings (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        f"PRAGMA user_version = {VERSION}",
+    )
+    for statement in statements:
+        connection.execute(statement)
+    settings = {**asdict(layout), "dimension": int(layout.dimension)}
+    settings["settings"] = json.dumps(settings["settings"])
+    connection.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
+
+
+def check_is_gallery(connection: sqlite3.Connection, shown: str) -> None:
+    """An error unless the file is a gallery that this version can read."""
+    application, version = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("application_id", "user_version")
+    )
+    if application != APPLICATION_ID:
+        raise GalleryMismatchError(
+            f"{shown} is an SQLite database, but not a gallery of nearsure. Check the path, or "
+            "make a gallery in another file: SqliteEngine.create(path, dimension)."
+        )
+    if version > VERSION:
+        raise GalleryMismatchError(
+            f"{shown} is a gallery of version {version}, and this nearsure reads up to {VERSION}. "
+            "Upgrade nearsure: pip install --upgrade nearsure"
+        )
+
+
+def read_layout(connection: sqlite3.Connection, shown: str) -> Layout:
+    """What was decided when the gallery was created."""
+    stored = dict(connection.execute("SELECT name, value FROM settings"))
+    try:
+        own = {name: stored[name] for name in Layout.__dataclass_fields__}
+        own["settings"] = IndexSettings(**json.loads(cast("str", own["settings"])))
+        return Layout(**own)
+    except (KeyError, TypeError, ValueError) as error:
+        raise GalleryMismatchError(
+            f"{shown} has settings that this nearsure does not understand: {error}. "
+            "Restore the file from a copy."
+        ) from error

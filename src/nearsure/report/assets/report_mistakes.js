@@ -1,0 +1,115 @@
+// The most confident mistakes, and who vouched for them.
+(function () {
+  "use strict";
+  const parts = window.nearsureReportParts;
+  const { element, section, nothing, label, picture, bar } = parts;
+  const { count, plural, percent, significant } = parts;
+  const AT_FIRST = 6;
+  const NEIGHBORS = 5;
+
+  function roleOf(mistake, neighbor) {
+    if (neighbor.label === mistake.label) return ["for-answer", "for the answer"];
+    if (neighbor.label === mistake.truth) return ["for-truth", "for the truth"];
+    return ["for-other", "for another"];
+  }
+
+  function vouching(mistake, neighbor) {
+    const [role, words] = roleOf(mistake, neighbor);
+    return element(
+      "li",
+      { class: "vouching " + role },
+      picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small"),
+      element(
+        "div",
+        { class: "vouching-words" },
+        element("span", { class: "vouching-name" }, label(neighbor.label)),
+        bar(neighbor.share),
+        element(
+          "span",
+          { class: "fine" },
+          words + ", item ",
+          label(neighbor.id),
+          ", distance\u00b2 " + significant(neighbor.sq_distance),
+        ),
+      ),
+      element("span", { class: "vouching-share" }, percent(neighbor.share, 0)),
+    );
+  }
+
+  function card(context, mistake) {
+    const ordered = [...mistake.neighbors].sort((one, other) => other.share - one.share);
+    const shown = ordered.slice(0, NEIGHBORS);
+    const rest = ordered.slice(NEIGHBORS);
+    const restShare = rest.reduce((sum, neighbor) => sum + neighbor.share, 0);
+    return element(
+      "li",
+      { class: "mistake" },
+      element(
+        "div",
+        { class: "mistake-head" },
+        picture(mistake.picture, "Query " + mistake.id),
+        element(
+          "div",
+          {},
+          element(
+            "p",
+            { class: "mistake-called" },
+            "taken for ",
+            label(mistake.label, "called"),
+            ", " + percent(mistake.confidence) + " sure",
+          ),
+          element("p", { class: "mistake-truth" }, "is ", label(mistake.truth, "truth")),
+          element("p", { class: "fine" }, "query ", label(mistake.id)),
+        ),
+      ),
+      shown.length === 0
+        ? element("p", { class: "fine" }, "Its neighbours were not kept.")
+        : element(
+            "ol",
+            { class: "vouchers", "aria-label": "Neighbours by their share of the vote" },
+            shown.map((each) => vouching(mistake, each)),
+          ),
+      rest.length > 0 &&
+        element(
+          "p",
+          { class: "fine" },
+          plural(rest.length, "more neighbour") + " with " + percent(restShare, 0) + " of the vote",
+        ),
+    );
+  }
+
+  function cards(context, all) {
+    const list = element("ol", { class: "mistakes" }, all.slice(0, AT_FIRST).map((each) => card(context, each)));
+    const hidden = all.slice(AT_FIRST);
+    const more =
+      hidden.length > 0 &&
+      element(
+        "button",
+        {
+          type: "button", class: "button",
+          onclick: (event) => {
+            const added = hidden.map((each) => card(context, each));
+            list.append(...added);
+            added[0].setAttribute("tabindex", "-1");
+            added[0].focus();
+            event.target.remove();
+          },
+        },
+        "Show " + count(hidden.length) + " more",
+      );
+    return element("div", { class: "stack" }, list, more);
+  }
+
+  function mistakes(context) {
+    const all = context.report.mistakes;
+    return section(
+      context,
+      "mistakes",
+      "Most confident mistakes",
+      "Bars are each neighbour's share of the vote. Look twice: sometimes it is the label that is wrong, not the answer.",
+      all.length === 0 ? nothing("No answer was wrong.") : cards(context, all),
+    );
+  }
+
+  parts.mistakes = mistakes;
+})();

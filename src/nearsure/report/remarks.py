@@ -1,0 +1,112 @@
+"""What a reader should know before trusting the numbers, in sentences; None where nothing."""
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.report.answered import Answered
+from nearsure.report.classes import LARGEST_TABLE
+
+FEW_QUERIES = 100
+NAMES_SHOWN = 5
+
+
+def on_leaving_out(n_asked: int, n_gallery: int) -> str:
+    """On points that play queries."""
+    which = f"all {n_gallery:,} points of the gallery"
+    if n_asked < n_gallery:
+        which = f"{n_asked:,} of the {n_gallery:,} points of the gallery, those of the fit"
+    return (
+        f"The queries are {which}. Each is searched without itself, and so has one fellow less "
+        "than a new query of its class: where classes are small, accuracy and confidence come out "
+        "a little low. Duplicates and bursts make them come out high, unless they were fitted as "
+        "groups."
+    )
+
+
+def on_lonely_points(n_alone: int) -> str | None:
+    """On points that no answer can be right for."""
+    if not n_alone:
+        return None
+    return (
+        f"{n_alone:,} of these points are the only ones of their class. Without them the class is "
+        "gone, and the answer counts as wrong."
+    )
+
+
+def on_another_prior() -> str:
+    """On points of the gallery where queries are expected in other proportions."""
+    return (
+        "Answers reckon with other frequencies of the classes than the gallery's, in which these "
+        "points come. Only the promised thresholds are chosen on the expected frequencies."
+    )
+
+
+def on_missing_unknowns(unknown_share: float | None) -> str | None:
+    """On a gallery's own points where unknown queries are expected."""
+    if unknown_share is None:
+        return None
+    return (
+        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery. "
+        "Its own points are all of one, so that confidence looks too low here. In the promised "
+        "thresholds, points that leave their whole class out play such queries."
+    )
+
+
+def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str | None:
+    """On held-out queries of classes that the gallery lacks, present or expected."""
+    missing = np.unique(answered.truth[~answered.known])
+    if missing.size:
+        n_unknown = int((~answered.known).sum())
+        expected = (
+            "Answers take every query for known: unknown_share would reckon with others."
+            if unknown_share is None
+            else f"Answers reckon with {unknown_share:.1%} of such queries."
+        )
+        return (
+            f"{n_unknown:,} of {len(answered):,} queries ({n_unknown / len(answered):.1%}) are of "
+            f"classes that the gallery lacks ({_names(missing)}). No answer to them can be right: "
+            f"they count as wrong. {expected}"
+        )
+    if unknown_share is None:
+        return None
+    return (
+        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery, "
+        "but all of these are of one, so that confidence may look too low here."
+    )
+
+
+def on_few_queries(n_queries: int) -> str | None:
+    """On numbers that are mostly chance."""
+    if n_queries >= FEW_QUERIES:
+        return None
+    return (
+        f"{n_queries} {'query is' if n_queries == 1 else 'queries are'} few: intervals are wide or "
+        "missing, and the calibration error is mostly chance."
+    )
+
+
+def on_fewer_resamples(wanted: int, used: int) -> str | None:
+    """On intervals of very many queries."""
+    if wanted == used:
+        return None
+    return f"Intervals are from {used} instead of {wanted} resamples, as queries are many."
+
+
+def on_long_tables(n_classes: int) -> str | None:
+    """On classes that are not listed."""
+    if n_classes <= LARGEST_TABLE:
+        return None
+    return f"The table of classes lists the worst {LARGEST_TABLE:,} of {n_classes:,}."
+
+
+def on_missing_temperature(temperature: float | None) -> str | None:
+    """On a rule that cannot be compared with."""
+    if temperature is not None:
+        return None
+    return "NED is not among the methods: no point has a neighbour of its own class."
+
+
+def _names(labels: AnyArray) -> str:
+    shown = ", ".join(str(label) for label in labels[:NAMES_SHOWN])
+    rest = len(labels) - NAMES_SHOWN
+    return shown if rest <= 0 else f"{shown} and {rest:,} more"

@@ -1,0 +1,112 @@
+"""Images as small data: addresses. What cannot be shown is a note, never an error."""
+
+import base64
+import io
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nearsure.errors import MissingExtraError
+from nearsure.extras import require
+
+# A path, the bytes of an image file, or a data: address.
+Picture: TypeAlias = str | PathLike[str] | bytes
+# Pictures of a gallery by id, or by the text of it; only what is shown is asked for.
+Pictures: TypeAlias = Mapping[Any, Picture]
+
+LONGEST_SIDE = 128
+QUALITY = 80
+NAMES_SHOWN = 3
+# More is no photograph for a gallery, but a file that is made to fill the memory.
+LARGEST_AREA = 64_000_000
+DATA_PREFIX = "data:image/"
+
+
+class Thumbnails:
+    """Makes each picture small once, and remembers what could not be shown."""
+
+    def __init__(self) -> None:
+        self._made: dict[Picture, str | None] = {}
+        self._broken: list[str] = []
+        self._lacking: str | None = None
+
+    def of(self, picture: Picture | None) -> str | None:
+        """The data: address of a picture; None if there is none, or it cannot be shown."""
+        if picture is None or not picture or self._lacking is not None:
+            return None
+        if picture not in self._made:
+            self._made[picture] = self._small(picture)
+        return self._made[picture]
+
+    def note(self) -> str | None:
+        """What could not be shown, in a sentence."""
+        if self._lacking is not None or not self._broken:
+            return self._lacking
+        names = ", ".join(self._broken[:NAMES_SHOWN])
+        more = ", ..." if len(self._broken) > NAMES_SHOWN else ""
+        are = "picture is" if len(self._broken) == 1 else "pictures are"
+        return f"{len(self._broken)} {are} not shown, as unreadable: {names}{more}."
+
+    def _small(self, picture: Picture) -> str | None:
+        try:
+            image = require("PIL.Image", extra="serve", purpose="A report with pictures")
+            operations = require("PIL.ImageOps", extra="serve", purpose="A report with pictures")
+        except MissingExtraError as error:
+            self._lacking = str(error)
+            return None
+        try:
+            return _as_address(_small_jpeg(image, operations, _source(picture)))
+        except Exception:  # noqa: BLE001  # A picture may be broken in any way that its decoder knows.
+            self._broken.append(_name_of(picture))
+            return None
+
+
+def picture_under(pictures: Pictures | None, name: object) -> Picture | None:
+    """What a mapping holds under an id, or under its text."""
+    if pictures is None:
+        return None
+    key = name.item() if isinstance(name, np.generic) else name
+    return pictures.get(key) or pictures.get(str(key))
+
+
+def _source(picture: Picture) -> str | PathLike[str] | io.BytesIO:
+    if isinstance(picture, bytes):
+        return io.BytesIO(picture)
+    if isinstance(picture, str) and picture.startswith(DATA_PREFIX):
+        return io.BytesIO(base64.b64decode(picture.partition(",")[2], validate=True))
+    return picture
+
+
+def _small_jpeg(
+    image: ModuleType, operations: ModuleType, source: str | PathLike[str] | io.BytesIO
+) -> bytes:
+    with image.open(source) as opened:
+        if opened.width * opened.height > LARGEST_AREA:
+            raise ValueError("too large")
+        # A JPEG is decoded at a fraction of its size where that is enough.
+        opened.draft("RGB", (2 * LONGEST_SIDE, 2 * LONGEST_SIDE))
+        turned = operations.exif_transpose(opened)
+        turned.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+        if turned.mode != "RGB":
+            turned = turned.convert("RGBA")
+            paper = image.new("RGBA", turned.size, "white")
+            turned = image.alpha_composite(paper, turned).convert("RGB")
+        written = io.BytesIO()
+        # Neither the place of the photograph nor a remark in it goes into a report.
+        turned.save(written, "JPEG", quality=QUALITY, optimize=True, exif=b"", comment=b"")
+    return written.getvalue()
+
+
+def _as_address(jpeg: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
+
+
+def _name_of(picture: Picture) -> str:
+    """The name of its file alone: a report goes to people who need not know where it lay."""
+    if isinstance(picture, bytes) or str(picture).startswith(DATA_PREFIX):
+        return "an image without a name"
+    return Path(picture).name

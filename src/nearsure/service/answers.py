@@ -1,0 +1,91 @@
+"""From a prediction to what the service answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, FloatArray
+from nearsure.classifier import NEDClassifier, Prediction
+from nearsure.neighbors import Neighbors
+from nearsure.service.thresholds import ThresholdInUse
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers to several queries, of one fit; each becomes a document when it is sent.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        What the classifier says.
+    classes : array of shape (n_classes,)
+        Its labels, by code.
+    shares : array of shape (n, k)
+        Each neighbour's share of the vote.
+    threshold : ThresholdInUse
+        From which confidence answers are accepted.
+    model : int
+        Number of the fit.
+    """
+
+    prediction: Prediction
+    classes: AnyArray
+    shares: FloatArray
+    threshold: ThresholdInUse
+    model: int
+
+    def document(self, row: int, *, neighbors: int, classes: int) -> dict[str, Any]:
+        """The `Answer` of one query, as JSON has it."""
+        said = self.prediction
+        confidence = said.confidence[row].item()
+        return {
+            "label": said.labels[row].item(),
+            "confidence": confidence,
+            "accepted": self.threshold.accepts(confidence),
+            "verdict": None if said.verdicts is None else str(said.verdicts[row]),
+            "p_known": None if said.p_known is None else said.p_known[row].item(),
+            "classes": self._classes(row, classes),
+            "neighbors": self.neighbors(row, neighbors),
+            "model": self.model,
+        }
+
+    def neighbors(self, row: int, most: int) -> list[dict[str, Any]]:
+        """The nearest neighbours of one query, as `NeighborShown`."""
+        found = self.prediction.neighbors
+        shown = slice(min(most, int(found.counts[row])))
+        names = zip(
+            ids_in(found)[row, shown].tolist(),
+            self.classes[found.labels[row, shown]].tolist(),
+            found.sq_distances[row, shown].tolist(),
+            self.shares[row, shown].tolist(),
+            strict=True,
+        )
+        return [
+            {"id": own, "label": label, "sq_distance": sq_distance, "share": share}
+            for own, label, sq_distance, share in names
+        ]
+
+    def _classes(self, row: int, most: int) -> list[dict[str, Any]]:
+        posterior = self.prediction.posterior
+        first, end = int(posterior.indptr[row]), int(posterior.indptr[row + 1])
+        shown = slice(first, min(end, first + most))
+        labels = self.classes[posterior.codes[shown]].tolist()
+        probabilities = posterior.probabilities[shown].tolist()
+        return [
+            {"label": label, "probability": probability}
+            for label, probability in zip(labels, probabilities, strict=True)
+        ]
+
+
+def answered(
+    classifier: NEDClassifier, prediction: Prediction, threshold: ThresholdInUse, model: int
+) -> Answers:
+    """A prediction with all that is shown beside it."""
+    shares = classifier.vote_shares(prediction.neighbors)
+    return Answers(prediction, classifier.classes_, shares, threshold, model)
+
+
+def ids_in(neighbors: Neighbors) -> AnyArray:
+    """Ids of neighbours, which every engine gives."""
+    return np.asarray(neighbors.ids)

@@ -1,0 +1,114 @@
+"""Documents about the gallery as it is now, made in the background when somebody asks for them."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from threading import Lock, Thread
+from time import monotonic
+
+from nearsure.classifier import NEDClassifier
+from nearsure.errors import NearsureError
+from nearsure.report import audit_of, gallery_report, report_json
+from nearsure.service.pictures import pictures_of
+from nearsure.service.problems import ProblemError
+from nearsure.service.served_gallery import ServedGallery
+
+log = logging.getLogger("nearsure.service")
+
+# A gallery that changes all the time would never have a report: one that was overtaken while it was
+# made is shown for so long, or as long as it took to make.
+SHOWN_SECONDS = 2.0
+SUSPECTS = 50
+# Fewer than a report on paper has, as this one is made anew after every change.
+RESAMPLES = 300
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made of a version of the gallery, or why nothing was."""
+
+    version: tuple[int, int]
+    document: bytes | None
+    failure: str | None
+    shown_until: float
+
+
+class LiveDocument:
+    """A document about a gallery, kept until it changes.
+
+    Parameters
+    ----------
+    gallery : ServedGallery
+        What it is about.
+    make : callable
+        From the classifier to the document's bytes.
+    """
+
+    def __init__(self, gallery: ServedGallery, make: Callable[[NEDClassifier], bytes]) -> None:
+        self._gallery, self._make = gallery, make
+        self._lock = Lock()
+        self._made: _Made | None = None
+        self._thread: Thread | None = None
+
+    def now(self) -> bytes | None:
+        """The document of now; None while it is being made.
+
+        Raises
+        ------
+        ProblemError
+            409 if nothing is fitted yet, or nothing can be said about the gallery as it is.
+        """
+        n_writes = self._gallery.version[1]
+        version = self._gallery.fit.number, n_writes
+        with self._lock:
+            made = self._made
+            if made is None or (made.version != version and monotonic() >= made.shown_until):
+                if self._thread is None:
+                    # A daemon: a report that takes long must not keep a service from stopping.
+                    self._thread = Thread(target=self._run, name="nearsure-report", daemon=True)
+                    self._thread.start()
+                return None
+        if made.failure is not None:
+            raise ProblemError(409, "no_document", made.failure)
+        return made.document
+
+    def wait(self, timeout: float) -> None:
+        """Wait for what is being made."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def _run(self) -> None:
+        version, start = self._gallery.version, monotonic()
+        document, failure = None, None
+        try:
+            document = self._gallery.steadily(lambda: self._make(self._gallery.fit.classifier))
+        except (NearsureError, ProblemError) as error:
+            failure = str(error)
+        except Exception:
+            failure = "It failed for a reason that the log of the service tells."
+            log.exception("A report failed.")
+        end = monotonic()
+        overtaken = version != self._gallery.version
+        shown_until = end + max(SHOWN_SECONDS, end - start) if overtaken else end
+        with self._lock:
+            self._made = _Made(version, document, failure, shown_until)
+            self._thread = None
+
+
+def report_document(classifier: NEDClassifier) -> bytes:
+    """The report on a gallery by its own points."""
+    report = gallery_report(
+        classifier,
+        title="The gallery",
+        pictures=pictures_of(classifier),
+        n_resamples=RESAMPLES,
+    )
+    return report_json(report).encode()
+
+
+def audit_document(classifier: NEDClassifier) -> bytes:
+    """The part of it that is about labels, duplicates and classes."""
+    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=pictures_of(classifier))
+    return json.dumps(asdict(audit)).encode()

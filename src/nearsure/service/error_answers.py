@@ -1,0 +1,121 @@
+"""Every error as a problem: 4xx for what a client can mend, 503 for what passes."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from sklearn.exceptions import NotFittedError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearsure.errors import (
+    BrokenImageError,
+    EngineError,
+    GalleryMismatchError,
+    InvalidInputError,
+    MissingExtraError,
+    NearsureError,
+)
+from nearsure.service.problems import SHORTLY, ProblemError
+
+log = logging.getLogger("nearsure.service")
+
+# Of all that is wrong with a request, so much is told.
+MOST_TOLD = 3
+NAMES = {
+    400: ("bad_request", "The request cannot be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not take this method."),
+    415: ("unsupported_media_type", "This address does not take this kind of content."),
+}
+
+
+def problem_of(error: Exception) -> ProblemError | None:
+    """The problem that an error is to a client; None for one that should not happen."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, ValidationError | RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        name, message = NAMES.get(error.status_code, ("http_error", str(error.detail)))
+        return ProblemError(error.status_code, name, message, error.headers)
+    if isinstance(error, InvalidInputError | GalleryMismatchError | BrokenImageError):
+        return ProblemError(422, "invalid_input", str(error))
+    if isinstance(error, MissingExtraError):
+        return ProblemError(501, "not_installed", str(error))
+    if isinstance(error, EngineError):
+        log.warning("The engine failed: %s", error)
+        return ProblemError(
+            503,
+            "engine_unavailable",
+            "The gallery cannot be reached or cannot do this now. Ask again shortly.",
+            {"retry-after": str(SHORTLY)},
+        )
+    if isinstance(error, NotFittedError):
+        return ProblemError(409, "not_fitted_yet", "Nothing is fitted yet. POST /v1/refit.")
+    return None
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Let an app answer its errors so."""
+    handlers: Callable[[Request, Exception], Awaitable[Response]] = _answer
+    for kind in (ProblemError, RequestValidationError, ValidationError, HTTPException):
+        app.add_exception_handler(kind, handlers)
+    app.add_exception_handler(NearsureError, handlers)
+    app.add_exception_handler(NotFittedError, handlers)
+
+
+class UnexpectedErrors:
+    """ASGI middleware next to the routes: 500 without details for all that nobody foresaw."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and answer in the place of what breaks down."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def noticing(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noticing)
+        except Exception as error:
+            if started:
+                raise
+            problem = problem_of(error)
+            if problem is None:
+                log.exception("A request failed.")
+                problem = ProblemError(
+                    500, "internal_error", "The service failed. Its log tells why."
+                )
+            await problem.answer(send)
+
+
+async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    problem = problem_of(error)
+    if problem is None:
+        raise error
+    return Response(
+        problem.body(), problem.status, problem.headers, media_type="application/json"
+    )
+
+
+def _invalid(error: ValidationError | RequestValidationError) -> ProblemError:
+    told = error.errors()
+    if any(one["type"] == "json_invalid" for one in told):
+        return ProblemError(400, "malformed_json", "The body must be JSON. It cannot be read.")
+    sentences = [
+        f"{'.'.join(str(part) for part in one['loc']) or 'body'}: {one['msg']}"
+        for one in told[:MOST_TOLD]
+    ]
+    if len(told) > MOST_TOLD:
+        sentences.append(f"and {len(told) - MOST_TOLD} more")
+    return ProblemError(422, "invalid_request", "; ".join(sentences) + ".")

@@ -1,0 +1,98 @@
+"""Where the service keeps its fit, the fit's number and the threshold."""
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Protocol, cast
+from uuid import uuid4
+
+from nearsure.engines.contract import Engine
+from nearsure.errors import InvalidInputError
+
+MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
+
+
+class Notes(Protocol):
+    """Bytes by name; a note is replaced whole or not at all, and stays when the power fails."""
+
+    def get(self, name: str) -> bytes | None:
+        """A note, or None."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a note."""
+
+
+class NotesInEngine:
+    """In the file of the gallery itself."""
+
+    def __init__(self, notes: MutableMapping[str, bytes]) -> None:
+        self._notes = notes
+
+    def get(self, name: str) -> bytes | None:
+        """A note, or None."""
+        return self._notes.get(name)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a note."""
+        self._notes[name] = content
+
+
+class NotesInFiles:
+    """A model file, and files beside it whose names begin with its name."""
+
+    def __init__(self, model: Path) -> None:
+        if not model.parent.is_dir():
+            raise InvalidInputError(f"There is no folder {model.parent} to keep the fit in.")
+        self._model = model
+
+    def get(self, name: str) -> bytes | None:
+        """A note, or None."""
+        path = self._path(name)
+        return path.read_bytes() if path.is_file() else None
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a note."""
+        path = self._path(name)
+        temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _make_durable(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")
+
+
+class NotesInMemory:
+    """For a gallery that lives no longer than the service."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        """A note, or None."""
+        return self._notes.get(name)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a note."""
+        self._notes[name] = content
+
+
+def notes_in(engine: Engine) -> Notes | None:
+    """The notes of an engine that keeps some."""
+    notes = getattr(engine, "notes", None)
+    return None if notes is None else NotesInEngine(cast("MutableMapping[str, bytes]", notes))
+
+
+def _make_durable(folder: Path) -> None:
+    """A new name in a folder is only safe once the folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

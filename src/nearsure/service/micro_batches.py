@@ -1,0 +1,181 @@
+"""Single queries that come at the same time are answered together.
+
+One thread answers. Whatever came while it was busy is its next batch, so that a query alone waits
+for nothing and many queries share one search.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future as Outcome
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.service.problems import Overloaded
+
+Answered = TypeVar("Answered")
+
+
+@dataclass(eq=False, slots=True)
+class _Question(Generic[Answered]):
+    vector: AnyArray
+    future: asyncio.Future[Answered]
+    since: float
+
+
+class MicroBatcher(Generic[Answered]):
+    """Gathers questions of coroutines into batches for one function in a thread.
+
+    Parameters
+    ----------
+    answer : callable
+        Takes an array of shape (m, d) and returns m answers in the order of its rows. It runs in a
+        thread, one call at a time. If it raises, each row is tried alone, so that a bad row fails
+        nobody else; save for an OSError, which is everybody's.
+    largest_batch : int
+        Rows of one call.
+    largest_queue : int
+        Questions that may wait; the next raises `Overloaded` at once.
+    patience : float, optional
+        Seconds after which a question that still waits is not worth answering any more.
+    on_batch : callable, optional
+        Is told the number of rows of each batch before it is answered, in the event loop.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> async def ask_three() -> list[float]:
+    ...     batcher = MicroBatcher(lambda rows: rows.sum(axis=1).tolist(), largest_queue=10)
+    ...     answers = await asyncio.gather(*(batcher.ask(np.full(2, i)) for i in range(3)))
+    ...     await batcher.close()
+    ...     return answers
+    >>> asyncio.run(ask_three())
+    [0, 2, 4]
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[AnyArray], Sequence[Answered]],
+        *,
+        largest_batch: int = 256,
+        largest_queue: int,
+        patience: float | None = None,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> None:
+        self._answer = answer
+        self._largest_batch = largest_batch
+        self._largest_queue = largest_queue
+        self._patience = patience
+        self._on_batch = on_batch
+        self._waiting: deque[_Question[Answered]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="nearsure-answers")
+        self._busy = False
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def queue_length(self) -> int:
+        """How many questions wait, without those that are being answered."""
+        return len(self._waiting)
+
+    async def ask(self, vector: AnyArray) -> Answered:
+        """Wait for the answer to one row, of shape (d,).
+
+        Raises
+        ------
+        Overloaded
+            If the queue is full, the question waited too long, or the service is stopping.
+        """
+        if self._closing:
+            raise Overloaded("The service is stopping. Ask again shortly.")
+        if len(self._waiting) >= self._largest_queue:
+            raise Overloaded(
+                f"{self._largest_queue} queries wait already. Ask again shortly, or less often."
+            )
+        loop = asyncio.get_running_loop()
+        question: _Question[Answered] = _Question(vector, loop.create_future(), loop.time())
+        self._waiting.append(question)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            # Not at once: requests that came in the same turn of the loop still join the batch.
+            loop.call_soon(self._start_batch)
+        return await question.future
+
+    async def close(self) -> None:
+        """Answer what waits, take nothing new, and end the thread."""
+        self._closing = True
+        await self._idle.wait()
+        self._thread.shutdown(wait=True)
+
+    def _start_batch(self) -> None:
+        """Hand the next questions to the thread, or rest."""
+        batch = self._next_batch()
+        if not batch:
+            self._busy = False
+            self._idle.set()
+            return
+        if self._on_batch is not None:
+            self._on_batch(len(batch))
+        loop = asyncio.get_running_loop()
+        outcome = self._thread.submit(self._answer_all, [question.vector for question in batch])
+        outcome.add_done_callback(
+            lambda done: loop.call_soon_threadsafe(self._end_batch, batch, done)
+        )
+
+    def _next_batch(self) -> list[_Question[Answered]]:
+        batch: list[_Question[Answered]] = []
+        oldest = -np.inf
+        if self._patience is not None:
+            oldest = asyncio.get_running_loop().time() - self._patience
+        while self._waiting and len(batch) < self._largest_batch:
+            question = self._waiting.popleft()
+            if question.future.done():
+                continue  # Whoever asked has gone.
+            if question.since < oldest:
+                question.future.set_exception(
+                    Overloaded(f"The query waited for {self._patience:g} s. Ask again shortly.")
+                )
+                continue
+            batch.append(question)
+        return batch
+
+    def _end_batch(
+        self,
+        batch: list[_Question[Answered]],
+        outcome: "Outcome[Sequence[Answered | Exception]]",
+    ) -> None:
+        # The thread goes on with the next batch while the answers of this one are sent.
+        self._start_batch()
+        failure = outcome.exception()
+        answers = [failure] * len(batch) if failure is not None else outcome.result()
+        for question, answer in zip(batch, answers, strict=True):
+            if question.future.done():
+                continue
+            if isinstance(answer, BaseException):
+                question.future.set_exception(answer)
+            else:
+                question.future.set_result(answer)
+
+    def _answer_all(self, vectors: list[AnyArray]) -> Sequence[Answered | Exception]:
+        """Answers in the thread, or the errors of rows that cannot be answered."""
+        try:
+            return self._checked(vectors)
+        except OSError as error:
+            # An engine that cannot be reached is no row's fault, and would be waited for each time.
+            return [error] * len(vectors)
+        except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
+            if len(vectors) == 1:
+                return [error]
+        return [self._answer_all([vector])[0] for vector in vectors]
+
+    def _checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
+        answers = self._answer(np.stack(vectors))
+        if len(answers) != len(vectors):
+            raise RuntimeError(f"{len(vectors)} rows were asked, {len(answers)} answers came.")
+        return answers

@@ -1,0 +1,127 @@
+// The answer: what, how sure, whether to act on it, and who vouches for it.
+
+import { byId, confidencePercent, count, distance, element, meter, percent, sayAloud } from "./elements.js";
+import { picture } from "./pictures.js";
+import { emit, session } from "./session.js";
+import { judgement, setConfidence, whenMoved } from "./threshold.js";
+
+const VERDICTS = {
+  known: ["Known", "It looks like what the gallery holds."],
+  ambiguous: ["Ambiguous", "The gallery knows such things, but its neighbours do not agree which this is."],
+  unknown: ["Unknown", "It looks like nothing in the gallery; the label is only the least bad guess."],
+};
+
+let shown = null;
+let preview = null;
+
+export const askedWith = (words) => ({ kind: "other", words });
+
+function chip(kind, text) {
+  return element("span", { class: `chip ${kind}` }, text);
+}
+
+function previewOf(subject) {
+  if (preview !== null) URL.revokeObjectURL(preview);
+  preview = null;
+  if (subject.kind === "item") return picture(subject.item.id, "large");
+  if (!subject.file) return null;
+  preview = URL.createObjectURL(subject.file);
+  return element("span", { class: "thumb large" }, element("img", { src: preview, alt: "The picture that was asked about" }));
+}
+
+function origin(subject, answer) {
+  if (subject.kind !== "item") return `Asked with ${subject.words}.`;
+  const { id, label } = subject.item;
+  const agrees = String(label) === String(answer.label);
+  return agrees
+    ? `Item ${id}, asked without itself. Its own label is the same.`
+    : `Item ${id}, asked without itself. Its own label is “${label}”: one of the two may be wrong.`;
+}
+
+function judged() {
+  const { accepted, words } = judgement(shown.answer);
+  const place = byId("judgement");
+  place.className = `judgement ${accepted === null ? "open" : accepted ? "yes" : "no"}`;
+  const title = accepted === null ? "No threshold" : accepted ? "Accepted" : "Not accepted";
+  place.replaceChildren(
+    element("span", { class: "judgement-mark", "aria-hidden": "true" }, accepted === null ? "–" : accepted ? "✓" : "✗"),
+    element("p", {}, element("strong", {}, `${title}. `), words),
+  );
+  return title;
+}
+
+function classRow(share, answer) {
+  const isAnswer = share.label === answer.label;
+  return element("li", { class: isAnswer ? "share chosen" : "share" },
+    element("span", { class: "share-label" }, String(share.label)),
+    meter(share.probability, isAnswer ? "" : "muted"),
+    element("span", { class: "share-number" }, confidencePercent(share.probability)));
+}
+
+function neighborCard(neighbor, answer, largest) {
+  const agrees = neighbor.label === answer.label;
+  const askIt = () => emit("ask-item", { id: neighbor.id, label: neighbor.label });
+  return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
+    picture(neighbor.id),
+    element("p", { class: "neighbor-label" }, String(neighbor.label),
+      agrees ? null : element("span", { class: "unseen" }, " (another label)")),
+    element("p", { class: "neighbor-id" },
+      element("button", { type: "button", class: "link", title: "Ask about this item", on: { click: askIt } },
+        element("span", { class: "unseen" }, "Ask about item "), String(neighbor.id))),
+    element("p", { class: "neighbor-share" }, meter(largest > 0 ? neighbor.share / largest : 0, agrees ? "" : "other"),
+      element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(neighbor.share, neighbor.share < 0.0995 ? 1 : 0))),
+    element("p", { class: "neighbor-distance" }, element("abbr", { title: "squared distance" }, "d²"), ` ${distance(neighbor.sq_distance)}`));
+}
+
+function vouchingNote(answer) {
+  const held = (neighbors) => neighbors.reduce((sum, neighbor) => sum + neighbor.share, 0);
+  const agree = held(answer.neighbors.filter((neighbor) => neighbor.label === answer.label));
+  const all = held(answer.neighbors);
+  const number = count(answer.neighbors.length);
+  const who = session.model.k > answer.neighbors.length ? `The ${number} nearest of ${count(session.model.k)} neighbours` : `The ${number} neighbours`;
+  return `${who} hold ${percent(all)} of the vote: ${percent(agree)} for this label, ${percent(all - agree)} for others. The nearest come first.`;
+}
+
+/** Puts an answer on the page and says it. */
+export function showAnswer(answer, subject) {
+  shown = { answer, subject };
+  const verdict = answer.verdict === null ? null : VERDICTS[answer.verdict];
+  byId("answer-body").replaceChildren(
+    element("div", { class: "answer-head" },
+      previewOf(subject),
+      element("div", { class: "answer-words" },
+        element("p", { class: "answer-label", id: "answer-label" }, String(answer.label)),
+        element("p", { class: "answer-confidence" },
+          element("strong", { id: "answer-confidence" }, confidencePercent(answer.confidence)), " sure",
+          verdict === null ? null : chip(answer.verdict, verdict[0])),
+        verdict === null ? null : element("p", { class: "note", id: "verdict-words" },
+          `${verdict[1]}${answer.p_known === null ? "" : ` Chance that it is known: ${confidencePercent(answer.p_known)}.`}`),
+        subject.text ? element("blockquote", { class: "asked-text" }, subject.text) : null,
+        element("p", { class: "note" }, origin(subject, answer)))),
+    element("div", { id: "judgement" }));
+  setConfidence(answer.confidence);
+  const title = judged();
+  byId("class-shares").replaceChildren(...answer.classes.map((share) => classRow(share, answer)));
+  byId("classes").hidden = answer.classes.length === 0;
+  const largest = Math.max(0, ...answer.neighbors.map((neighbor) => neighbor.share));
+  byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor) => neighborCard(neighbor, answer, largest)));
+  byId("vouching-note").textContent = vouchingNote(answer);
+  byId("vouching").hidden = answer.neighbors.length === 0;
+  if (matchMedia("(max-width: 52rem)").matches) byId("answer").scrollIntoView({ block: "start" });
+  sayAloud(`${answer.label}: ${confidencePercent(answer.confidence)} sure. ${title}.`);
+}
+
+/** An old answer beside a new failure would be taken for the answer to it. */
+export function showFailure() {
+  shown = null;
+  byId("answer-body").replaceChildren(element("p", { class: "empty" }, "No answer to this question."));
+  byId("classes").hidden = true;
+  byId("vouching").hidden = true;
+  setConfidence(null);
+}
+
+export function startAnswer() {
+  whenMoved(() => {
+    if (shown !== null && session.model !== null) judged();
+  });
+}

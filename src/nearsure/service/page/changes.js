@@ -1,0 +1,70 @@
+// Changes of the gallery: one dialog each for another label and for removal; relabelling has an undo.
+
+import { relabel, remove } from "./api.js";
+import { attempt, byId, say } from "./elements.js";
+import { forgetPicture } from "./pictures.js";
+import { galleryChanged, rememberLabels } from "./session.js";
+
+/** Opens a dialog; true if it was agreed to. The browser gives the focus back. */
+function agreed(dialog, form) {
+  return new Promise((resolve) => {
+    let yes = false;
+    const submit = (event) => {
+      event.preventDefault();
+      yes = true;
+      dialog.close();
+    };
+    form.addEventListener("submit", submit);
+    dialog.addEventListener("close", () => {
+      form.removeEventListener("submit", submit);
+      resolve(yes);
+    }, { once: true });
+    dialog.showModal();
+  });
+}
+
+/** Relabels at once; resolves to whether it was done. */
+export async function relabelItem(item, label, button = null, kind = "relabel") {
+  const before = String(item.label);
+  const done = await attempt(async () => {
+    const { changed } = await relabel(item.id, label);
+    rememberLabels([label]);
+    say(
+      changed === 0 ? `Item ${item.id} is not in the gallery any more.` : `Item ${item.id} is labelled “${label}” now; it was “${before}”.`,
+      changed === 0 ? null : () => relabelItem({ id: item.id, label }, before, null, "undo"),
+    );
+    await galleryChanged({ kind, id: item.id, label: String(label) });
+    return true;
+  }, button);
+  return done === true;
+}
+
+/** Asks for another label. */
+export async function askForLabel(item, button) {
+  const field = byId("relabel-label");
+  byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
+  field.value = "";
+  if (!(await agreed(byId("relabel-dialog"), byId("relabel-form")))) return false;
+  const label = field.value.trim();
+  return label === "" ? false : relabelItem(item, label, button);
+}
+
+/** Removes after a question. */
+export async function removeItem(item, button) {
+  byId("remove-heading").textContent = `Remove item ${item.id}, labelled “${item.label}”?`;
+  if (!(await agreed(byId("remove-dialog"), byId("remove-form")))) return false;
+  const done = await attempt(async () => {
+    await remove(item.id);
+    forgetPicture(item.id);
+    say(`Item ${item.id} is removed.`);
+    await galleryChanged({ kind: "remove", id: item.id });
+    return true;
+  }, button);
+  return done === true;
+}
+
+export function startChanges() {
+  for (const button of document.querySelectorAll("dialog [data-close]")) {
+    button.addEventListener("click", () => button.closest("dialog").close());
+  }
+}

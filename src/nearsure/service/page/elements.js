@@ -1,0 +1,93 @@
+// Elements without innerHTML: whatever comes from the gallery is text, never markup.
+
+export const byId = (id) => document.getElementById(id);
+
+/** element("p", { class: "note", on: { click } }, "text", child): null children are left out. */
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    } else if (value === true) {
+      made.setAttribute(name, "");
+    } else {
+      made.setAttribute(name, String(value));
+    }
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** A bar for the eye alone: the number beside it says the same to everybody. */
+export function meter(share, kind = "") {
+  const fill = element("span", { class: "meter-fill" });
+  fill.style.inlineSize = `${100 * Math.min(1, Math.max(0, share))}%`;
+  return element("span", { class: `meter ${kind}`.trim(), "aria-hidden": "true" }, fill);
+}
+
+export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
+
+/** Percent that never rounds to certainty: 99.96% is not 100%. */
+export function confidencePercent(share) {
+  if (share <= 0 || share >= 1) return percent(share);
+  if (share < 0.001) return "<0.1%";
+  if (share > 0.999) return ">99.9%";
+  return percent(share, share > 0.99 || share < 0.01 ? 1 : 0);
+}
+
+/** Two decimals where they are exact, more where they are not; what is less than 1 never reads 1. */
+export function shortThreshold(threshold) {
+  const exact = [2, 3, 4].find((digits) => Math.abs(Number(threshold.toFixed(digits)) - threshold) < 1e-9);
+  let digits = exact ?? 3;
+  while (digits < 6 && threshold < 1 && Number(threshold.toFixed(digits)) >= 1) digits += 1;
+  return threshold.toFixed(digits);
+}
+
+export const count = (number) => Number(number).toLocaleString("en");
+
+export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+export function distance(squared) {
+  if (squared === 0) return "0";
+  return squared >= 1e5 || squared < 1e-3 ? squared.toExponential(2) : String(Number(squared.toPrecision(4)));
+}
+
+let fading = null;
+
+/** For those who listen; the page itself shows it already. */
+export function sayAloud(sentence) {
+  byId("spoken").textContent = sentence;
+}
+
+/** Said, and shown at the foot of the page: for some seconds, or as long as it can be undone. */
+export function say(sentence, undo = null) {
+  byId("status-text").textContent = sentence;
+  byId("status").dataset.shown = "yes";
+  clearTimeout(fading);
+  if (undo === null) fading = setTimeout(() => { byId("status").dataset.shown = "no"; }, 8000);
+  const button = byId("status-undo");
+  button.hidden = undo === null;
+  button.onclick = undo;
+}
+
+/** A sentence of what went wrong, read at once; null takes it away. */
+export function complain(problem) {
+  const place = byId("problem");
+  place.hidden = problem === null;
+  byId("problem-text").textContent = problem === null ? "" : problem.message || String(problem);
+}
+
+/** Runs what a button starts: busy meanwhile, and its failure becomes a sentence. */
+export async function attempt(work, button = null) {
+  complain(null);
+  button?.setAttribute("aria-busy", "true");
+  try {
+    return await work();
+  } catch (problem) {
+    if (problem.name !== "AbortError") complain(problem);
+    return undefined;
+  } finally {
+    button?.removeAttribute("aria-busy");
+  }
+}

@@ -1,0 +1,108 @@
+// All items, page by page, and new ones.
+
+import { call } from "./api.js";
+import { askForLabel, removeItem } from "./changes.js";
+import { attempt, byId, count, element, plural, say } from "./elements.js";
+import { picture } from "./pictures.js";
+import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
+import { pastedVector } from "./vectors.js";
+
+const PAGE = 20;
+
+// The starts of the pages on the way here; the last is the one that is shown.
+let starts = [null];
+let next = null;
+let label = "";
+
+function row(item) {
+  const about = () => element("span", { class: "unseen" }, ` item ${item.id}`);
+  const askIt = () => emit("ask-item", item);
+  const on = (work) => ({ click: (event) => work(item, event.currentTarget) });
+  return element("tr", { role: "row", "data-id": item.id },
+    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id), element("span", {}, String(item.id)))),
+    element("td", { role: "cell" }, String(item.label)),
+    element("td", { role: "cell", class: "row-actions" }, element("span", { class: "actions" },
+      element("button", { type: "button", class: "quiet", on: { click: askIt } }, "Ask", about()),
+      session.model.writable ? element("button", { type: "button", class: "quiet", on: on(askForLabel) }, "Relabel…", about()) : null,
+      session.model.writable ? element("button", { type: "button", class: "quiet danger-text", on: on(removeItem) }, "Remove…", about()) : null)));
+}
+
+function address() {
+  const query = new URLSearchParams({ limit: PAGE });
+  if (starts.at(-1) !== null) query.set("after", starts.at(-1));
+  if (label !== "") query.set("label", label);
+  return `/v1/items?${query}`;
+}
+
+export async function loadItems() {
+  const page = await call(address());
+  next = page.next;
+  byId("items").replaceChildren(...page.items.map(row));
+  rememberLabels(page.items.map((item) => item.label));
+  const first = (starts.length - 1) * PAGE;
+  byId("items-place").textContent = page.items.length === 0
+    ? (label === "" ? "No items." : `No item is labelled “${label}”.`)
+    : `${count(first + 1)} to ${count(first + page.items.length)} of ${plural(page.total, "item")}`;
+  byId("items-before").disabled = starts.length === 1;
+  byId("items-after").disabled = next === null;
+}
+
+const show = (change) => attempt(async () => {
+  change();
+  await loadItems();
+});
+
+/** Around a change the focus stays on the same row, or goes to the heading if that is gone. */
+async function loadItemsKeepingFocus() {
+  const held = document.activeElement?.closest("#items tr");
+  const place = held ? [...byId("items").children].indexOf(held) : -1;
+  const button = held ? [...held.querySelectorAll("button")].indexOf(document.activeElement) : 0;
+  await loadItems();
+  if (place < 0) return;
+  const again = byId("items").children[Math.min(place, byId("items").children.length - 1)];
+  (again?.querySelectorAll("button")[button] ?? byId("items-heading")).focus();
+}
+
+async function add() {
+  const text = byId("add-label").value.trim();
+  const id = byId("add-id").value.trim();
+  byId("add-problem").textContent = "";
+  try {
+    const vector = pastedVector(byId("add-vector").value, session.model.dimension);
+    const item = { label: text, vector, ...(id ? { id } : {}) };
+    const { ids } = await call("/v1/items", { method: "POST", json: { items: [item] } });
+    byId("add-form").reset();
+    rememberLabels([text]);
+    say(`Item ${ids[0]} is added with the label “${text}”.`);
+    await galleryChanged({ kind: "add", id: ids[0], label: text });
+    byId("add-label").focus();
+  } catch (problem) {
+    byId("add-problem").textContent = problem.message;
+  }
+}
+
+function offerLabels() {
+  const sorted = [...session.labels].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  byId("labels").replaceChildren(...sorted.map((one) => element("option", { value: one })));
+}
+
+export function startGallery() {
+  byId("items-filter").addEventListener("submit", (event) => {
+    event.preventDefault();
+    show(() => {
+      label = byId("items-label").value.trim();
+      starts = [null];
+    });
+  });
+  byId("items-after").addEventListener("click", () => show(() => starts.push(next)));
+  byId("items-before").addEventListener("click", () => show(() => starts.pop()));
+  byId("add-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    add();
+  });
+  on("labels", offerLabels);
+  on("model", (model) => {
+    byId("adding").hidden = !model.writable;
+  });
+  on("gallery", () => loadItemsKeepingFocus().catch(() => {}));
+}

@@ -1,0 +1,151 @@
+// Starts the page: the token, the tabs, and the warnings about the fit.
+
+import { forgetToken, hasToken, keepToken, refit } from "./api.js";
+import { startAnswer } from "./answer.js";
+import { startChanges } from "./changes.js";
+import { attempt, byId, complain, percent, plural, say } from "./elements.js";
+import { loadItems, startGallery } from "./gallery.js";
+import { openReport, startReport } from "./live_report.js";
+import { askAboutItem, startQuestions } from "./questions.js";
+import { emit, loadModel, loadReport, on, session } from "./session.js";
+import { loadSuspects, startSuspects } from "./suspects.js";
+import { startThreshold } from "./threshold.js";
+
+const STALE = 0.1;
+const tabs = [...document.querySelectorAll('[role="tab"]')];
+const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
+
+function openTab(tab) {
+  for (const other of tabs) {
+    const chosen = other === tab;
+    other.setAttribute("aria-selected", String(chosen));
+    other.tabIndex = chosen ? 0 : -1;
+    panelOf(other).hidden = !chosen;
+  }
+  history.replaceState(null, "", `#${tab.id.slice("tab-".length)}`);
+  if (tab.id === "tab-report") openReport();
+}
+
+function moveTab(event) {
+  const place = tabs.indexOf(event.target);
+  const goal = {
+    ArrowRight: tabs[(place + 1) % tabs.length],
+    ArrowLeft: tabs.at(place - 1),
+    Home: tabs[0],
+    End: tabs.at(-1),
+  }[event.key];
+  if (goal === undefined) return;
+  event.preventDefault();
+  goal.focus();
+  openTab(goal);
+}
+
+function showModel(model) {
+  const fit = model.model === 0 ? "not fitted yet" : `fit ${model.model}`;
+  byId("facts").textContent = [
+    plural(model.size, "item"), plural(model.n_classes, "class", "classes"), plural(model.dimension, "dimension"), fit,
+    ...(model.writable ? [] : ["read only"]),
+  ].join(" · ");
+  byId("stale").hidden = model.model !== 0 && model.share_changed <= STALE;
+  byId("stale-text").textContent = model.model === 0
+    ? "Nothing is fitted yet, so nothing can be asked. Add items of two classes or more, then fit."
+    : `${percent(model.share_changed)} of the gallery changed since the last fit. Answers use the new items already, but their confidence was learned on the old ones.`;
+  byId("refit").hidden = !model.writable;
+}
+
+async function fitAnew() {
+  say("The confidence is being fitted anew…");
+  const state = await refit();
+  await loadModel();
+  session.reportIsOld = true;
+  emit("refitted");
+  loadReport();
+  say(`Fit ${state.model} answers from now on.`);
+}
+
+function wantToken() {
+  byId("token-form").hidden = false;
+  byId("tabs").hidden = true;
+  byId("facts").textContent = "";
+  byId("stale").hidden = true;
+  byId("leave").hidden = true;
+  for (const tab of tabs) panelOf(tab).hidden = true;
+  byId("token").focus();
+}
+
+/** Shows the gallery, or the form that asks for a token. */
+async function open() {
+  try {
+    await loadModel();
+  } catch (problem) {
+    if (problem.status === 401) wantToken();
+    throw problem;
+  }
+  byId("token-form").hidden = true;
+  byId("tabs").hidden = false;
+  byId("leave").hidden = !hasToken();
+  openTab(byId(`tab-${location.hash.slice(1)}`) ?? tabs[0]);
+  loadReport();
+  loadSuspects();
+  await loadItems();
+}
+
+async function openWithToken(event) {
+  event.preventDefault();
+  byId("token-problem").textContent = "";
+  keepToken(byId("token").value.trim());
+  try {
+    await open();
+    byId("token").value = "";
+    tabs.find((tab) => tab.tabIndex === 0).focus();
+  } catch (problem) {
+    forgetToken();
+    byId("token-problem").textContent = problem.message;
+  }
+}
+
+// The report knows light and dark; its button serves the whole page.
+const theme = window.nearsureReport?.theme;
+if (theme) byId("theme-place").append(theme.button());
+
+for (const tab of tabs) {
+  tab.addEventListener("click", () => openTab(tab));
+  tab.addEventListener("keydown", moveTab);
+}
+byId("token-form").addEventListener("submit", openWithToken);
+byId("leave").addEventListener("click", () => {
+  forgetToken();
+  location.reload();
+});
+byId("problem-close").addEventListener("click", () => {
+  complain(null);
+  byId("main").focus();
+});
+byId("refit").addEventListener("click", (event) => attempt(fitAnew, event.target));
+addEventListener("hashchange", () => {
+  const tab = byId(`tab-${location.hash.slice(1)}`);
+  if (tab !== null && session.model !== null && byId("token-form").hidden) openTab(tab);
+});
+document.addEventListener("nearsure-token-wanted", () => {
+  // A token that was taken back in the middle of the work.
+  if (session.model !== null && byId("token-form").hidden) wantToken();
+});
+
+startAnswer();
+startThreshold();
+startQuestions();
+startChanges();
+startSuspects();
+startGallery();
+startReport();
+on("model", showModel);
+on("ask-item", (item) => {
+  openTab(byId("tab-ask"));
+  scrollTo({ top: 0 });
+  byId("tab-ask").focus({ preventScroll: true });
+  askAboutItem(item);
+});
+
+open().catch((problem) => {
+  if (problem.status !== 401) complain(problem);
+});

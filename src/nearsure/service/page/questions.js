@@ -1,0 +1,216 @@
+// The query box: an item, a pasted vector, a file, an image or a text.
+
+import { call, itemAddress } from "./api.js";
+import { askedWith, showAnswer, showFailure } from "./answer.js";
+import { byId, complain, element, plural } from "./elements.js";
+import { picture } from "./pictures.js";
+import { on, rememberLabels, session } from "./session.js";
+import { pastedVector, vectorsOfFile } from "./vectors.js";
+
+const SHOWN = { neighbors: 12, classes: 6 };
+const PAGE = 12;
+
+let current = null;
+let fileRows = null;
+
+/** Asks, and only the newest question may answer. */
+async function ask(subject, send) {
+  current?.abort();
+  const mine = new AbortController();
+  current = mine;
+  complain(null);
+  byId("question-problem").textContent = "";
+  byId("answer").setAttribute("aria-busy", "true");
+  try {
+    const answer = await send(mine.signal);
+    if (current === mine) showAnswer(answer, subject);
+  } catch (problem) {
+    if (problem.name === "AbortError" || current !== mine) return;
+    byId("question-problem").textContent = problem.message;
+    showFailure();
+  } finally {
+    if (current === mine) byId("answer").removeAttribute("aria-busy");
+  }
+}
+
+const predict = (query) => (signal) =>
+  call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal });
+
+export function askAboutItem(item) {
+  for (const button of byId("item-choices").querySelectorAll("button")) {
+    button.setAttribute("aria-current", String(button.value === String(item.id)));
+  }
+  return ask({ kind: "item", item }, predict({ item: String(item.id) }));
+}
+
+const askers = {
+  paste: () =>
+    ask(askedWith("the pasted vector"), (signal) =>
+      predict({ vector: pastedVector(byId("vector").value, session.model.dimension) })(signal)),
+  file: () =>
+    ask(askedWith(`row ${byId("row-number").value} of the file`), async (signal) => {
+      if (fileRows === null) throw new TypeError("Choose a file first.");
+      const row = Number(byId("row-number").value);
+      if (!Number.isInteger(row) || row < 1 || row > fileRows.count) {
+        throw new TypeError(`The row must be between 1 and ${fileRows.count}.`);
+      }
+      return predict({ vector: await fileRows.row(row - 1) })(signal);
+    }),
+  image: () => {
+    const [file] = byId("image-file").files;
+    if (!file) return undefined;
+    return ask({ ...askedWith(file.name), file }, (signal) => {
+      if (!file.type.startsWith("image/")) throw new TypeError("This file is no picture.");
+      return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
+        method: "POST", body: file, type: file.type, signal,
+      });
+    });
+  },
+  text: () =>
+    ask({ ...askedWith("the text"), text: byId("text").value.trim() }, (signal) => {
+      const text = byId("text").value.trim();
+      if (text === "") throw new TypeError("Write a text first.");
+      return predict({ text })(signal);
+    }),
+  item: () => {
+    const first = byId("item-choices").querySelector("button");
+    first?.click();
+  },
+};
+
+const modeNow = () => document.querySelector('input[name="mode"]:checked').value;
+
+function showMode() {
+  const mode = modeNow();
+  for (const part of document.querySelectorAll("[data-mode]")) part.hidden = part.dataset.mode !== mode;
+  byId("question-problem").textContent = "";
+}
+
+async function openFile() {
+  const [file] = byId("vector-file").files;
+  fileRows = null;
+  byId("row-choice").hidden = true;
+  if (!file) return;
+  try {
+    fileRows = await vectorsOfFile(file, session.model.dimension);
+  } catch (problem) {
+    byId("question-problem").textContent = problem.message;
+    return;
+  }
+  byId("row-number").value = "1";
+  byId("row-number").max = String(fileRows.count);
+  byId("row-count").textContent = `of ${fileRows.count}`;
+  byId("row-choice").hidden = fileRows.count === 1;
+  await askers.file();
+}
+
+// Dropping a file is choosing it; the field below stays the way by keyboard.
+function acceptDrops(place) {
+  const field = byId(place.dataset.drop);
+  const mark = (over) => (event) => {
+    event.preventDefault();
+    place.classList.toggle("over", over);
+  };
+  place.addEventListener("dragenter", mark(true));
+  place.addEventListener("dragover", mark(true));
+  place.addEventListener("dragleave", mark(false));
+  place.addEventListener("drop", (event) => {
+    mark(false)(event);
+    if (event.dataTransfer.files.length === 0) return;
+    field.files = event.dataTransfer.files;
+    field.dispatchEvent(new Event("change"));
+  });
+}
+
+function choice(item) {
+  return element("li", {}, element(
+    "button",
+    { type: "button", class: "choice", value: item.id, on: { click: () => askAboutItem(item) } },
+    picture(item.id),
+    element("span", { class: "choice-label" }, String(item.label)),
+    element("span", { class: "choice-id" }, String(item.id)),
+  ));
+}
+
+let search = 0;
+let continueAfter = null;
+
+/** By label, by how the id begins, and only then by the whole id: a miss there is an error. */
+async function itemsMatching(text) {
+  if (text === "") return call(`/v1/items?limit=${PAGE}`);
+  const [labelled, following] = await Promise.all([
+    call(`/v1/items?${new URLSearchParams({ label: text, limit: PAGE })}`),
+    // Ids are in order, so those that begin with the text come right behind it.
+    call(`/v1/items?${new URLSearchParams({ after: text, limit: PAGE })}`).catch(() => ({ items: [] })),
+  ]);
+  const begin = following.items.filter((found) => String(found.id).startsWith(text));
+  const found = new Map([...labelled.items, ...begin].map((item) => [item.id, item]));
+  if (found.size > 0) return { items: [...found.values()], next: labelled.next };
+  const exact = await call(itemAddress(text)).catch(() => null);
+  return { items: exact === null ? [] : [exact], next: null };
+}
+
+async function searchItems() {
+  const mine = ++search;
+  const text = byId("item-search").value.trim();
+  try {
+    const page = await itemsMatching(text);
+    if (mine !== search) return;
+    continueAfter = page.next;
+    byId("item-choices").replaceChildren(...page.items.map(choice));
+    byId("item-found").textContent =
+      page.items.length === 0 ? `No item is called “${text}”, and none has that label.` : "";
+    byId("item-more").hidden = page.next === null;
+    rememberLabels(page.items.map((item) => item.label));
+  } catch (problem) {
+    if (mine === search) complain(problem);
+  }
+}
+
+async function moreItems() {
+  const label = byId("item-search").value.trim();
+  const query = { after: continueAfter, limit: PAGE, ...(label ? { label } : {}) };
+  const page = await call(`/v1/items?${new URLSearchParams(query)}`);
+  const made = page.items.map(choice);
+  byId("item-choices").append(...made);
+  continueAfter = page.next;
+  byId("item-more").hidden = page.next === null;
+  made[0]?.querySelector("button").focus();
+}
+
+function offerModes(model) {
+  for (const kind of ["image", "text"]) {
+    const radio = document.querySelector(`input[name="mode"][value="${kind}"]`);
+    radio.parentElement.hidden = model.encoder !== kind;
+  }
+  byId("vector-note").textContent =
+    `${plural(model.dimension, "number")}: a JSON list, or between spaces, commas or line ends.`;
+}
+
+let opened = false;
+
+export function startQuestions() {
+  byId("question").addEventListener("submit", (event) => {
+    event.preventDefault();
+    askers[modeNow()]();
+  });
+  for (const radio of document.querySelectorAll('input[name="mode"]')) radio.addEventListener("change", showMode);
+  byId("vector-file").addEventListener("change", openFile);
+  byId("image-file").addEventListener("change", askers.image);
+  for (const place of document.querySelectorAll("[data-drop]")) acceptDrops(place);
+  let typing = null;
+  byId("item-search").addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(searchItems, 200);
+  });
+  byId("item-more").addEventListener("click", () => moreItems().catch(complain));
+  on("model", (model) => {
+    offerModes(model);
+    if (opened) return;
+    opened = true;
+    if (model.encoder !== null) document.querySelector(`input[name="mode"][value="${model.encoder}"]`).checked = true;
+    showMode();
+    searchItems();
+  });
+  on("gallery", searchItems);
+}

@@ -1,0 +1,57 @@
+// What all parts of the page share: the model that answers, its report, and who wants to know.
+
+import { call, callUntilMade } from "./api.js";
+
+const events = new EventTarget();
+
+export const session = {
+  model: null,
+  report: null,
+  reportIsOld: false,
+  labels: new Set(),
+};
+
+/** Names: "model", "report", "report-failed", "gallery" (items changed), "labels". */
+export const on = (name, listener) => events.addEventListener(name, (event) => listener(event.detail));
+
+export const emit = (name, detail) => events.dispatchEvent(new CustomEvent(name, { detail }));
+
+export async function loadModel() {
+  session.model = await call("/v1/model");
+  emit("model", session.model);
+  return session.model;
+}
+
+let loading = null;
+
+/** One report at a time, however many ask for it. */
+export function loadReport() {
+  loading ??= (async () => {
+    try {
+      session.reportIsOld = false;
+      session.report = await callUntilMade("/v1/report", () => emit("report-waiting"));
+      rememberLabels(session.report.classes.map((row) => row.label));
+      emit("report", session.report);
+    } catch (problem) {
+      session.reportIsOld = true;
+      emit("report-failed", problem);
+    } finally {
+      loading = null;
+    }
+  })();
+  return loading;
+}
+
+/** Labels that the fields propose. */
+export function rememberLabels(labels) {
+  const before = session.labels.size;
+  for (const label of labels) session.labels.add(String(label));
+  if (session.labels.size !== before) emit("labels");
+}
+
+/** After any change of the gallery. */
+export async function galleryChanged(change) {
+  session.reportIsOld = true;
+  emit("gallery", change);
+  await loadModel();
+}

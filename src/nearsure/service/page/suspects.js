@@ -1,0 +1,95 @@
+// Suspects first: each with the label that its neighbours believe, one click away.
+
+import { callUntilMade } from "./api.js";
+import { askForLabel, relabelItem, removeItem } from "./changes.js";
+import { byId, confidencePercent, count, element, meter, plural } from "./elements.js";
+import { picture } from "./pictures.js";
+import { emit, on, rememberLabels, session } from "./session.js";
+
+const AT_ONCE = 8;
+
+let suspects = [];
+let total = 0;
+let shown = AT_ONCE;
+
+/** The row goes, and the focus moves to the next one instead of nowhere. */
+function settle(id) {
+  const place = suspects.findIndex((suspect) => suspect.id === id);
+  if (place < 0) return;
+  const row = byId("suspects").children[place];
+  const hadFocus = row?.contains(document.activeElement) || document.activeElement === document.body;
+  suspects.splice(place, 1);
+  total -= 1;
+  draw();
+  if (!hadFocus || byId("panel-gallery").hidden) return;
+  const next = byId("suspects").children[Math.min(place, byId("suspects").children.length - 1)];
+  (next?.querySelector("button:not(:disabled)") ?? byId("suspects-heading")).focus();
+}
+
+function actions(suspect) {
+  if (!session.model?.writable) return null;
+  const { suggested } = suspect;
+  const on = (work) => ({ click: (event) => work(event.currentTarget) });
+  const about = element("span", { class: "unseen" }, ` (item ${suspect.id})`);
+  return element("p", { class: "actions" },
+    suggested === null ? null : element("button", { type: "button", class: "main", on: on((button) => relabelItem(suspect, suggested, button)) }, `Relabel to ${suggested}`, about.cloneNode(true)),
+    element("button", { type: "button", on: on((button) => askForLabel(suspect, button)) }, "Other label…", about.cloneNode(true)),
+    element("button", { type: "button", class: "danger-text", on: on((button) => removeItem(suspect, button)) }, "Remove…", about));
+}
+
+function belief(words, share, kind) {
+  return element("p", { class: "belief" },
+    element("span", { class: "belief-words" }, words), meter(share, kind),
+    element("span", { class: "share-number" }, confidencePercent(share)));
+}
+
+function row(suspect) {
+  const askIt = () => emit("ask-item", { id: suspect.id, label: suspect.label });
+  return element("li", { class: "suspect", "data-id": suspect.id },
+    picture(suspect.id, "", suspect.picture),
+    element("div", { class: "suspect-words" },
+      element("p", { class: "suspect-title" },
+        element("button", { type: "button", class: "link", title: "Ask about this item", on: { click: askIt } },
+          element("span", { class: "unseen" }, "Ask about item "), String(suspect.id))),
+      belief(`labelled ${suspect.label}`, suspect.p_own, "other"),
+      suspect.suggested === null ? null : belief(`looks like ${suspect.suggested}`, suspect.p_suggested, "")),
+    actions(suspect));
+}
+
+function note() {
+  if (suspects.length === 0) return "No label is doubted by its neighbours.";
+  const all = total > suspects.length ? ` The ${suspects.length} least believed are listed.` : "";
+  return `${plural(total, "item")} of ${count(session.model.size)} ${total === 1 ? "looks" : "look"} more like another class.${all}`;
+}
+
+function draw() {
+  byId("suspects").replaceChildren(...suspects.slice(0, shown).map(row));
+  byId("suspects-note").textContent = note();
+  byId("more-suspects").hidden = suspects.length <= shown;
+  const tab = byId("suspect-count");
+  tab.hidden = total === 0;
+  tab.replaceChildren(count(total), element("span", { class: "unseen" }, " doubtful labels"));
+}
+
+export async function loadSuspects() {
+  try {
+    const audit = await callUntilMade("/v1/audit");
+    suspects = [...(audit?.suspects ?? [])];
+    total = audit?.n_suspects ?? 0;
+    rememberLabels(suspects.flatMap((suspect) => [suspect.label, suspect.suggested]).filter((label) => label !== null));
+    draw();
+  } catch (problem) {
+    byId("suspects-note").textContent = problem.message;
+  }
+}
+
+export function startSuspects() {
+  byId("more-suspects").addEventListener("click", () => {
+    const before = shown;
+    shown += AT_ONCE;
+    draw();
+    byId("suspects").children[before]?.querySelector("button").focus();
+  });
+  on("gallery", (change) => (change.kind === "undo" ? loadSuspects() : settle(change.id)));
+  on("refitted", loadSuspects);
+}

@@ -1,0 +1,196 @@
+"""The items of the gallery: seen, added, relabelled, removed."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from nearsure.service.item_names import ids_of, labels_of
+from nearsure.service.item_pages import LARGEST_PAGE, page_of_items
+from nearsure.service.json_bodies import described, json_answer, read_body
+from nearsure.service.pictures import picture_answer
+from nearsure.service.routes.problems_declared import problems
+from nearsure.service.routes.queries import check_batch
+from nearsure.service.running_service import RunningService, service_of
+from nearsure.service.schemas import (
+    Added,
+    Changed,
+    Item,
+    ItemId,
+    ItemPage,
+    LabelText,
+    NewItems,
+    NewLabel,
+    Relabelling,
+    Removal,
+)
+from nearsure.service.security import Tokens
+
+NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
+OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}
+GONE = {"ids": ["photo-17"]}
+PICTURES = {
+    "content": {
+        kind: {"schema": {"type": "string", "format": "binary"}}
+        for kind in ("image/jpeg", "image/png", "image/webp")
+    }
+}
+
+OwnId = Annotated[ItemId, Path(description="Id of the item.")]
+
+
+def item_routes(tokens: Tokens) -> APIRouter:
+    """All of /v1/items."""
+    router = APIRouter(prefix="/v1/items", tags=["items"])
+    _add_reading(router, tokens)
+    _add_writing_several(router, tokens)
+    _add_writing_one(router, tokens)
+    return router
+
+
+def _add_reading(router: APIRouter, tokens: Tokens) -> None:
+    may_read = [Depends(tokens.may_read)]
+
+    @router.get(
+        "",
+        response_model=ItemPage,
+        responses=problems(),
+        dependencies=may_read,
+        summary="Items in the order of their ids",
+    )
+    async def get_items(
+        request: Request,
+        after: Annotated[ItemId | None, Query(description="The `next` of a page.")] = None,
+        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
+        label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
+    ) -> Response:
+        service = service_of(request)
+        engine = service.gallery.engine
+        page = partial(page_of_items, engine, after=after, limit=limit, label=label)
+        return json_answer(await service.read(page))
+
+    @router.get(
+        "/{item_id:path}/picture",
+        response_class=Response,
+        responses={**problems(404), 200: {**PICTURES, "description": "A small picture."}},
+        dependencies=may_read,
+        summary="The picture of an item",
+    )
+    async def get_picture(request: Request, item_id: OwnId) -> Response:
+        service = service_of(request)
+        ids = ids_of([item_id], service.gallery.engine)
+        return await service.read(lambda: picture_answer(service.gallery, ids))
+
+    @router.get(
+        "/{item_id:path}",
+        response_model=Item,
+        responses=problems(404),
+        dependencies=may_read,
+        summary="One item",
+    )
+    async def get_item(
+        request: Request,
+        item_id: OwnId,
+        vector: Annotated[bool, Query(description="Whether to show its vector.")] = False,  # noqa: FBT002 - of the address
+    ) -> Response:
+        service = service_of(request)
+        ids = ids_of([item_id], service.gallery.engine)
+        return json_answer(await service.read(lambda: _item(service, ids, with_vector=vector)))
+
+
+def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
+    may_write = [Depends(tokens.may_write)]
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=Added,
+        responses=problems(400, 409, 415),
+        dependencies=may_write,
+        openapi_extra=described(NewItems, NEW),
+        summary="Add items, all or none",
+    )
+    async def add_items(request: Request) -> Response:
+        service = service_of(request)
+        new = (await read_body(request, NewItems)).items
+        check_batch(len(new), service)
+        vectors = service.vectors([item.vector for item in new])
+        labels = labels_of([item.label for item in new], service.gallery.engine)
+        names = [item.id for item in new]
+        ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
+        return json_answer({"ids": ids.tolist()}, 201)
+
+    @router.post(
+        "/relabel",
+        response_model=Changed,
+        responses=problems(400, 404, 409, 415),
+        dependencies=may_write,
+        openapi_extra=described(Relabelling, OTHER_LABEL),
+        summary="Give items another label, all or none",
+    )
+    async def relabel_items(request: Request) -> Response:
+        change = await read_body(request, Relabelling)
+        return await _relabelled(service_of(request), change.ids, change.label)
+
+    @router.post(
+        "/remove",
+        response_model=Changed,
+        responses=problems(400, 404, 409, 415),
+        dependencies=may_write,
+        openapi_extra=described(Removal, GONE),
+        summary="Remove items, all or none",
+    )
+    async def remove_items(request: Request) -> Response:
+        change = await read_body(request, Removal)
+        return await _removed(service_of(request), change.ids)
+
+
+def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
+    may_write = [Depends(tokens.may_write)]
+
+    @router.patch(
+        "/{item_id:path}",
+        response_model=Changed,
+        responses=problems(400, 404, 409, 415),
+        dependencies=may_write,
+        openapi_extra=described(NewLabel, {"label": "egret"}),
+        summary="Give an item another label",
+    )
+    async def relabel_item(request: Request, item_id: OwnId) -> Response:
+        change = await read_body(request, NewLabel)
+        return await _relabelled(service_of(request), [item_id], change.label)
+
+    @router.delete(
+        "/{item_id:path}",
+        response_model=Changed,
+        responses=problems(404, 409),
+        dependencies=may_write,
+        summary="Remove an item",
+    )
+    async def remove_item(request: Request, item_id: OwnId) -> Response:
+        return await _removed(service_of(request), [item_id])
+
+
+async def _relabelled(service: RunningService, texts: list[str], label: str) -> Response:
+    check_batch(len(texts), service)
+    engine = service.gallery.engine
+    ids, labels = ids_of(texts, engine), labels_of([label], engine)
+    n_changed = await service.write(lambda: service.gallery.relabel(ids, labels))
+    return json_answer({"changed": n_changed})
+
+
+async def _removed(service: RunningService, texts: list[str]) -> Response:
+    check_batch(len(texts), service)
+    ids = ids_of(texts, service.gallery.engine)
+    n_changed = await service.write(lambda: service.gallery.remove(ids))
+    return json_answer({"changed": n_changed})
+
+
+def _item(service: RunningService, ids: Any, *, with_vector: bool) -> dict[str, Any]:  # noqa: ANN401
+    stored = service.gallery.stored(ids)
+    labels, vectors = stored.labels, stored.vectors
+    return {
+        "id": ids.tolist()[0],
+        "label": None if labels is None else labels.tolist()[0],
+        "vector": vectors[0].tolist() if with_vector and vectors is not None else None,
+    }

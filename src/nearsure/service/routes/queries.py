@@ -1,0 +1,124 @@
+"""Questions: what is this, how sure is that, and who says so."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from nearsure.service.answers import Answers
+from nearsure.service.item_names import ids_of
+from nearsure.service.json_bodies import described, json_answer, read_body
+from nearsure.service.problems import ProblemError
+from nearsure.service.routes.problems_declared import problems
+from nearsure.service.running_service import RunningService, service_of
+from nearsure.service.schemas import Answer, BatchAnswer, BatchQuery, Neighborhood
+from nearsure.service.schemas import Query as SingleQuery
+from nearsure.service.security import Tokens
+
+PREDICT = "/v1/predict"
+ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
+SEVERAL = {"vectors": [[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], "neighbors": 0, "classes": 1}
+IMAGES = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
+
+
+def query_routes(tokens: Tokens) -> APIRouter:
+    """POST /v1/predict, /v1/predict/batch, /v1/predict/image and /v1/neighbors."""
+    router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[Depends(tokens.may_read)])
+
+    router.post(
+        "/predict",
+        response_model=Answer,
+        responses=problems(400, 404, 409, 415, 501),
+        openapi_extra=described(SingleQuery, ONE),
+        summary="What is this, and how sure is that?",
+    )(predict)
+
+    @router.post(
+        "/neighbors",
+        response_model=Neighborhood,
+        responses=problems(400, 404, 409, 415, 501),
+        openapi_extra=described(SingleQuery, ONE),
+        summary="Who vouches for the answer?",
+    )
+    async def neighbors(request: Request) -> Response:
+        query = await read_body(request, SingleQuery)
+        answers, row = await _asked(service_of(request), query)
+        return json_answer({"neighbors": answers.neighbors(row, query.neighbors)})
+
+    @router.post(
+        "/predict/batch",
+        response_model=BatchAnswer,
+        responses=problems(400, 409, 415),
+        openapi_extra=described(BatchQuery, SEVERAL),
+        summary="The same of several vectors",
+    )
+    async def predict_batch(request: Request) -> Response:
+        service = service_of(request)
+        query = await read_body(request, BatchQuery)
+        check_batch(len(query.vectors), service)
+        vectors = service.vectors(query.vectors)
+
+        def documents() -> dict[str, Any]:
+            answers = service.predict(vectors)
+            wanted = {"neighbors": query.neighbors, "classes": query.classes}
+            return {"answers": [one.document(row, **wanted) for one, row in answers]}
+
+        return json_answer(await service.read(documents))
+
+    @router.post(
+        "/predict/image",
+        response_model=Answer,
+        responses=problems(409, 415, 501),
+        openapi_extra={"requestBody": {"required": True, "content": IMAGES}},
+        summary="The same of an image, where an image encoder is configured",
+    )
+    async def predict_image(
+        request: Request,
+        neighbors: Annotated[int, Query(ge=0, le=1000)] = 10,
+        classes: Annotated[int, Query(ge=1, le=1000)] = 5,
+    ) -> Response:
+        if not request.headers.get("content-type", "").lower().startswith("image/"):
+            raise ProblemError(
+                415, "unsupported_media_type", "The body must be an image: content-type: image/..."
+            )
+        service = service_of(request)
+        vector = await service.encoded("image", await request.body())
+        answers, row = await service.batcher.ask(vector)
+        return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
+
+    return router
+
+
+async def predict(request: Request) -> Response:
+    """Answer one query."""
+    query = await read_body(request, SingleQuery)
+    answers, row = await _asked(service_of(request), query)
+    return json_answer(answers.document(row, neighbors=query.neighbors, classes=query.classes))
+
+
+async def _asked(service: RunningService, query: SingleQuery) -> tuple[Answers, int]:
+    given = [query.vector is not None, query.item is not None, query.text is not None]
+    if sum(given) != 1:
+        raise ProblemError(
+            422,
+            "invalid_request",
+            f"Exactly one of vector, item and text must be given. Got {sum(given)} instead.",
+        )
+    if query.vector is not None:
+        return await service.batcher.ask(service.vectors([query.vector])[0])
+    if query.text is not None:
+        return await service.batcher.ask(await service.encoded("text", query.text))
+    ids = ids_of([str(query.item)], service.gallery.engine)
+    answers = await service.read(lambda: service.gallery.predict_item(ids))
+    service.count(answers)
+    return answers, 0
+
+
+def check_batch(n_rows: int, service: RunningService) -> None:
+    """An error if a request has more rows than one may have."""
+    most = service.settings.largest_batch
+    if n_rows > most:
+        raise ProblemError(
+            422,
+            "batch_too_large",
+            f"A request may have {most} vectors or items. Got {n_rows}: send several requests.",
+        )

@@ -1,0 +1,132 @@
+"""All that is alive while the service runs; routes find it in the app."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
+
+import numpy as np
+from fastapi import Request
+
+from nearsure.arrays import AnyArray
+from nearsure.encoders import Encoder
+from nearsure.service.answers import Answers
+from nearsure.service.documents import LiveDocument, audit_document, report_document
+from nearsure.service.edge_vectors import vectors_of
+from nearsure.service.measurements import Measurements
+from nearsure.service.micro_batches import MicroBatcher
+from nearsure.service.opening import Opened
+from nearsure.service.problems import Overloaded, ProblemError
+from nearsure.service.refits import Refits
+from nearsure.service.settings import ServiceSettings
+
+Result = TypeVar("Result")
+# Whoever stops the service waits no longer than this for a fit that is under way.
+LAST_WAIT = 5.0
+READERS = 4
+
+
+class RunningService:
+    """The gallery with its threads: one answers queries, one writes, some read.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        Its limits.
+    opened : Opened
+        The gallery and its encoder.
+    measurements : Measurements
+        Where answers are counted.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, opened: Opened, measurements: Measurements
+    ) -> None:
+        self.settings = settings
+        self.gallery, self.encoder = opened.gallery, opened.encoder
+        self.refits = Refits(self.gallery)
+        self.report = LiveDocument(self.gallery, report_document)
+        self.audit = LiveDocument(self.gallery, audit_document)
+        self.measurements = measurements
+        self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
+            self.predict,
+            largest_queue=settings.largest_queue,
+            patience=settings.patience,
+            on_batch=measurements.batch,
+        )
+        measurements.watch_queue(lambda: self.batcher.queue_length)
+        measurements.watch_gallery(self.gallery.engine.size, lambda: self.gallery.version[0])
+        self._readers = _threads(READERS, "reads")
+        self._writer, self._encoding = _threads(1, "writes"), _threads(1, "encodes")
+
+    def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
+        """Answers to queries, shape (n, dimension), each with its row."""
+        answers = self.gallery.predict(vectors)
+        self.count(answers[0][0])
+        return answers
+
+    def count(self, answers: Answers) -> None:
+        """Count answers by confidence and outcome."""
+        said = answers.prediction
+        accepted = [answers.threshold.accepts(float(one)) for one in said.confidence]
+        n_unknown = 0 if said.verdicts is None else int((said.verdicts == "unknown").sum())
+        self.measurements.answered(
+            said.confidence, None if None in accepted else np.array(accepted), n_unknown
+        )
+
+    def vectors(self, rows: list[list[float]]) -> AnyArray:
+        """Numbers of a request as vectors of this gallery."""
+        engine = self.gallery.engine
+        metric = self.gallery.fit.classifier.metric if self.gallery.is_fitted else engine.metric
+        return vectors_of(rows, engine.dimension, metric)
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Do something that only reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def write(self, work: Callable[[], Result]) -> Result:
+        """Do something that changes the gallery, one at a time, in the order of requests."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def encoded(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
+        """The vector of an image or a text, shape (dimension,)."""
+        encoder = self.encoder
+        if encoder is None or encoder.kind != kind:
+            raise ProblemError(
+                501,
+                f"no_{kind}_encoder",
+                f"No {kind} encoder is configured: start the service with one, or send a vector.",
+            )
+        return await asyncio.get_running_loop().run_in_executor(
+            self._encoding, _encode, encoder, content
+        )
+
+    async def close(self) -> None:
+        """Answer what waits, write what is to be kept, close the engine."""
+        await self.batcher.close()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._end)
+
+    def _end(self) -> None:
+        for threads in (self._writer, self._readers, self._encoding):
+            threads.shutdown(wait=True)
+        self.refits.wait(LAST_WAIT)
+        self.gallery.close()
+
+
+def service_of(request: Request) -> RunningService:
+    """The service that a request is for."""
+    service: RunningService | None = getattr(request.app.state, "service", None)
+    if service is None:
+        raise Overloaded("The service is starting. Ask again shortly.")
+    return service
+
+
+def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
+    if isinstance(content, str):
+        return np.asarray(encoder.encode([content]))[0]
+    return np.asarray(encoder.encode([content]))[0]
+
+
+def _threads(number: int, name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, thread_name_prefix=f"nearsure-{name}")

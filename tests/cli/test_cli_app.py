@@ -1,0 +1,116 @@
+"""What is the same for every command: help, version, completion, warnings, Ctrl-C, quick starts."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from cli_runs import nearsure, succeeded
+
+import nearsure as package
+from nearsure.calibration import CALIBRATORS
+from nearsure.classifier.fitted_rule import SHARPENED_NAMES
+from nearsure.cli import options
+from nearsure.errors import ManyMissesWarning, StaleFitWarning
+from nearsure.rules import RULE_NAMES
+
+COMMANDS = ("fit", "predict", "evaluate", "report", "audit", "calibrate", "serve", "demo")
+LAB = ("reproduce", "ablation", "summary", "corruptions")
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    shown = succeeded("--help").out
+    for name in (*COMMANDS, *LAB):
+        assert f" {name} " in shown
+    codes = " ".join(shown.split("Exit codes:")[1].split())
+    for code in ("0 done", "1 an internal error", "2 a mistake", "130 interrupted"):
+        assert code in codes
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *LAB])
+def test_help_of_a_command_ends_with_an_example(name: str) -> None:
+    shown = " ".join(succeeded(name, "--help").out.split())
+    _, _, example = shown.rpartition("Example: ")
+    assert f"nearsure {name}" in example
+    assert "─" not in example
+
+
+def test_names_that_are_typed_are_those_of_the_classifier() -> None:
+    assert set(get_args(options.RuleName)) == {"auto", *RULE_NAMES, *SHARPENED_NAMES}
+    assert set(get_args(options.CalibrationName)) == {"auto", *CALIBRATORS}
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert succeeded("--version").out == f"nearsure {package.__version__}\n"
+
+
+def test_nothing_typed_shows_what_can_be() -> None:
+    run = nearsure()
+    assert run.code == 2
+    assert "predict" in run.out
+
+
+def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_NEARSURE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("COMP_WORDS", "nearsure pre")
+    assert nearsure().out.split() == ["predict"]
+    monkeypatch.setenv("COMP_CWORD", "2")
+    monkeypatch.setenv("COMP_WORDS", "nearsure fit --unk")
+    assert nearsure().out.split() == ["--unknown-share"]
+    monkeypatch.setenv("COMP_CWORD", "3")
+    monkeypatch.setenv("COMP_WORDS", "nearsure fit --metric ")
+    assert nearsure().out.split() == ["euclidean", "cosine"]
+
+
+def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: "bash")
+    shown = succeeded("--show-completion").out
+    assert "_NEARSURE_COMPLETE=complete_bash" in shown
+
+
+def test_warnings_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(_: list[str]) -> None:
+        warnings.warn("Many points miss.", ManyMissesWarning, stacklevel=1)
+        warnings.warn("The fit is old.", StaleFitWarning, stacklevel=1)
+
+    monkeypatch.setattr("nearsure.demo.main", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        run = succeeded("demo")
+    assert run.err == ("nearsure: warning: Many points miss.\nnearsure: warning: The fit is old.\n")
+
+
+def test_an_internal_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: list[str]) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("nearsure.demo.main", fail)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        nearsure("demo")
+
+
+def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr("nearsure.demo.main", asked.append)
+    succeeded("demo", "-o", tmp_path)
+    assert asked == [["--output", str(tmp_path)]]
+
+
+def test_help_needs_nothing_heavy() -> None:
+    program = """
+import sys
+import nearsure
+before = set(sys.modules)
+import nearsure.cli.app
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+heavy = {"torch", "fastapi", "pydantic", "uvicorn", "matplotlib", "PIL", "pyarrow", "pandas",
+         "sklearn", "scipy", "numpy", "faiss", "psycopg", "pymilvus", "rich"}
+print(sorted(new & heavy), sorted(name for name in sys.modules if name.startswith("nearsure.lab.")))
+"""
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert ran.stdout == "[] []\n"

@@ -1,0 +1,229 @@
+"""`nearsure fit`: what is written is what Python would have fitted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runs import jsonl, points, refused, succeeded, write_npz
+from PIL import Image
+
+from nearsure import NEDClassifier, open_engine
+from nearsure.engines.sqlite import SqliteEngine
+
+
+def same_answers(one: NEDClassifier, other: NEDClassifier) -> bool:
+    queries, _ = points(40, seed=1)
+    first, second = one.predict_with_confidence(queries), other.predict_with_confidence(queries)
+    return bool(
+        (first.labels == second.labels).all() and (first.confidence == second.confidence).all()
+    )
+
+
+def test_a_model_file_is_that_of_python_and_the_summary_tells_it(tmp_path: Path) -> None:
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    model = tmp_path / "m.safetensors"
+    said = succeeded("fit", gallery, "-o", model, "--json").json
+    classifier = NEDClassifier().fit(*points())
+    assert same_answers(NEDClassifier.load(model), classifier)
+    fit, chosen = classifier.temperature_fit_, classifier.accept_threshold(precision=0.99)
+    assert fit is not None
+    assert said["temperature"] == classifier.temperature_
+    assert (said["n_fitted"], said["n_missed"]) == (fit.n_points, fit.n_missed)
+    assert (said["n_points"], said["n_classes"], said["dimension"], said["k"]) == (90, 3, 4, 50)
+    assert (said["rule"], said["calibration"]) == ("adaptive", "shrunk")
+    assert said["threshold"] == (chosen.threshold if chosen.reached else None)
+    assert said["promise"] == str(chosen)
+    shown = succeeded("fit", gallery, "-o", model).out
+    assert f"{classifier.temperature_:.6g}" in shown
+    assert shown.endswith(f"wrote {model}\n")
+
+
+def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
+    gallery, model = write_npz(tmp_path / "g.npz", *points()), tmp_path / "m.safetensors"
+    words = ["-k", 7, "--rule", "sharpened", "--metric", "cosine", "--calibration", "none"]
+    words += ["--prior", "uniform", "--unknown-share", 0.2, "--max-fit-samples", 60]
+    words += ["--seed", 3, "--engine", "ivf"]
+    succeeded("fit", gallery, "-o", model, *words)
+    parameters = NEDClassifier.load(model).get_params()
+    expected = {
+        "n_neighbors": 7,
+        "rule": "sharpened",
+        "metric": "cosine",
+        "calibration": "none",
+        "prior": "uniform",
+        "unknown_share": 0.2,
+        "max_fit_samples": 60,
+        "random_state": 3,
+        "engine": "ivf",
+    }
+    assert {name: parameters[name] for name in expected} == expected
+    succeeded("fit", gallery, "-o", model, "--max-fit-samples", "all", "-k", "all")
+    assert NEDClassifier.load(model).max_fit_samples is None
+    assert NEDClassifier.load(model).n_neighbors == "all"
+
+
+def test_every_kind_of_file_gives_the_same_fit(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    vectors, labels = points()
+    np.save(tmp_path / "v.npy", vectors)
+    (tmp_path / "l.txt").write_text("\n".join(labels))
+    table = pa.table({"embedding": list(vectors), "label": labels.tolist()})
+    parquet.write_table(table, tmp_path / "g.parquet")
+    header = "label,a,b,c,d\n"
+    rows = "".join(
+        f"{label},{','.join(map(repr, vector))}\n"
+        for label, vector in zip(labels, vectors.tolist(), strict=True)
+    )
+    (tmp_path / "g.csv").write_text(header + rows)
+    stdin = jsonl(vectors, labels.tolist())
+    (tmp_path / "g.jsonl").write_bytes(stdin)
+    model = tmp_path / "m.safetensors"
+    expected = NEDClassifier().fit(vectors, labels)
+    for words in (
+        [tmp_path / "v.npy", "--labels", tmp_path / "l.txt"],
+        [tmp_path / "g.parquet", "--vectors-key", "embedding", "--labels-key", "label"],
+        [tmp_path / "g.csv"],
+        [tmp_path / "g.jsonl"],
+        ["-"],
+        ["-", "--input-format", "jsonl"],
+    ):
+        succeeded("fit", *words, "-o", model, stdin=stdin)
+        assert same_answers(NEDClassifier.load(model), expected), words
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_an_sqlite_gallery_holds_points_names_and_the_fit(tmp_path: Path, metric: str) -> None:
+    vectors, labels = points()
+    ids = [f"bird {row}" for row in range(90)]
+    path = tmp_path / "g.sqlite"
+    stdin = jsonl(vectors, labels.tolist(), ids)
+    said = succeeded("fit", "-", "-o", path, "--metric", metric, "--json", stdin=stdin).json
+    assert (said["engine"], said["metric"], said["n_points"]) == ("sqlite exact", metric, 90)
+    with SqliteEngine(path) as engine:
+        stored = engine.fetch(np.array(ids))
+        assert stored.labels is not None
+        assert stored.labels.tolist() == labels.tolist()
+        np.testing.assert_array_equal(stored.vectors, vectors)
+        (tmp_path / "kept").write_bytes(engine.notes["model"])
+        kept = NEDClassifier.load(tmp_path / "kept", engine)
+        in_memory = NEDClassifier(metric=metric).fit(vectors, labels)  # type: ignore[arg-type]
+        assert kept.temperature_ == pytest.approx(in_memory.temperature_, rel=1e-6)
+        queries, _ = points(40, seed=1)
+        first, second = (
+            one.predict_with_confidence(queries).confidence for one in (kept, in_memory)
+        )
+        np.testing.assert_allclose(first, second, rtol=1e-6)
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_rows_without_names_are_numbered_and_integer_labels_stay_integers(tmp_path: Path) -> None:
+    vectors, _ = points()
+    gallery = write_npz(tmp_path / "g.npz", vectors, np.arange(90) % 3)
+    succeeded("fit", gallery, "-o", tmp_path / "g.sqlite")
+    with SqliteEngine(tmp_path / "g.sqlite") as engine:
+        assert (engine.capabilities.ids, engine.capabilities.labels) == ("integer", "integer")
+        stored = engine.fetch(np.array([4, 0]))
+        assert stored.labels is not None
+        assert stored.labels.tolist() == [1, 0]
+
+
+def test_chunks_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    whole = succeeded("fit", gallery, "-o", tmp_path / "a.sqlite", "--json").json
+    monkeypatch.setattr("nearsure.cli.loading.ROWS_AT_A_TIME", 7)
+    assert succeeded("fit", gallery, "-o", tmp_path / "b.sqlite", "--json").json == whole
+
+
+def test_a_gallery_is_replaced_only_when_that_is_said(tmp_path: Path) -> None:
+    gallery, path = write_npz(tmp_path / "g.npz", *points()), tmp_path / "g.sqlite"
+    succeeded("fit", gallery, "-o", path)
+    assert "--replace" in refused("fit", gallery, "-o", path)
+    smaller = write_npz(tmp_path / "s.npz", *points(30))
+    with SqliteEngine(path) as engine:
+        assert "is open already" in refused("fit", smaller, "-o", path, "--replace")
+        assert engine.size() == 90
+    succeeded("fit", smaller, "-o", path, "--replace")
+    with SqliteEngine(path) as engine:
+        assert engine.size() == 30
+
+
+def test_a_gallery_is_fitted_again_where_it_is(tmp_path: Path) -> None:
+    gallery, path = write_npz(tmp_path / "g.npz", *points()), tmp_path / "g.sqlite"
+    succeeded("fit", gallery, "-o", path, "--metric", "cosine")
+    said = succeeded("fit", path, "-k", 5, "--json").json
+    assert (said["k"], said["metric"]) == (5, "cosine")
+    with SqliteEngine(path) as engine:
+        (tmp_path / "kept").write_bytes(engine.notes["model"])
+        assert NEDClassifier.load(tmp_path / "kept", engine).n_neighbors_ == 5
+    succeeded("fit", path, "-o", tmp_path / "beside.safetensors")
+    engine_again = open_engine(str(path))
+    assert NEDClassifier.load(tmp_path / "beside.safetensors", engine_again).n_neighbors_ == 50
+    engine_again.close()
+
+
+def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
+    vectors, labels = points(30)
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (400, 200), "red").save(tmp_path / "photos" / "0.png")
+    lines = jsonl(vectors, labels.tolist()).decode().splitlines()
+    documents = [json.loads(line) for line in lines]
+    for row, document in enumerate(documents):
+        document["image"] = f"{row}.png" if row < 2 else None
+    (tmp_path / "g.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    path = tmp_path / "g.sqlite"
+    words = ["--images-root", tmp_path / "photos"]
+    run = succeeded("fit", tmp_path / "g.jsonl", "-o", path, *words)
+    assert "1.png" in run.err
+    with SqliteEngine(path) as engine:
+        small = engine.picture(0)
+        assert small is not None
+        (tmp_path / "small.jpg").write_bytes(small)
+        assert engine.picture(1) is None
+        assert engine.picture(2) is None
+    with Image.open(tmp_path / "small.jpg") as picture:
+        assert picture.size == (128, 64)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["g.npz"], "Where shall the fit go?"),
+        (["g.npz", "-o", "m.pickle"], "--output must end in .safetensors, or in .sqlite"),
+        (["g.npz", "-o", "no/m.safetensors"], "there is no folder no"),
+        (["g.npz", "-o", "m.safetensors", "-k", "0"], "-k must be auto, all or a whole number"),
+        (["g.npz", "-o", "m.safetensors", "-k", "91"], "Got 91 instead"),
+        (["g.npz", "-o", "m.safetensors", "--max-fit-samples", "auto"], "--max-fit-samples must"),
+        (["g.npz", "-o", "m.safetensors", "--table", "x"], "without --into"),
+        (["g.npz", "-o", "m.safetensors", "--labels-key", "y"], "g.npz has no array 'y'"),
+        (["no.npz", "-o", "m.safetensors"], "no.npz"),
+        (["no.sqlite"], "There is no gallery at no.sqlite"),
+        (["no.sqlite", "--into", "postgres"], "--into must be left out: no.sqlite is a gallery"),
+        (["postgresql://me:secret@host/db", "--into", "milvus"], "this address is a gallery"),
+        (["g.npz", "--into", "redis://x:secret@y", "-o", "m.safetensors"], "--into must be"),
+        (["g.npz", "--into", "postgres", "-o", "m.sqlite"], "--output must end in .safetensors."),
+        (["g.npz", "--into", "postgres", "-o", "m.safetensors", "--engine", "ivf"], "--engine"),
+        (
+            ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--engine-option", "secret"],
+            "--engine-option must be NAME=VALUE",
+        ),
+        (
+            ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--engine-option", "ef=3"],
+            "--engine-option ef: there is no such option; allowed are ef_construction, ef_search",
+        ),
+        (
+            ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--collection", "x"],
+            "--engine-option collection: there is no such option",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_npz(tmp_path / "g.npz", *points())
+    said = refused("fit", *words)
+    assert sentence in said
+    assert "secret" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["g.npz"]

@@ -1,0 +1,98 @@
+"""Ctrl-C and closed pipes, in processes of their own: nothing is left half-written."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runs import Screen, fitted_model, jsonl, points, write_npz
+
+from nearsure.command_line import main
+
+PATIENCE = 60.0
+
+
+def started(folder: Path, *words: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "nearsure", *map(str, words)]
+    return subprocess.Popen(  # noqa: S603
+        command,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "words", [["fit", "-", "-o", "new.sqlite"], ["predict", "-", "-m", "m", "-o", "new.csv"]]
+)
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, words: list[str]) -> None:
+    model = fitted_model(tmp_path)
+    model.rename(tmp_path / "m")
+    before = names(tmp_path)
+    vectors, labels = points(9000)
+    with started(tmp_path, *words) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        try:
+            # More than a chunk, and the pipe stays open: the command has begun to write, and waits.
+            running.stdin.write(jsonl(vectors, labels.tolist()))
+            running.stdin.flush()
+            wait_for(lambda: names(tmp_path) != before or running.poll() is not None)
+            running.send_signal(signal.SIGINT)
+            said = running.stderr.read().decode()
+            assert running.wait(PATIENCE) == 130, said
+        finally:
+            running.kill()
+    assert said == "nearsure: Interrupted; nothing was left half-written.\n"
+    assert names(tmp_path) == before
+
+
+def test_who_has_read_enough_may_go(tmp_path: Path) -> None:
+    model = fitted_model(tmp_path)
+    vectors, labels = points(20_000)
+    queries = write_npz(tmp_path / "q.npz", vectors, labels)
+    with started(tmp_path, "predict", queries, "-m", model, "--neighbors", 5) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        try:
+            assert running.stdout.readline().startswith(b"row,label,confidence,neighbors")
+            running.stdout.close()
+            assert running.stderr.read() == b""
+            assert running.wait(PATIENCE) == 0
+        finally:
+            running.kill()
+
+
+class Closed(Screen):
+    """Nobody reads it."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_closed_pipe_is_no_error_of_a_table_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    said = Screen()
+    monkeypatch.setattr("sys.argv", ["nearsure", "audit", str(gallery)])
+    monkeypatch.setattr("sys.stdout", Closed())
+    monkeypatch.setattr("sys.stderr", said)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code, said.text) == (0, "")

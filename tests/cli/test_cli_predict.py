@@ -1,0 +1,224 @@
+"""`nearsure predict`: the classifier's answers, wherever they go."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runs import fitted_model, jsonl, nearsure, points, refused, succeeded, write_npz
+
+from nearsure import NEDClassifier
+
+QUERIES, TRUTH = points(40, seed=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predict")
+    fitted_model(folder)
+    write_npz(folder / "queries.npz", QUERIES, TRUTH)
+    succeeded("fit", folder / "gallery.npz", "-o", folder / "gallery.sqlite")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(folder: Path) -> NEDClassifier:
+    return NEDClassifier.load(folder / "model.safetensors")
+
+
+def predict(folder: Path, *words: object) -> tuple[object, ...]:
+    return ("predict", folder / "queries.npz", "--model", folder / "model.safetensors", *words)
+
+
+def test_a_pipe_gets_csv_with_every_answer(folder: Path, classifier: NEDClassifier) -> None:
+    expected = classifier.predict_with_confidence(QUERIES)
+    rows = succeeded(*predict(folder)).rows
+    assert [list(row) for row in rows[:1]] == [["row", "label", "confidence"]]
+    assert [int(row["row"]) for row in rows] == list(range(40))
+    assert [row["label"] for row in rows] == expected.labels.tolist()
+    assert [float(row["confidence"]) for row in rows] == expected.confidence.tolist()
+
+
+def test_every_format_says_the_same(folder: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    said = succeeded(*predict(folder, "--json", "--top", 2, "--neighbors", 3)).json
+    for name in ("out.json", "out.jsonl", "out.csv", "out.parquet", "out.other"):
+        path = folder / name
+        words = ["--format", "jsonl"] if name == "out.other" else []
+        run = succeeded(*predict(folder, "--top", 2, "--neighbors", 3, "-o", path, *words))
+        assert run.out == f"wrote {path}\n"
+        if path.suffix == ".parquet":
+            assert parquet.read_table(path).to_pylist() == said
+        elif path.suffix == ".json":
+            assert json.loads(path.read_text()) == said
+        elif path.suffix == ".csv":
+            with path.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            assert [json.loads(row["neighbors"]) for row in rows] == [
+                one["neighbors"] for one in said
+            ]
+        else:
+            assert [json.loads(line) for line in path.read_text().splitlines()] == said
+
+
+def test_evidence_is_that_of_the_classifier(folder: Path, classifier: NEDClassifier) -> None:
+    said = succeeded(*predict(folder, "--json", "--top", 9, "--neighbors", 50)).json
+    prediction = classifier.predict_with_confidence(QUERIES)
+    shares = classifier.vote_shares(prediction.neighbors)
+    for row, answer in enumerate(said):
+        neighbors = answer["neighbors"]
+        assert [one["id"] for one in neighbors] == np.asarray(prediction.neighbors.ids)[
+            row
+        ].tolist()
+        assert [one["sq_distance"] for one in neighbors] == prediction.neighbors.sq_distances[
+            row
+        ].tolist()
+        assert [one["share"] for one in neighbors] == shares[row].tolist()
+        labels = classifier.support_labels([one["id"] for one in neighbors])
+        assert [one["label"] for one in neighbors] == labels.tolist()
+        assert sum(one["share"] for one in neighbors) == pytest.approx(1)
+        codes = classifier.encode([one["label"] for one in answer["classes"]])
+        of_row = prediction.posterior.take(np.full(len(codes), row))
+        assert [one["probability"] for one in answer["classes"]] == of_row.probability_of(
+            codes
+        ).tolist()
+        assert answer["classes"][0] == {
+            "label": answer["label"],
+            "probability": answer["confidence"],
+        }
+
+
+def test_accepted_is_what_the_promise_accepts(folder: Path, classifier: NEDClassifier) -> None:
+    chosen = classifier.accept_threshold(precision=0.8)
+    assert chosen.reached
+    run = succeeded(*predict(folder, "--json", "--precision", 0.8))
+    confidence = np.array([one["confidence"] for one in run.json])
+    accepted = [one["accepted"] for one in run.json]
+    assert accepted == chosen.accepts(confidence).tolist()
+    assert 0 < sum(accepted) < 40
+    assert str(chosen) in run.err
+    by_hand = succeeded(*predict(folder, "--json", "--threshold", chosen.threshold)).json
+    assert [one["accepted"] for one in by_hand] == accepted
+    # A promise that cannot be kept accepts nothing, and says so.
+    run = succeeded(*predict(folder, "--json", "--precision", 0.9999))
+    assert not any(one["accepted"] for one in run.json)
+    assert "No threshold" in run.err
+
+
+def test_chunks_and_an_sqlite_gallery_make_no_difference(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--neighbors", 5, "--top", 2]
+    whole = succeeded(*predict(folder, *words, "--json")).json
+    monkeypatch.setattr("nearsure.cli.predicting.ROWS_AT_A_TIME", 7)
+    assert succeeded(*predict(folder, *words, "--json")).json == whole
+    in_file = succeeded(
+        *("predict", folder / "queries.npz", "-m", folder / "gallery.sqlite", *words, "--json")
+    ).json
+    for one, other in zip(whole, in_file, strict=True):
+        assert one["label"] == other["label"]
+        assert one["confidence"] == pytest.approx(other["confidence"], rel=1e-6)
+        assert [neighbor["id"] for neighbor in one["neighbors"]] == [
+            neighbor["id"] for neighbor in other["neighbors"]
+        ]
+
+
+def test_standard_input_with_names_and_labels_that_are_not_asked_for(folder: Path) -> None:
+    expected = succeeded(*predict(folder)).rows
+    ids = [f"q{row}" for row in range(40)]
+    stdin = jsonl(QUERIES, TRUTH.tolist(), ids)
+    rows = succeeded("predict", "-", "-m", folder / "model.safetensors", stdin=stdin).rows
+    assert [row["id"] for row in rows] == ids
+    assert [row["label"] for row in rows] == [row["label"] for row in expected]
+
+
+def test_a_terminal_gets_a_table_of_the_first_rows(folder: Path) -> None:
+    run = succeeded(*predict(folder, "--rows", 3, "--neighbors", 1), on_terminal=True)
+    assert "The first 3 queries" in run.out
+    assert "confidence" in run.out
+    answers = succeeded(*predict(folder, "--json", "--rows", 3)).json
+    assert len(answers) == 40
+    shown = [line for line in run.out.splitlines() if "│ 0." in line or "│ 1." in line]
+    assert len(shown) == 3
+    for line, answer in zip(shown, answers, strict=False):
+        assert f"{answer['confidence']:.4f}" in line
+
+
+def test_a_label_cannot_move_the_cursor(tmp_path: Path) -> None:
+    vectors, _ = points()
+    labels = np.array(["red\x1b[31m", "[bold]plain[/bold]", ":smile:"])[np.arange(90) % 3]
+    gallery = write_npz(tmp_path / "g.npz", vectors, labels)
+    succeeded("fit", gallery, "-o", tmp_path / "m.safetensors")
+    words = ["predict", gallery, "-m", tmp_path / "m.safetensors", "--rows", 9]
+    shown = succeeded(*words, on_terminal=True).out
+    assert "red?[31m" in shown
+    assert "[bold]plain" in shown.replace("\n", "")
+    assert ":smile:" in shown
+
+
+def test_unknown_queries_are_judged_where_they_are_expected(tmp_path: Path) -> None:
+    model = fitted_model(tmp_path, "--unknown-share", 0.3)
+    queries = write_npz(tmp_path / "q.npz", np.vstack([QUERIES, QUERIES[:1] + 100]), np.arange(41))
+    said = succeeded("predict", queries, "-m", model, "--json").json
+    expected = NEDClassifier.load(model).predict_with_confidence(
+        np.load(queries)["embeddings"].astype(np.float32)
+    )
+    assert expected.verdicts is not None
+    assert expected.p_known is not None
+    assert [one["verdict"] for one in said] == expected.verdicts.tolist()
+    assert [one["p_known"] for one in said] == expected.p_known.tolist()
+    assert said[40]["verdict"] == "unknown"
+
+
+def test_integer_labels_stay_integers(tmp_path: Path) -> None:
+    gallery = write_npz(tmp_path / "g.npz", points()[0], np.arange(90) % 3)
+    succeeded("fit", gallery, "-o", tmp_path / "m.safetensors")
+    said = succeeded("predict", gallery, "-m", tmp_path / "m.safetensors", "--json").json
+    assert {one["label"] for one in said} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["queries.npz", "-m", "no.safetensors"], "There is no model file at no.safetensors"),
+        (["queries.npz", "-m", "no.sqlite"], "There is no gallery at no.sqlite"),
+        (["queries.npz", "-m", "queries.npz"], "queries.npz is cut off or is not a nearsure model"),
+        (["no.npz", "-m", "model.safetensors"], "no.npz"),
+        (["short.npz", "-m", "model.safetensors"], "dimension of the gallery, 4. short.npz has 3"),
+        (["queries.npz", "-m", "model.safetensors", "-o", "x.txt"], "--output must end in .csv"),
+        (["queries.npz", "-m", "model.safetensors", "-o", "x.csv", "--json"], "--json is of"),
+        (["queries.npz", "-m", "model.safetensors", "--table", "x"], "without --gallery"),
+        (["queries.npz", "-m", "gallery.sqlite", "--gallery", "milvus"], "--gallery must be left"),
+        (
+            ["queries.npz", "-m", "model.safetensors", "--precision", "0.9", "--threshold", "0.5"],
+            "not both",
+        ),
+        (["queries.npz", "-m", "model.safetensors", "--precision", "1"], "strictly between 0 and"),
+        (["queries.npz", "-m", "beside.safetensors"], "say where with --gallery"),
+        (
+            ["queries.npz", "-m", "gallery.sqlite", "--engine-option", "speed=3"],
+            "the engine has no option 'speed'",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(folder)
+    write_npz(folder / "short.npz", QUERIES[:, :3], TRUTH)
+    if not (folder / "beside.safetensors").exists():
+        succeeded("fit", "gallery.sqlite", "-o", "beside.safetensors")
+    assert sentence in refused("predict", *words)
+
+
+def test_what_is_not_a_command_or_an_option_is_said_with_the_same_code(folder: Path) -> None:
+    for words, said in (
+        (("predicts",), "Did you mean 'predict'?"),
+        (("predict",), "Missing argument"),
+        ((*predict(folder), "--speed", "3"), "No such option: --speed"),
+    ):
+        run = nearsure(*words)
+        assert run.code == 2
+        assert said in run.err
+        assert "Traceback" not in run.err

@@ -1,0 +1,136 @@
+"""Figures for Prometheus: they count what happened, and strangers cannot make them grow."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from asgi_calls import call, make_scope
+from fastapi import APIRouter, FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+
+from nearsure.service.measurements import CONFIDENCES, Measured, Measurements
+from nearsure.service.micro_batches import MicroBatcher
+
+
+def figures(measurements: Measurements) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """All samples, read back by Prometheus' own parser."""
+    families = text_string_to_metric_families(measurements.text().decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return f"nearsure_{name}", frozenset(labels.items())
+
+
+def small_app(measurements: Measurements) -> Measured:
+    app = FastAPI()
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/items/{name}")
+    async def item(name: str) -> str:
+        if name == "breaks":
+            raise KeyError(name)
+        return name
+
+    app.include_router(router)
+    return Measured(app, measurements)
+
+
+def test_requests_count_by_route_template_method_and_status() -> None:
+    measurements = Measurements()
+    app = small_app(measurements)
+    for path in ("/v1/items/a", "/v1/items/b", "/v1/nothing", "/wp-admin"):
+        asyncio.run(call(app, make_scope("GET", path)))
+    for method in ("POST", "PROPFIND", "INVENTED"):
+        asyncio.run(call(app, make_scope(method, "/v1/items/a")))
+    with pytest.raises(KeyError):
+        asyncio.run(call(app, make_scope("GET", "/v1/items/breaks")))
+    seen = figures(measurements)
+    route = "/v1/items/{name}"
+    assert seen[key("requests_total", route=route, method="GET", status="200")] == 2
+    assert seen[key("requests_total", route=route, method="GET", status="500")] == 1
+    assert seen[key("requests_total", route="other", method="GET", status="404")] == 2
+    assert seen[key("request_seconds_count", route=route, method="GET")] == 3
+    assert seen[key("request_seconds_bucket", route=route, method="GET", le="30.0")] == 3
+    methods = {dict(labels).get("method") for _, labels in seen}
+    assert methods == {None, "GET", "POST", "other"}
+
+
+def test_made_up_paths_make_no_new_series() -> None:
+    measurements = Measurements()
+    app = small_app(measurements)
+    asyncio.run(call(app, make_scope("GET", "/v1/none")))
+    before = figures(measurements).keys()
+    for i in range(50):
+        asyncio.run(call(app, make_scope("GET", f"/v1/none/{i}")))
+    assert figures(measurements).keys() == before
+
+
+def test_the_histogram_of_confidence_counts_as_defined() -> None:
+    measurements = Measurements()
+    rng = np.random.default_rng(0)
+    confidence = np.concatenate([rng.random(500), CONFIDENCES, [0.0, 1.0, 1.0 + 1e-12]])
+    for part in np.array_split(confidence, 7):
+        measurements.answered(part, None)
+    seen = figures(measurements)
+    for bound in CONFIDENCES[:-1]:
+        expected = sum(value <= bound for value in confidence)
+        assert seen[key("confidence_bucket", le=str(bound))] == expected
+    assert seen[key("confidence_bucket", le="1.0")] == len(confidence)
+    assert seen[key("confidence_bucket", le="+Inf")] == len(confidence)
+    assert seen[key("confidence_count")] == len(confidence)
+    assert seen[key("confidence_sum")] == pytest.approx(confidence.sum())
+
+
+def test_answers_count_by_what_became_of_them() -> None:
+    measurements = Measurements()
+    measurements.answered(np.array([0.9, 0.8, 0.1]), np.array([True, True, False]), n_unknown=1)
+    measurements.answered(np.array([0.5, 0.5]), None)
+    measurements.answered(np.array([0.2]), np.array([False]), n_unknown=1)
+    seen = figures(measurements)
+    assert seen[key("answers_total", accepted="yes")] == 2
+    assert seen[key("answers_total", accepted="no")] == 2
+    assert seen[key("answers_total", accepted="undecided")] == 2
+    assert seen[key("unknown_answers_total")] == 2
+
+
+def test_the_state_is_asked_for_when_it_is_read() -> None:
+    measurements = Measurements()
+    state = {"queue": 0, "size": 10, "model": 1}
+    measurements.watch_queue(lambda: state["queue"])
+    measurements.watch_gallery(lambda: state["size"], lambda: state["model"])
+    assert figures(measurements)[key("gallery_items")] == 10
+    state.update(queue=5, size=11, model=2)
+    seen = figures(measurements)
+    assert seen[key("queue_length")] == 5
+    assert seen[key("gallery_items")] == 11
+    assert seen[key("model_number")] == 2
+
+
+def test_batches_of_the_batcher_are_seen() -> None:
+    measurements = Measurements()
+
+    async def run() -> None:
+        batcher = MicroBatcher(
+            lambda rows: rows.tolist(), largest_queue=10, on_batch=measurements.batch
+        )
+        await asyncio.gather(*(batcher.ask(np.zeros(2)) for _ in range(5)))
+        await batcher.ask(np.zeros(2))
+        await batcher.close()
+
+    asyncio.run(run())
+    seen = figures(measurements)
+    assert seen[key("batch_size_count")] == 2
+    assert seen[key("batch_size_sum")] == 6
+    assert seen[key("batch_size_bucket", le="1.0")] == 1
+
+
+def test_two_apps_do_not_share_figures() -> None:
+    first, second = Measurements(), Measurements()
+    first.batch(3)
+    assert figures(second)[key("batch_size_count")] == 0
+    assert first.content_type.startswith("text/plain")

@@ -1,0 +1,201 @@
+"""Single queries answered together: order, errors, limits, cancelling and closing."""
+
+import asyncio
+from collections.abc import Sequence
+from threading import Event, get_ident
+
+import numpy as np
+import pytest
+
+from nearsure.arrays import AnyArray
+from nearsure.service.micro_batches import MicroBatcher
+from nearsure.service.problems import Overloaded
+
+
+class Worker:
+    """Sums rows; waits for a sign before each batch, and refuses negative rows."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.batches: list[AnyArray] = []
+        self.threads: set[int] = set()
+        self.go = Event()
+        if not held:
+            self.go.set()
+
+    def __call__(self, rows: AnyArray) -> Sequence[float]:
+        assert self.go.wait(10)
+        self.threads.add(get_ident())
+        self.batches.append(rows)
+        if (rows < 0).any():
+            raise ValueError(f"negative: {rows.min():g}")
+        return [float(total) for total in rows.sum(axis=1)]
+
+
+def row(value: float) -> AnyArray:
+    return np.array([value, 2 * value], np.float32)
+
+
+async def settle() -> None:
+    """Let whatever is ready in the loop run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def started(batcher: MicroBatcher[float], *values: float) -> list[asyncio.Task[float]]:
+    """Ask and wait until the questions are with the thread or in the queue."""
+    tasks = [asyncio.create_task(batcher.ask(row(value))) for value in values]
+    await settle()
+    return tasks
+
+
+def test_each_gets_the_answer_to_its_own_row() -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(Worker(), largest_queue=1000)
+        answers = await asyncio.gather(*(batcher.ask(row(i)) for i in range(500)))
+        assert answers == [3.0 * i for i in range(500)]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_whatever_waits_when_the_thread_is_free_is_one_batch() -> None:
+    async def run() -> None:
+        worker, sizes = Worker(held=True), list[int]()
+        batcher = MicroBatcher(worker, largest_batch=4, largest_queue=100, on_batch=sizes.append)
+        first = await started(batcher, 0)
+        rest = await started(batcher, *range(1, 11))
+        assert batcher.queue_length == 10
+        worker.go.set()
+        assert await asyncio.gather(*first, *rest) == [3.0 * i for i in range(11)]
+        assert [len(batch) for batch in worker.batches] == [1, 4, 4, 2]
+        assert sizes == [1, 4, 4, 2]
+        assert len(worker.threads) == 1
+        assert get_ident() not in worker.threads
+        assert batcher.queue_length == 0
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_what_comes_in_one_turn_of_the_loop_is_one_batch() -> None:
+    async def run() -> None:
+        worker = Worker()
+        batcher = MicroBatcher(worker, largest_queue=100)
+        await asyncio.gather(*(batcher.ask(row(i)) for i in range(64)))
+        assert [len(batch) for batch in worker.batches] == [64]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_bad_row_fails_nobody_else() -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(Worker(), largest_queue=100)
+        asked = (batcher.ask(row(value)) for value in (1, -2, 3, -4))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert answers[0] == 3.0
+        assert answers[2] == 9.0
+        assert str(answers[1]) == "negative: -4"
+        assert str(answers[3]) == "negative: -8"
+        assert await batcher.ask(row(5)) == 15.0
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_is_gone_is_not_asked_for_each_row() -> None:
+    calls: list[int] = []
+
+    def gone(rows: AnyArray) -> Sequence[float]:
+        calls.append(len(rows))
+        raise ConnectionError("gone")
+
+    async def run() -> None:
+        batcher = MicroBatcher(gone, largest_queue=100)
+        asked = (batcher.ask(row(i)) for i in range(8))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(answer, ConnectionError) for answer in answers)
+        assert calls == [8]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_too_few_is_nobodys_answer() -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(lambda rows: rows[1:].tolist(), largest_queue=100)
+        with pytest.raises(RuntimeError, match="1 rows were asked, 0 answers came"):
+            await batcher.ask(row(1))
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses_at_once_and_recovers() -> None:
+    async def run() -> None:
+        worker = Worker(held=True)
+        batcher = MicroBatcher(worker, largest_queue=3)
+        taken = [*await started(batcher, 0), *await started(batcher, 1, 2, 3)]
+        with pytest.raises(Overloaded, match="3 queries wait already") as raised:
+            await batcher.ask(row(4))
+        assert raised.value.status == 503
+        assert raised.value.headers == {"retry-after": "1"}
+        worker.go.set()
+        assert await asyncio.gather(*taken) == [0.0, 3.0, 6.0, 9.0]
+        assert await batcher.ask(row(4)) == 12.0
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_who_has_gone_is_not_answered_and_disturbs_nobody() -> None:
+    async def run() -> None:
+        worker = Worker(held=True)
+        batcher = MicroBatcher(worker, largest_queue=100)
+        running = await started(batcher, 1)
+        waiting = await started(batcher, 2, 3)
+        running[0].cancel()
+        waiting[0].cancel()
+        worker.go.set()
+        assert await waiting[1] == 9.0
+        assert [batch[:, 0].tolist() for batch in worker.batches] == [[1.0], [3.0]]
+        await batcher.close()
+        assert running[0].cancelled()
+        assert waiting[0].cancelled()
+
+    asyncio.run(run())
+
+
+def test_what_waited_too_long_is_not_answered() -> None:
+    async def run() -> None:
+        worker = Worker(held=True)
+        batcher = MicroBatcher(worker, largest_queue=100, patience=0.5)
+        running = await started(batcher, 1)
+        waiting = await started(batcher, 2)
+        await asyncio.sleep(0.6)
+        fresh = await started(batcher, 3)
+        worker.go.set()
+        assert await running[0] == 3.0
+        with pytest.raises(Overloaded, match=r"waited for 0\.5 s"):
+            await waiting[0]
+        assert await fresh[0] == 9.0
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_closing_answers_what_waits_and_takes_nothing_new() -> None:
+    async def run() -> None:
+        worker = Worker(held=True)
+        batcher = MicroBatcher(worker, largest_queue=100)
+        asked = [*await started(batcher, 1), *await started(batcher, 2)]
+        closing = asyncio.create_task(batcher.close())
+        await settle()
+        with pytest.raises(Overloaded, match="stopping"):
+            await batcher.ask(row(3))
+        assert not closing.done()
+        worker.go.set()
+        assert await asyncio.gather(*asked) == [3.0, 6.0]
+        await closing
+
+    asyncio.run(run())

@@ -1,0 +1,67 @@
+"""Every answer tells a browser to trust nothing else."""
+
+import asyncio
+
+import pytest
+from asgi_calls import call, echo, make_scope
+from starlette.types import Receive, Scope, Send
+
+from nearsure.service.in_flight import InFlightLimit
+from nearsure.service.security_headers import SecurityHeaders
+
+
+def policy_of(header: str) -> dict[str, list[str]]:
+    parts = (part.split() for part in header.split(";"))
+    return {name: sources for name, *sources in parts}
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/predict", "/assets/page.js", "/healthz", "/none"])
+def test_every_answer_has_them(path: str) -> None:
+    headers = asyncio.run(call(SecurityHeaders(echo), make_scope("GET", path))).headers
+    assert policy_of(headers["content-security-policy"]) == {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:", "blob:"],
+        "connect-src": ["'self'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "camera=()" in headers["permissions-policy"]
+    assert headers.get("cache-control") == ("no-store" if path.startswith("/v1") else None)
+
+
+def test_refusals_have_them_too() -> None:
+    reply = asyncio.run(call(SecurityHeaders(InFlightLimit(echo, 0)), make_scope()))
+    assert reply.status == 503
+    assert "content-security-policy" in reply.headers
+    assert reply.headers["retry-after"] == "1"
+
+
+def test_the_list_of_the_app_is_left_alone() -> None:
+    own = [(b"content-length", b"0")]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": own})
+        await send({"type": "http.response.body", "body": b""})
+
+    for _ in range(2):
+        assert asyncio.run(call(SecurityHeaders(app), make_scope())).status == 200
+    assert own == [(b"content-length", b"0")]
+
+
+def test_an_answer_without_headers_gets_them() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    reply = asyncio.run(call(SecurityHeaders(app), make_scope()))
+    assert reply.headers["x-frame-options"] == "DENY"

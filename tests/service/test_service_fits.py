@@ -1,0 +1,364 @@
+"""A fit is kept, made anew beside the old one, and never half there."""
+
+import json
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlite_gallery
+
+from nearsure import NEDClassifier
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Stored
+from nearsure.engines.embedded import FaissEngine
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
+from nearsure.service import ServiceSettings, create_app
+from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD, NotesInFiles
+from nearsure.service.opening import open_gallery
+from nearsure.service.thresholds import ThresholdInUse
+
+FAR = [40.0] * DIMENSION
+
+
+def test_the_first_fit_is_kept_in_the_file(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    with serving(path) as client:
+        first = client.post("/v1/predict", json={"vector": [0.5] * DIMENSION}).json()
+    with SqliteEngine(path) as engine:
+        model = engine.notes[MODEL]
+        numbered = json.loads(engine.notes[NUMBER])
+        assert numbered["number"] == 1
+    with serving(path) as client:
+        assert client.post("/v1/predict", json={"vector": [0.5] * DIMENSION}).json() == first
+    with SqliteEngine(path) as engine:
+        assert engine.notes[MODEL] == model
+
+
+def test_a_fit_that_was_made_elsewhere_is_used_and_numbered_anew(tmp_path: Path) -> None:
+    path, file = sqlite_gallery(tmp_path / "birds.sqlite"), tmp_path / "model"
+    with serving(path) as client:
+        assert client.get("/v1/model").json()["k"] == 50
+    with SqliteEngine(path) as engine:
+        NEDClassifier(n_neighbors=7, engine=engine, unknown_share=0.1).fit_engine().save(file)
+        engine.notes[MODEL] = file.read_bytes()
+    with serving(path) as client:
+        model = client.get("/v1/model").json()
+        assert (model["model"], model["k"], model["unknown_share"]) == (2, 7, 0.1)
+        assert refitted(client) == {"state": "idle", "model": 3, "message": None}
+        model = client.get("/v1/model").json()
+        assert (model["k"], model["unknown_share"]) == (7, 0.1)
+
+
+def test_another_engine_has_its_fit_in_files(tmp_path: Path) -> None:
+    vectors, codes = clusters()
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    model = tmp_path / "fit.safetensors"
+    with serving(engine=engine, model=model, precision=0.8) as client:
+        refitted(client)
+        in_use = client.get("/v1/threshold").json()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "fit.safetensors",
+        "fit.safetensors.model_number",
+        "fit.safetensors.threshold",
+    ]
+    with serving(engine=engine, model=model) as client:
+        assert client.get("/v1/model").json()["model"] == 2
+        assert client.get("/v1/threshold").json() == in_use
+
+
+def test_what_cannot_be_served_is_said_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no folder"):
+        NotesInFiles(tmp_path / "nowhere" / "fit")
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=3)
+
+    class Encoder:
+        kind = "text"
+        dimension = DIMENSION + 1
+
+        def encode(self, inputs: Any) -> Any:
+            raise NotImplementedError
+
+    encoder: Any = Encoder()
+    with pytest.raises(ConfigError, match="vectors of 7 numbers"):
+        open_gallery(ServiceSettings(str(path)), encoder=encoder)
+    # The file was let go.
+    open_gallery(ServiceSettings(str(path))).gallery.close()
+
+
+def test_an_empty_gallery_can_be_filled_and_fitted(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=0)
+    vectors, codes = clusters(8)
+    with serving(path, precision=0.5) as client:
+        assert client.get("/readyz").json() == {"status": "ok"}
+        model = client.get("/v1/model").json()
+        assert (model["model"], model["size"], model["dimension"]) == (0, 0, DIMENSION)
+        for method, address, body in (
+            ("POST", "/v1/predict", {"vector": FAR}),
+            ("POST", "/v1/predict/batch", {"vectors": [FAR]}),
+            ("POST", "/v1/neighbors", {"item": "p001"}),
+            ("GET", "/v1/threshold", None),
+            ("GET", "/v1/threshold/for?precision=0.9", None),
+            ("PUT", "/v1/threshold", {"threshold": 0.5}),
+            ("GET", "/v1/report", None),
+            ("GET", "/v1/audit", None),
+        ):
+            answer = client.request(method, address, json=body)
+            assert (answer.status_code, answer.json()["error"]) == (409, "not_fitted_yet"), address
+        refused = client.post("/v1/refit")
+        assert (refused.status_code, refused.json()["error"]) == (409, "too_few_items")
+        assert client.get("/v1/items").json() == {"items": [], "next": None, "total": 0}
+        items = [
+            {"label": label, "vector": vector}
+            for label, vector in zip(NAMES[codes].tolist(), vectors.tolist(), strict=True)
+        ]
+        ids = client.post("/v1/items", json={"items": items}).json()["ids"]
+        assert client.patch(f"/v1/items/{ids[0]}", json={"label": "ibis"}).status_code == 200
+        assert client.delete(f"/v1/items/{ids[0]}").status_code == 200
+        assert client.post("/v1/predict", json={"vector": FAR}).status_code == 409
+        assert refitted(client) == {"state": "idle", "model": 1, "message": None}
+        assert client.post("/v1/predict", json={"vector": FAR}).status_code == 200
+        assert client.get("/v1/threshold").json()["precision"] == 0.5
+    with serving(path) as client:
+        assert client.get("/v1/model").json()["model"] == 1
+
+
+class HeldEngine:
+    """An engine whose scan, the first step of a fit, waits until it is let go."""
+
+    def __init__(self, engine: FaissEngine) -> None:
+        self._engine = engine
+        self.reached, self.released = Event(), Event()
+        self.released.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        stored = self._engine.fetch(ids)
+        # A fit fetches many points at once; a write looks at its own.
+        if len(ids) > 20:
+            self.reached.set()
+            assert self.released.wait(20)
+        return stored
+
+
+def held_engine() -> Any:
+    vectors, codes = clusters()
+    return HeldEngine(FaissEngine.from_points(vectors, labels=codes))
+
+
+def test_queries_and_writes_go_on_while_a_fit_is_made() -> None:
+    engine = held_engine()
+    with serving(engine=engine, precision=0.6) as client:
+        before = client.get("/v1/threshold").json()
+        engine.reached.clear()
+        engine.released.clear()
+        assert client.post("/v1/refit").json()["state"] == "running"
+        assert engine.reached.wait(20)
+        assert client.post("/v1/refit").json()["state"] == "running"
+        assert client.post("/v1/predict", json={"vector": FAR}).json()["model"] == 1
+        new = {"items": [{"label": "7", "vector": FAR}] * 4}
+        ids = client.post("/v1/items", json=new).json()["ids"]
+        assert client.patch("/v1/items/0", json={"label": "3"}).status_code == 200
+        assert client.post("/v1/predict", json={"vector": FAR}).json()["label"] == 7
+        assert client.get("/v1/threshold").json() == before
+        engine.released.set()
+        service: Any = client.app
+        service.state.service.refits.wait(20)
+        assert client.get("/v1/refit").json() == {"state": "idle", "model": 2, "message": None}
+        answer = client.post("/v1/predict", json={"vector": FAR, "neighbors": 4}).json()
+        assert (answer["model"], answer["label"]) == (2, 7)
+        assert [one["id"] for one in answer["neighbors"]] == ids
+        model = client.get("/v1/model").json()
+        # What was written meanwhile is counted, and known to be newer than the fit.
+        assert (model["size"], model["n_classes"]) == (124, 5)
+        assert model["share_changed"] == pytest.approx(5 / 124)
+        counts = service.state.service.gallery.fit.class_counts
+        assert counts.tolist() == [29, 30, 30, 31, 4]
+
+
+def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
+    engine = held_engine()
+    with serving(engine=engine) as client:
+        engine.reached.clear()
+        engine.released.clear()
+        client.post("/v1/refit")
+        assert engine.reached.wait(20)
+        # The points of the fit are drawn already, and are searched for after this.
+        gone = {"ids": [str(i) for i in range(5, 20)]}
+        assert client.post("/v1/items/remove", json=gone).json() == {"changed": 15}
+        engine.released.set()
+        service: Any = client.app
+        service.state.service.refits.wait(20)
+        assert client.get("/v1/refit").json()["state"] == "idle"
+        model = client.get("/v1/model").json()
+        # It was begun again, on what was left.
+        assert (model["model"], model["size"], model["share_changed"]) == (2, 105, 0.0)
+
+
+def test_a_fit_that_fails_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: NEDClassifier) -> NEDClassifier:
+        raise failure
+
+    failure: Exception = InvalidInputError("It cannot be.")
+    vectors, codes = clusters(8)
+    with serving(engine=FaissEngine.from_points(vectors, labels=codes)) as client:
+        monkeypatch.setattr(NEDClassifier, "refit", fails)
+        assert refitted(client) == {"state": "failed", "model": 1, "message": "It cannot be."}
+        failure = RuntimeError("password=hunter2")
+        state = refitted(client)
+        assert state["state"] == "failed"
+        assert "hunter2" not in state["message"]
+        assert client.post("/v1/predict", json={"vector": FAR}).json()["model"] == 1
+        monkeypatch.undo()
+        assert refitted(client) == {"state": "idle", "model": 2, "message": None}
+
+
+def test_refits_under_load_are_never_seen_half(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=15)
+    stopped, problems, numbers = Event(), [], []
+    with serving(path) as client:
+
+        def ask() -> None:
+            while not stopped.is_set():
+                answer = client.post("/v1/predict", json={"item": "p003"})
+                if answer.status_code != 200:
+                    problems.append(answer.text)
+                else:
+                    numbers.append(answer.json()["model"])
+
+        def write() -> None:
+            for i in range(1000):
+                if stopped.is_set():
+                    return
+                items = [{"id": f"n{i}", "label": "ibis", "vector": FAR}]
+                added = client.post("/v1/items", json={"items": items})
+                removed = client.delete(f"/v1/items/n{i}")
+                if (added.status_code, removed.status_code) != (201, 200):
+                    problems.append(added.text + removed.text)
+
+        threads = [Thread(target=ask), Thread(target=ask), Thread(target=write)]
+        for thread in threads:
+            thread.start()
+        states = [refitted(client) for _ in range(3)]
+        stopped.set()
+        for thread in threads:
+            thread.join()
+        service: Any = client.app
+        counts = service.state.service.gallery.fit.class_counts
+    assert problems == []
+    assert [state["model"] for state in states] == [2, 3, 4]
+    assert sorted(counts[counts > 0].tolist()) == [15] * 4
+    assert set(numbers) <= {1, 2, 3, 4}
+
+
+def test_changes_that_nobody_counted_show_in_the_share(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    with serving(path):
+        pass
+    with SqliteEngine(path) as engine:
+        engine.add(np.ones((30, DIMENSION)), [f"n{i}" for i in range(30)], ["ibis"] * 30)
+    for _ in range(2):
+        with serving(path) as client:
+            model = client.get("/v1/model").json()
+            assert (model["size"], model["n_classes"]) == (150, 5)
+            assert model["share_changed"] == pytest.approx(30 / 150)
+    with serving(path) as client:
+        refitted(client)
+        assert client.get("/v1/model").json()["share_changed"] == 0.0
+
+
+def test_a_threshold_is_set_kept_and_used(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    query = {"vector": clusters()[0][0].tolist()}
+    with serving(path) as client:
+        assert client.get("/v1/threshold").json()["threshold"] is None
+        confidence = client.post("/v1/predict", json=query).json()["confidence"]
+        for threshold, accepted in ((confidence, True), (np.nextafter(confidence, 2), False)):
+            put = client.put("/v1/threshold", json={"threshold": min(1.0, threshold)}).json()
+            assert (put["threshold"], put["precision"]) == (min(1.0, threshold), None)
+            assert client.post("/v1/predict", json=query).json()["accepted"] is accepted
+        refitted(client)
+        assert client.get("/v1/threshold").json() == put
+    with serving(path, precision=0.9) as client:
+        # It was set, and so is not chosen.
+        assert client.get("/v1/threshold").json() == put
+        assert client.get("/v1/model").json()["threshold"] == put["threshold"]
+        none = client.put("/v1/threshold", json={}).json()
+        assert (none["threshold"], none["precision"]) == (None, None)
+        assert client.post("/v1/predict", json=query).json()["accepted"] is None
+
+
+def test_a_threshold_for_a_precision_is_chosen_anew_after_a_fit(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    with serving(path, precision=0.7) as client:
+        first = client.get("/v1/threshold").json()
+        assert first == client.get("/v1/threshold/for?precision=0.7").json()
+        stricter = client.get("/v1/threshold/for?precision=0.7&certainty=0.999").json()
+        assert stricter["threshold"] is None or stricter["threshold"] > first["threshold"]
+        ids = [f"p{i:03}" for i in range(0, 120, 5)]
+        client.post("/v1/items/relabel", json={"ids": ids, "label": "heron"})
+        assert client.get("/v1/threshold").json() == first
+        refitted(client)
+        second = client.get("/v1/threshold").json()
+        assert (second["precision"], second["threshold"]) != (0.7, first["threshold"])
+        expected = client.get("/v1/threshold/for?precision=0.7").json()
+        assert second == expected
+    with SqliteEngine(path) as engine:
+        kept = ThresholdInUse.from_bytes(engine.notes[THRESHOLD])
+        assert (kept.model, kept.document()) == (2, second)
+        # As if the process had ended between a new fit and its threshold.
+        engine.notes[THRESHOLD] = ThresholdInUse(0.123, 0.7, "old", 1).to_bytes()
+    with serving(path) as client:
+        assert client.get("/v1/threshold").json() == second
+
+
+def test_a_precision_that_cannot_be_promised_accepts_nothing(tmp_path: Path) -> None:
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite"), precision=0.9999) as client:
+        in_use = client.get("/v1/threshold").json()
+        assert (in_use["threshold"], in_use["precision"]) == (None, 0.9999)
+        answer = client.post("/v1/predict", json={"vector": FAR}).json()
+        assert answer["accepted"] is False
+        assert 'nearsure_answers_total{accepted="no"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    "body", [{"threshold": 2}, {"precision": 1}, {"threshold": 0.5, "precision": 0.5}, {"x": 1}]
+)
+def test_a_threshold_that_is_none_is_refused(tmp_path: Path, body: dict[str, float]) -> None:
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite", n_each=5)) as client:
+        answer = client.put("/v1/threshold", json=body)
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
+        for query in ("", "?precision=0", "?precision=nan", "?precision=0.9&certainty=1"):
+            answer = client.get(f"/v1/threshold/for{query}")
+            assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
+
+
+def test_an_engine_that_went_away_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise EngineUnavailableError("It is gone: host=db.example.org")
+
+    vectors, codes = clusters(8)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    with serving(engine=engine) as client:
+        for name in ("search", "fetch", "add", "scan"):
+            monkeypatch.setattr(engine, name, gone)
+        for answer in (
+            client.post("/v1/predict", json={"vector": FAR}),
+            client.get("/v1/items"),
+            client.get("/v1/items/3"),
+            client.post("/v1/items", json={"items": [{"label": "1", "vector": FAR}]}),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (503, "engine_unavailable")
+            assert answer.headers["retry-after"] == "1"
+            assert "example.org" not in answer.text
+        monkeypatch.undo()
+        assert client.post("/v1/predict", json={"vector": FAR}).status_code == 200
+
+
+def test_the_app_knows_no_gallery_before_it_starts() -> None:
+    app = create_app(ServiceSettings("nowhere.sqlite"))
+    assert app.state.status == "starting"

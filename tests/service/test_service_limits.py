@@ -1,0 +1,444 @@
+"""Size, time, rate and number of requests: each limit holds, says so, and lets go again."""
+
+import asyncio
+import json
+import socket
+from threading import Event
+from time import monotonic, sleep
+
+import numpy as np
+import pytest
+from asgi_calls import (
+    Reply,
+    answer_ok,
+    broken,
+    call,
+    careless,
+    echo,
+    make_scope,
+    read_body,
+    read_reply,
+    read_until_closed,
+    served,
+)
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearsure.arrays import AnyArray
+from nearsure.service.body_limit import BodyLimit
+from nearsure.service.in_flight import InFlightLimit
+from nearsure.service.micro_batches import MicroBatcher
+from nearsure.service.problems import Overloaded
+from nearsure.service.rate_limit import RateLimit
+from nearsure.service.security import Tokens
+from nearsure.service.slow_body import SlowBody
+
+TOKEN, OTHER_TOKEN = "first-token-0123456", "other-token-0123456"
+
+
+def ask(app: ASGIApp, scope: Scope | None = None, chunks: tuple[bytes, ...] = (b"",)) -> Reply:
+    return asyncio.run(call(app, scope or make_scope(), chunks))
+
+
+class TestBodyLimit:
+    def test_as_large_as_allowed_passes(self) -> None:
+        app = BodyLimit(echo, 10)
+        declared = make_scope(headers=[("content-length", "10")])
+        assert ask(app, declared, (b"12345", b"67890")).body == b"1234567890"
+        assert ask(app, chunks=(b"12345", b"", b"67890")).body == b"1234567890"
+
+    def test_a_declared_excess_is_refused_unread(self) -> None:
+        reply = ask(BodyLimit(broken, 10), make_scope(headers=[("content-length", "11")]))
+        assert reply.status == 413
+        assert reply.json()["error"] == "body_too_large"
+        assert "may have 10 bytes" in reply.json()["message"]
+
+    @pytest.mark.parametrize("app", [echo, careless])
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            [],
+            [("transfer-encoding", "chunked"), ("content-length", "5")],
+            [("content-length", "-5")],
+            [("content-length", "1_0")],
+            [("content-length", "")],
+        ],
+    )
+    def test_an_excess_on_the_way_is_refused(
+        self, app: ASGIApp, headers: list[tuple[str, str]]
+    ) -> None:
+        reply = ask(BodyLimit(app, 10), make_scope(headers=headers), (b"12345", b"67890", b"1"))
+        assert reply.status == 413
+        assert reply.json()["error"] == "body_too_large"
+
+    def test_an_answer_that_was_begun_is_not_answered_twice(self) -> None:
+        async def eager(scope: Scope, receive: Receive, send: Send) -> None:
+            assert scope["type"] == "http"
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while (await receive()).get("more_body"):
+                pass
+
+        with pytest.raises(Exception, match="may have 3 bytes"):
+            ask(BodyLimit(eager, 3), chunks=(b"12", b"34"))
+
+    def test_errors_of_the_app_are_its_own(self) -> None:
+        for app in (BodyLimit(broken, 10), SlowBody(broken, 1)):
+            with pytest.raises(KeyError, match="/v1/predict"):
+                ask(app)
+
+
+class TestSlowBody:
+    @pytest.mark.parametrize("app", [echo, careless])
+    def test_a_body_that_drips_is_refused_in_time(self, app: ASGIApp) -> None:
+        sent: list[Message] = []
+
+        async def drip() -> Message:
+            await asyncio.sleep(0.02)
+            return {"type": "http.request", "body": b"x", "more_body": True}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        start = monotonic()
+        asyncio.run(SlowBody(app, 0.2)(make_scope(), drip, send))
+        assert 0.15 < monotonic() - start < 2
+        assert sent[0]["status"] == 408
+        assert (b"connection", b"close") in sent[0]["headers"]
+        assert json.loads(sent[1]["body"])["error"] == "body_too_slow"
+
+    def test_the_app_may_take_longer_than_the_body(self) -> None:
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            assert scope["type"] == "http"
+            assert (await receive())["body"] == b"all"
+            await asyncio.sleep(0.15)
+            assert (await receive())["type"] == "http.disconnect"
+            await answer_ok(send)
+
+        assert ask(SlowBody(slow, 0.05), chunks=(b"all",)).status == 200
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def from_client(address: str = "10.0.0.1", token: str | None = None, path: str = "/v1/x") -> Scope:
+    headers = [] if token is None else [("authorization", f"Bearer {token}")]
+    return make_scope("GET", path, headers, (address, 5000))
+
+
+class TestRateLimit:
+    def make(self, rate: float, **options: int) -> tuple[RateLimit, Clock]:
+        clock = Clock()
+        tokens = Tokens([TOKEN, OTHER_TOKEN])
+        return RateLimit(echo, rate, tokens, clock=clock, **options), clock
+
+    def test_ten_seconds_worth_at_once_and_then_the_rate(self) -> None:
+        app, clock = self.make(2)
+        assert [ask(app, from_client()).status for _ in range(22)] == 20 * [200] + 2 * [429]
+        clock.now += 0.5
+        assert [ask(app, from_client()).status for _ in range(2)] == [200, 429]
+        clock.now += 1000
+        assert [ask(app, from_client()).status for _ in range(21)] == 20 * [200] + [429]
+
+    def test_retry_after_is_when_it_works_again(self) -> None:
+        app, clock = self.make(0.05)  # One request in 20 s; the bucket holds one.
+        assert ask(app, from_client()).status == 200
+        reply = ask(app, from_client())
+        assert reply.status == 429
+        assert reply.json()["error"] == "too_many_requests"
+        assert reply.headers["retry-after"] == "20"
+        clock.now += 19.9
+        assert ask(app, from_client()).headers["retry-after"] == "1"
+        clock.now += 0.2
+        assert ask(app, from_client()).status == 200
+
+    def test_clients_do_not_share(self) -> None:
+        app, _ = self.make(0.1)
+        for scope in (
+            from_client("10.0.0.1"),
+            from_client("10.0.0.2"),
+            from_client("10.0.0.1", TOKEN),
+            from_client("10.0.0.1", OTHER_TOKEN),
+            from_client("2001:db8::1"),
+            from_client("2001:db8:0:1::1"),
+        ):
+            assert [ask(app, scope).status for _ in range(2)] == [200, 429]
+
+    def test_a_token_is_one_client_wherever_it_comes_from(self) -> None:
+        app, _ = self.make(0.1)
+        assert ask(app, from_client("10.0.0.1", TOKEN)).status == 200
+        assert ask(app, from_client("10.0.0.2", TOKEN)).status == 429
+
+    def test_made_up_tokens_and_neighbouring_addresses_stay_one_client(self) -> None:
+        app, _ = self.make(0.1)
+        guesses = [f"guess-{i}-0123456789" for i in range(3)]
+        assert [ask(app, from_client("10.0.0.1", guess)).status for guess in guesses] == [
+            200,
+            429,
+            429,
+        ]
+        networks = [f"2001:db8::{i}:1" for i in range(3)]
+        assert [ask(app, from_client(address)).status for address in networks] == [200, 429, 429]
+
+    def test_health_and_readiness_are_free(self) -> None:
+        app, _ = self.make(0.1)
+        for path in ("/healthz", "/readyz"):
+            assert all(ask(app, from_client(path=path)).status == 200 for _ in range(30))
+        assert ask(app, from_client()).status == 200
+
+    def test_the_table_is_bounded_and_forgets_the_most_silent(self) -> None:
+        app, _ = self.make(0.1, largest_table=3)
+        for last in (1, 2, 3, 1, 4):  # 1 is fresh again when 4 comes, so 2 is forgotten.
+            ask(app, from_client(f"10.0.0.{last}"))
+        assert list(app._buckets) == ["10.0.0.3", "10.0.0.1", "10.0.0.4"]
+        for last in range(1000):
+            ask(app, from_client(f"10.1.{last // 256}.{last % 256}"))
+        assert len(app._buckets) == 3
+
+    def test_a_request_without_an_address_is_limited_too(self) -> None:
+        app, _ = self.make(0.1)
+        scope = make_scope("GET", client=None)
+        assert [ask(app, scope).status for _ in range(2)] == [200, 429]
+
+
+class Gate:
+    """An app whose requests stay under way until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.entered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.entered += 1
+        if scope["path"] == "/breaks":
+            raise KeyError("broken")
+        if scope["path"] not in ("/healthz", "/readyz"):
+            await self.open.wait()
+        await echo(scope, receive, send)
+
+
+class TestInFlightLimit:
+    def test_what_is_too_much_is_refused_at_once_and_it_recovers(self) -> None:
+        async def run() -> None:
+            gate = Gate()
+            app = InFlightLimit(gate, 3)
+            taken = [asyncio.create_task(call(app, make_scope(), (b"x",))) for _ in range(3)]
+            await asyncio.sleep(0.01)
+
+            async def must_not_read() -> Message:
+                raise AssertionError("the body was read")
+
+            sent: list[Message] = []
+
+            async def send(message: Message) -> None:
+                sent.append(message)
+
+            start = monotonic()
+            for _ in range(100):
+                await app(make_scope(), must_not_read, send)
+            assert monotonic() - start < 1
+            assert {message["status"] for message in sent[::2]} == {503}
+            assert (b"retry-after", b"1") in sent[0]["headers"]
+            assert json.loads(sent[1]["body"])["error"] == "overloaded"
+            assert gate.entered == 3
+            for path in ("/healthz", "/readyz"):
+                assert (await call(app, make_scope("GET", path))).status == 200
+            gate.open.set()
+            assert [(await task).status for task in taken] == [200, 200, 200]
+            assert app.under_way == 0
+            assert (await call(app, make_scope())).status == 200
+
+        asyncio.run(run())
+
+    def test_a_place_is_free_again_after_an_error_or_a_cancel(self) -> None:
+        async def run() -> None:
+            app = InFlightLimit(Gate(), 1)
+            for _ in range(3):
+                with pytest.raises(KeyError):
+                    await call(app, make_scope(path="/breaks"))
+            task = asyncio.create_task(call(app, make_scope()))
+            await asyncio.sleep(0.01)
+            assert app.under_way == 1
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert app.under_way == 0
+
+        asyncio.run(run())
+
+
+def numbered(number: int) -> bytes:
+    return b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n%d" % number
+
+
+REQUEST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody"
+
+
+@pytest.mark.usefixtures("quiet_server")
+class TestRealConnections:
+    """A real server, and clients that send as they should not."""
+
+    @pytest.fixture
+    def quiet_server(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("CRITICAL")
+
+    def connections(self, port: int, number: int) -> list[socket.socket]:
+        return [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(number)]
+
+    def exchange(self, port: int, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
+        """Send pieces with pauses until the server closes; what came, and after how long."""
+        start = monotonic()
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                    sleep(pause)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            return read_until_closed(connection), monotonic() - start
+
+    def test_a_head_a_byte_at_a_time_ends_with_408(self) -> None:
+        with served(SlowBody(echo, 0.4), patience=0.4) as port:
+            drip = (bytes([byte]) for byte in b"POST / HTTP/1.1\r\nhost: x\r\n" + 100 * b"x: y\r\n")
+            received, duration = self.exchange(port, *drip, pause=0.01)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b'"error":"head_too_slow"' in received
+            assert duration > 0.35
+            # The same on a connection that was used before, also with empty lines only.
+            for rest in (b"GET / HTTP/1.1\r\n" + 100 * b"x: y\r\n", 100 * b"\r\n"):
+                drip = (bytes([byte]) for byte in rest)
+                received, _ = self.exchange(port, REQUEST, *drip, pause=0.01)
+                assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+                assert received.count(b"HTTP/1.1 408 Request Timeout\r\n") == 1
+
+    def test_a_client_that_says_nothing_is_not_waited_for(self) -> None:
+        with served(echo, patience=0.3) as port:
+            received, duration = self.exchange(port)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert 0.25 < duration < 5
+
+    def test_a_body_a_byte_at_a_time_ends_with_408(self) -> None:
+        with served(SlowBody(echo, 0.4), patience=0.4) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
+            received, duration = self.exchange(port, head, *(1000 * [b"x"]), pause=0.01)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b"connection: close" in received
+            assert b'"error":"body_too_slow"' in received
+            assert duration > 0.35
+
+    def test_endless_headers_end_with_431(self) -> None:
+        with served(echo, patience=5) as port:
+            line = b"x: " + 1000 * b"y" + b"\r\n"
+            received, _ = self.exchange(port, b"GET / HTTP/1.1\r\n", *(2000 * [line]))
+            assert received == b"" or received.startswith(b"HTTP/1.1 431 ")
+
+    def test_who_sends_too_much_still_reads_why(self) -> None:
+        with served(BodyLimit(echo, 1000), patience=5) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(head + 1_000_000 * b"x")
+                assert read_reply(connection).startswith(b"HTTP/1.1 413 ")
+                # The body was complete, so the connection can go on.
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+
+    def test_who_never_ends_a_refused_body_is_closed(self) -> None:
+        with served(BodyLimit(echo, 1000), patience=5) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            received, duration = self.exchange(port, head, *(30 * [b"x"]), pause=0.1)
+            assert received.startswith(b"HTTP/1.1 413 ")
+            assert duration < 5
+
+    def test_who_does_not_read_is_closed(self) -> None:
+        ended = asyncio.Event()
+
+        async def large(scope: Scope, receive: Receive, send: Send) -> None:
+            assert scope["type"] == "http"
+            await receive()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(400):
+                part = {"type": "http.response.body", "body": bytes(100_000), "more_body": True}
+                await send(part)
+            ended.set()
+            await send({"type": "http.response.body", "body": b""})
+
+        with (
+            served(large, patience=0.4) as port,
+            socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        ):
+            connection.sendall(REQUEST)
+            deadline = monotonic() + 8
+            while not ended.is_set() and monotonic() < deadline:
+                sleep(0.05)
+            assert ended.is_set()
+
+    def test_slow_clients_do_not_hold_up_quick_ones(self) -> None:
+        with served(InFlightLimit(SlowBody(echo, 2.0), 20), patience=2.0) as port:
+            slow = self.connections(port, 10)
+            for connection in slow:
+                connection.sendall(REQUEST[:-2])
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as quick:
+                start = monotonic()
+                for _ in range(20):
+                    quick.sendall(REQUEST)
+                    assert read_reply(quick).endswith(b"body")
+                assert monotonic() - start < 1.5
+            for connection in slow:
+                connection.sendall(b"dy")
+                assert read_reply(connection).endswith(b"body")
+                connection.close()
+
+    def test_while_the_worker_is_busy_others_are_turned_away_at_once(self) -> None:
+        go = Event()
+
+        def answer(rows: AnyArray) -> list[bytes]:
+            assert go.wait(10)
+            return [b"%d" % row for row in rows[:, 0]]
+
+        batcher: MicroBatcher[bytes] = MicroBatcher(answer, largest_queue=2)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            number = int(await read_body(receive))
+            try:
+                await answer_ok(send, await batcher.ask(np.array([number])))
+            except Overloaded as problem:
+                assert scope["type"] == "http"
+                await problem.answer(send)
+
+        with served(app, patience=5) as port:
+            held = self.connections(port, 3)
+            for connection in held:
+                connection.sendall(numbered(7))
+                sleep(0.05)  # The first is with the worker before the queue fills.
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as late:
+                start = monotonic()
+                for _ in range(50):
+                    late.sendall(numbered(8))
+                    reply = read_reply(late)
+                    assert reply.startswith(b"HTTP/1.1 503 ")
+                    assert b"retry-after: 1" in reply
+                assert (monotonic() - start) / 50 < 0.1
+                go.set()
+                for connection in held:
+                    assert read_reply(connection).endswith(b"\r\n\r\n7")
+                    connection.close()
+                late.sendall(numbered(9))
+                assert read_reply(late).endswith(b"\r\n\r\n9")
+        asyncio.run(batcher.close())
+
+    def test_too_many_connections_are_closed_and_it_recovers(self) -> None:
+        with served(echo, patience=5, largest_connections=3) as port:
+            held = self.connections(port, 3)
+            for connection in held:
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+            received, _ = self.exchange(port)
+            assert received.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            for connection in held:
+                connection.close()
+            sleep(0.1)
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
