@@ -2,6 +2,8 @@
 
 A block of ``python`` or ``sh`` that cannot run in tests says why in a comment above it:
 ``<!-- not run: takes 12 minutes -->``. What a ``sh`` block leaves running is stopped with its page.
+What a page needs and nobody should read stands in ``<!--- invisible-code-block: python ... --->``,
+where `before` is the folder of the repository. The environment is put back after each page.
 """
 
 import os
@@ -22,6 +24,7 @@ from sybil.parsers.markdown import CodeBlockParser
 
 REASON = re.compile(r"<!-- not run: ([^>]+) -->\s*\Z")
 SECONDS = 120
+PAGE = "_page"
 
 
 def reason_not_to_run(example: Example) -> str | None:
@@ -63,7 +66,7 @@ class ShellBlocks(CodeBlockParser):
                 start_new_session=True,
                 env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
             )
-            example.namespace["sessions"].append(process.pid)
+            example.namespace[PAGE]["sessions"].append(process.pid)
             code = process.wait(SECONDS)
             output.seek(0)
             printed = output.read().decode(errors="replace")
@@ -80,17 +83,30 @@ def _skip_if_said(example: Example) -> None:
 
 def enter_folder(namespace: dict[str, Any]) -> None:
     """Every page starts in an empty folder."""
-    namespace |= {"before": Path.cwd(), "folder": tempfile.mkdtemp(), "sessions": []}
-    os.chdir(namespace["folder"])
+    before, folder = Path.cwd(), tempfile.mkdtemp()
+    # A page may use these names for something else, so what is needed later is kept apart.
+    namespace["before"] = before
+    namespace[PAGE] = {
+        "before": before,
+        "folder": folder,
+        "sessions": [],
+        "environ": dict(os.environ),
+        "path": [*sys.path],
+    }
+    os.chdir(folder)
 
 
 def leave_folder(namespace: dict[str, Any]) -> None:
     """Stop what the page started, and tidy up."""
-    for session in namespace["sessions"]:
+    page = namespace[PAGE]
+    for session in page["sessions"]:
         with suppress(ProcessLookupError):
             os.killpg(session, signal.SIGTERM)
-    os.chdir(namespace["before"])
-    shutil.rmtree(namespace["folder"], ignore_errors=True)
+    os.environ.clear()
+    os.environ.update(page["environ"])
+    sys.path[:] = page["path"]
+    os.chdir(page["before"])
+    shutil.rmtree(page["folder"], ignore_errors=True)
 
 
 pytest_collect_file = Sybil(

@@ -30,15 +30,19 @@ class Load:
     @property
     def rate(self) -> float:
         """Answers with status 200 in a second."""
-        return len(self.durations.get(200, ())) / self.seconds
+        return self.count(200) / self.seconds
 
     def count(self, status: int) -> int:
         """Answers with a status."""
         return len(self.durations.get(status, ()))
 
+    def times(self, status: int) -> list[float]:
+        """Seconds of the answers with a status; not a number if there are none."""
+        return self.durations.get(status, [float("nan")])
+
     def quantile(self, share: float, status: int = 200) -> float:
         """Seconds within which this share of the answers with a status came."""
-        return float(np.quantile(self.durations.get(status, [np.nan]), share))
+        return float(np.quantile(self.times(status), share))
 
 
 def ask_together(port: int, requests: Sequence[bytes], n_clients: int, duration: float) -> Load:

@@ -99,8 +99,8 @@ def under_load(port: int, requests: list[bytes], duration: float) -> tuple[Load,
         for _ in range(ROUNDS)
     ]
     for one, many in rounds:
-        line("service, 1 client", one.rate, one.durations[200])
-        line(f"service, {N_CLIENTS} clients", many.rate, many.durations[200])
+        line("service, 1 client", one.rate, one.times(200))
+        line(f"service, {N_CLIENTS} clients", many.rate, many.times(200))
         if set(one.durations) | set(many.durations) != {200}:
             sys.exit("some requests were not answered")
     one, many = sorted(rounds, key=lambda pair: pair[1].rate / pair[0].rate)[ROUNDS // 2]
@@ -117,13 +117,13 @@ def overloaded(port: int, requests: list[bytes], duration: float, one: Load, man
     n_asked = sum(len(times) for times in crowd.durations.values())
     if set(crowd.durations) - {200, 503}:
         sys.exit(f"some were answered neither 200 nor 503: {set(crowd.durations)}")
-    line(f"overload, {n_clients} clients, answered", crowd.rate, crowd.durations[200])
-    line("overload, turned away with 503", crowd.count(503) / crowd.seconds, crowd.durations[503])
+    line(f"overload, {n_clients} clients, answered", crowd.rate, crowd.times(200))
+    line("overload, turned away with 503", crowd.count(503) / crowd.seconds, crowd.times(503))
     print(f"      {100 * crowd.count(200) / n_asked:.0f}% of {n_asked:,} requests were answered")
     say("overload, answered/s to that of 64 clients", crowd.rate / many.rate, 0.5, at_least=True)
     say("overload, middle time of a 503", 1e3 * crowd.quantile(0.5, 503), 100, unit=" ms")
     after = ask_together(port, requests, 1, duration / 2)
-    line("afterwards, 1 client", after.rate, after.durations[200])
+    line("afterwards, 1 client", after.rate, after.times(200))
     say("afterwards, middle time to before", after.quantile(0.5) / one.quantile(0.5), 2)
 
 

@@ -23,7 +23,7 @@ from nearsure import NEDClassifier, fit_temperature, memory
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import DenseResultTooLargeError, InvalidInputError
 from nearsure.index import ExactIndex
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leaving_one_out import search_leaving_one_out
 from nearsure.rules import RuleName
 
 Split: TypeAlias = tuple[FloatArray, IntArray, FloatArray, IntArray]

@@ -12,6 +12,7 @@ from command_reference import command_reference
 from rest_reference import rest_reference
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "build" / "docs"
 STAGED = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 FOLDERS = ("docs", "results", "examples")
 # Sources that pages link to.
@@ -19,8 +20,9 @@ SOURCES = ("src/nearsure/engines/contract.py",)
 
 
 def on_config(config: Any, **_: Any) -> Any:  # noqa: ANN401 - MkDocs's own type
-    """Fill the folder that the site is built from."""
-    stage(Path(config["docs_dir"]))
+    """Fill the folder that the site is built from, and send MkDocs there."""
+    stage(PAGES)
+    config["docs_dir"] = str(PAGES)
     return config
 
 

@@ -10,7 +10,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -18,6 +17,7 @@ from safetensors.numpy import save_file
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
+from nearsure.whole_files import written_whole
 
 FORMAT_VERSION = 3
 
@@ -52,14 +52,15 @@ def write_model(
         allow_nan=False,
     )
     metadata = {"nearsure": header, "sha256": hashlib.sha256(header.encode()).hexdigest()}
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        save_file(tensors, temporary, metadata=metadata)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(path) as draft:
+        # Others may read what they may read of a new file here; safetensors would let nobody.
+        draft.touch()
+        mode = draft.stat().st_mode
+        try:
+            save_file(tensors, draft, metadata=metadata)
+        except SafetensorError as error:
+            raise ModelFileError(f"{path} cannot be written: {error}.") from error
+        draft.chmod(mode)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, AnyArray]]:

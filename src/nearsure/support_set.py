@@ -8,7 +8,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.index.growing_rows import GrowingRows
 from nearsure.index.stable_ids import check_distinct, integer_ids
-from nearsure.leave_one_out import in_places, search_leaving_one_out
+from nearsure.leaving_one_out import in_places, search_leaving_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.support_checks import (
     check_not_emptied,

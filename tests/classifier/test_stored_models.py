@@ -15,7 +15,7 @@ from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
 from nearsure.index import ExactIndex, unit_vectors
 from nearsure.labels import stored_classes
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leaving_one_out import search_leaving_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import score
 from nearsure.temperature import TemperatureFit, fit_temperature

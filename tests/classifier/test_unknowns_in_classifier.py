@@ -227,7 +227,7 @@ def test_rehearsed_points_are_no_surer_than_queries() -> None:
     for seed in range(6):
         gallery, labels, queries, truth = mixture(seed, size=3)
         classifier = NEDClassifier(unknown_share=SHARE).fit(gallery, labels)
-        rehearsed.append(classifier._rehearsed_scores()[0][: len(labels)].mean())
+        rehearsed.append(classifier.rehearsed_scores()[0][: len(labels)].mean())
         known = queries[truth != UNKNOWN]
         asked.append(classifier.predict_with_confidence(known).confidence.mean())
     assert np.mean(asked) - 0.2 < np.mean(rehearsed) < np.mean(asked) + 0.01

@@ -7,6 +7,8 @@ import pytest
 from cli_runs import fitted_model, jsonl, points, refused, succeeded, write_npz
 
 from nearsure import NEDClassifier
+from nearsure.embedding_files import EmbeddingSet
+from nearsure.errors import ConfigError
 from nearsure.metrics import (
     accuracy,
     area_under_risk_coverage,
@@ -131,12 +133,18 @@ def test_text_and_integer_labels_of_the_same_classes_meet(tmp_path: Path) -> Non
     assert "must be integers" in refused(*words, stdin=stdin)
 
 
-def test_csv_and_standard_input_give_the_papers_tables_too(tmp_path: Path) -> None:
+def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[EmbeddingSet] = []
+
+    def experiment(_: str, queries: EmbeddingSet, *__: object) -> None:
+        given.append(queries)
+        raise ConfigError("That is enough.")
+
+    monkeypatch.setattr("nearsure.cli.paper_tables.run_experiment", experiment)
     vectors, labels = points()
-    words = ["-k", 5, "--resamples", 10, "--output", tmp_path / "o"]
-    run = succeeded("evaluate", "-", *words, stdin=jsonl(vectors, labels.tolist()))
-    assert "all_against_others, k = 5:" in run.out
-    assert (tmp_path / "o" / "results.json").is_file()
+    assert "enough" in refused("evaluate", "-", stdin=jsonl(vectors, labels.tolist()))
+    np.testing.assert_array_equal(given[0].vectors, vectors)
+    assert given[0].labels.tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize(

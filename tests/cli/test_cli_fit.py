@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cli_runs import jsonl, points, refused, succeeded, write_npz
 from PIL import Image
+from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
 from nearsure.engines.sqlite import SqliteEngine
@@ -61,6 +62,27 @@ def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
     succeeded("fit", gallery, "-o", model, "--max-fit-samples", "all", "-k", "all")
     assert NEDClassifier.load(model).max_fit_samples is None
     assert NEDClassifier.load(model).n_neighbors == "all"
+
+
+def test_a_gallery_of_single_points_needs_a_temperature(tmp_path: Path) -> None:
+    gallery = write_npz(tmp_path / "g.npz", points(5)[0], np.arange(5))
+    model = tmp_path / "m.safetensors"
+    assert "give the temperature" in refused("fit", gallery, "-o", model)
+    said = succeeded("fit", gallery, "-o", model, "--temperature", 2.5, "--json").json
+    assert (said["rule"], said["temperature"]) == ("ned", 2.5)
+    assert NEDClassifier.load(model).temperature_ == 2.5
+
+
+def test_a_model_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("nearsure.model_file.save_file", full)
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    said = refused("fit", gallery, "-o", tmp_path / "m.safetensors")
+    assert "cannot be written: No space left on device" in said
 
 
 def test_every_kind_of_file_gives_the_same_fit(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_who_has_read_enough_may_go(tmp_path: Path) -> None:
 class Closed(Screen):
     """Nobody reads it."""
 
-    def write(self, text: str) -> int:
+    def write(self, _: str, /) -> int:
         raise BrokenPipeError
 
 

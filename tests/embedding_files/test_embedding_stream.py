@@ -1,8 +1,10 @@
 """Streams: every format gives the same rows, whatever the chunks, in a chunk's memory."""
 
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -246,14 +248,34 @@ def test_memory_of_a_parquet_file_stays_near_a_row_group(tmp_path: Path) -> None
     assert peak < n_bytes // 3
 
 
-def test_an_npy_file_is_mapped_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_memory_of_an_npy_file_stays_near_a_chunk(
+    order: Literal["C", "F"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearsure.embedding_files.numpy_arrays._PART_BYTES", 1 << 14)
     path = tmp_path / "large.npy"
-    vectors = np.ones((20_000, 32), np.float32)
-    np.save(path, vectors)
+    vectors = np.arange(640_000, dtype=np.float32).reshape(20_000, 32)
+    np.save(path, np.asarray(vectors, order=order))
     tracemalloc.start()
     with open_embeddings(path) as stream:
-        n_rows = sum(len(chunk) for chunk in stream.chunks(500))
+        for chunk in stream.chunks(500):
+            assert np.array_equal(chunk.vectors, vectors[chunk.first_row : chunk.first_row + 500])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert n_rows == 20_000
     assert peak < 4 * 500 * 32 * 4 + (1 << 16)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".csv"])
+def test_a_file_that_shrinks_while_it_is_read_is_noticed(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"birds{suffix}"
+    given = some_embeddings(20_000)
+    if suffix == ".npy":
+        np.save(path, given.vectors)
+    else:
+        (write_csv if suffix == ".csv" else write_jsonl)(path, given)
+    with open_embeddings(path) as stream:
+        chunks = stream.chunks(10)
+        next(chunks)
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(EmbeddingsFileError, match=r"birds.*(within row|JSON|entries|number)"):
+            list(chunks)

@@ -15,7 +15,7 @@ from tiny_images import SETTINGS, write_tree
 from nearsure.command_line import main
 from nearsure.lab import report
 from nearsure.lab.checkpoint import read_tensors
-from nearsure.lab.stages import written_whole
+from nearsure.whole_files import written_whole
 
 STEPS = 6
 WORDS = ("reproduce", "class-folders", "--root", "tree", "--config", "small.json")
@@ -151,7 +151,7 @@ def test_tuning_has_a_folder_of_its_own_and_no_unseen_class(
     prepare(tmp_path, n_images=6)
     changes = {**SETTINGS, "dataset": {"image_size": 32, "part": "tuning"}}
     (tmp_path / "small.json").write_text(json.dumps(changes))
-    with written_whole(tmp_path / "tree" / "h" / "0.png") as draft:
+    with written_whole(tmp_path / "tree" / "h" / "0.png", keep_suffix=True) as draft:
         draft.write_bytes(b"")  # of an unseen class: never opened
     monkeypatch.chdir(tmp_path)
     run_here(monkeypatch)

@@ -10,7 +10,7 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import NearsureError
-from nearsure.lab.stages import Stage, digest, written_whole
+from nearsure.lab.stages import Stage, digest
 
 
 class Counted:
@@ -33,34 +33,6 @@ def stage(root: Path, **inputs: Any) -> Stage:  # noqa: ANN401
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
-
-
-def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "a.txt"
-    with written_whole(path) as draft:
-        draft.write_text("half")
-        assert not path.exists()
-        assert draft.parent == path.parent  # on the same file system
-        draft.write_text("whole")
-    assert path.read_text() == "whole"
-    assert names(tmp_path) == ["a.txt"]
-
-
-@pytest.mark.parametrize("old", [None, "old"])
-def test_an_exception_leaves_neither_file_nor_draft(tmp_path: Path, old: str | None) -> None:
-    path = tmp_path / "a.txt"
-    if old is not None:
-        path.write_text(old)
-
-    def interrupted() -> None:
-        with written_whole(path) as draft:
-            draft.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert names(tmp_path) == ([] if old is None else ["a.txt"])
-    assert old is None or path.read_text() == old
 
 
 def test_arrays_are_computed_once(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ MISLABELLED = {"cat-03": "dog", "owl-07": "cat", "dog-11": "owl"}
 
 
 def center_of(name: str) -> AnyArray:
-    return 4.0 * np.eye(len(CLASSES), DIMENSION)[CLASSES.index(name)]
+    center: AnyArray = 4.0 * np.eye(len(CLASSES), DIMENSION)[CLASSES.index(name)]
+    return center
 
 
 def short_name(name: str) -> str:
@@ -50,7 +51,7 @@ def make_gallery(path: Path) -> None:
         vectors[place // MEMBERS][place % MEMBERS] = center_of(str(labels[place]))
         labels[place] = wrong
     with SqliteEngine.create(path, DIMENSION) as engine:
-        engine.add(np.concatenate(vectors).astype(np.float32), ids, labels.tolist())
+        engine.add(np.concatenate(vectors), np.array(ids), labels.astype(str))
         engine.put_pictures({own_id: _picture(place) for place, own_id in enumerate(ids)})
         classifier = NEDClassifier(engine=engine, unknown_share=0.2).fit_engine()
         model = path.with_suffix(".model")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from starlette.testclient import TestClient
@@ -28,7 +28,9 @@ def clusters(n_each: int = 30, seed: int = 0) -> tuple[AnyArray, IntArray]:
     return (centres[codes] + rng.normal(size=(len(codes), DIMENSION))).astype(np.float32), codes
 
 
-def sqlite_gallery(path: Path, n_each: int = 30, metric: Any = "euclidean") -> Path:
+def sqlite_gallery(
+    path: Path, n_each: int = 30, metric: Literal["euclidean", "cosine"] = "euclidean"
+) -> Path:
     """A file with `clusters`, whose ids are p000, p001, ..."""
     vectors, codes = clusters(n_each)
     with SqliteEngine.create(path, DIMENSION, metric=metric) as engine:
@@ -43,7 +45,7 @@ def serving(
     *,
     engine: Engine | None = None,
     encoder: Encoder | None = None,
-    **settings: Any,
+    **settings: Any,  # noqa: ANN401 - those of the service
 ) -> Iterator[TestClient]:
     """A client of an app that runs within the block."""
     app = create_app(ServiceSettings(str(gallery), **settings), engine=engine, encoder=encoder)

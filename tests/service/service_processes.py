@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,7 +26,7 @@ class ServiceProcesses:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def start(self, **settings: Any) -> int:
+    def start(self, **settings: object) -> int:
         """Start a service with these settings; its process id."""
         return int(self._asked({"start": settings}))
 
@@ -39,12 +39,12 @@ class ServiceProcesses:
         os.kill(process_id, signal.SIGKILL)
         assert self.exit_code(process_id) == -signal.SIGKILL
 
-    def _asked(self, command: dict[str, Any]) -> Any:
+    def _asked(self, command: dict[str, object]) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        return self._process.stdout.readline()
 
 
 @contextmanager
@@ -85,15 +85,23 @@ def asked(
     return answer.status, json.loads(answer.read())
 
 
-def connected(port: int) -> HTTPConnection:
-    return HTTPConnection("127.0.0.1", port, timeout=LONGEST_WAIT)
+@contextmanager
+def connected(port: int) -> Iterator[HTTPConnection]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=LONGEST_WAIT)) as connection:
+        yield connection
+
+
+def asked_once(port: int, method: str, address: str) -> tuple[int, Any]:
+    """The same through a connection of its own."""
+    with connected(port) as connection:
+        return asked(connection, method, address)
 
 
 def wait_until_ready(port: int) -> None:
     deadline = monotonic() + LONGEST_WAIT
     while True:
         try:
-            status, _ = asked(connected(port), "GET", "/readyz")
+            status, _ = asked_once(port, "GET", "/readyz")
         except OSError:
             status = 0
         if status == 200:
@@ -110,7 +118,10 @@ def _serve(settings: dict[str, Any]) -> None:
 
 
 def _main() -> None:
-    import nearsure.report  # noqa: PLC0415 - what a service needs, before it is forked
+    # What a service needs, before it is forked.
+    import uvloop  # noqa: F401, PLC0415
+
+    import nearsure.engines.sqlite  # noqa: PLC0415
     import nearsure.service  # noqa: F401, PLC0415
 
     started: set[int] = set()
@@ -125,7 +136,7 @@ def _main() -> None:
                 try:
                     _serve(command["start"])
                 except BaseException:
-                    logging.exception("The service failed.")
+                    logging.getLogger(__name__).exception("The service failed.")
                     os._exit(1)
                 os._exit(0)
             started.add(process_id)

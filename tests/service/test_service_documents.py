@@ -2,18 +2,25 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from served_examples import DIMENSION, document_at, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
-from nearsure.service import documents as documents_module
 from nearsure.service.documents import LiveDocument
 from nearsure.service.page import PAGE, SCRIPTS, STYLES
 from nearsure.service.served_gallery import ServedGallery
 
 READ, WRITE = "r" * 20, "w" * 20
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    path = tmp_path_factory.mktemp("gallery") / "birds.sqlite"
+    with serving(sqlite_gallery(path, n_each=5)) as client:
+        yield client
 
 
 @pytest.fixture
@@ -55,8 +62,8 @@ def test_a_report_that_was_overtaken_is_shown_for_a_while(
     assert live.now() is None
     live.wait(10)
     assert live.now() == b"1"
-    clock = documents_module.monotonic()
-    monkeypatch.setattr(documents_module, "monotonic", lambda: clock + 100)
+    later = monotonic() + 100
+    monkeypatch.setattr("nearsure.service.documents.monotonic", lambda: later)
     assert live.now() is None
     live.wait(10)
     assert live.now() == b"2"
@@ -76,18 +83,18 @@ def test_a_report_that_fails_is_no_failure_of_the_service(client: TestClient) ->
     assert "hunter2" not in answer.text
 
 
-def test_the_page_and_all_that_it_loads(client: TestClient) -> None:
-    page = client.get("/")
+def test_the_page_and_all_that_it_loads(unchanged: TestClient) -> None:
+    page = unchanged.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "script-src 'self'" in page.headers["content-security-policy"]
     for name in (*SCRIPTS, *STYLES, "chart.umd.js", "report.js", "report.css"):
-        file = client.get(f"/assets/{name}")
+        file = unchanged.get(f"/assets/{name}")
         assert file.status_code == 200
         kind = "text/css" if name.endswith(".css") else "text/javascript"
         assert file.headers["content-type"] == f"{kind}; charset=utf-8"
-        again = client.get(f"/assets/{name}", headers={"if-none-match": file.headers["etag"]})
+        again = unchanged.get(f"/assets/{name}", headers={"if-none-match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-    other = client.get("/assets/page.js", headers={"if-none-match": '"other"'})
+    other = unchanged.get("/assets/page.js", headers={"if-none-match": '"other"'})
     assert other.status_code == 200
 
 
@@ -95,23 +102,23 @@ def test_the_page_and_all_that_it_loads(client: TestClient) -> None:
     "name",
     ["", PAGE, "template.html", "..%2Fapp.py", "%2e%2e/%2e%2e/app.py", "page.js/", "/etc/passwd"],
 )
-def test_nothing_else_is_served(client: TestClient, name: str) -> None:
-    answer = client.get(f"/assets/{name}")
+def test_nothing_else_is_served(unchanged: TestClient, name: str) -> None:
+    answer = unchanged.get(f"/assets/{name}")
     assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
 
 
-def test_what_is_not_there_and_what_is_not_taken(client: TestClient) -> None:
-    missing = client.get("/v2/predict")
+def test_what_is_not_there_and_what_is_not_taken(unchanged: TestClient) -> None:
+    missing = unchanged.get("/v2/predict")
     assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
     for method, address in (("GET", "/v1/predict"), ("DELETE", "/v1/model"), ("POST", "/healthz")):
-        answer = client.request(method, address)
+        answer = unchanged.request(method, address)
         assert (answer.status_code, answer.json()["error"]) == (405, "method_not_allowed")
         assert "allow" in answer.headers
-    assert client.get("/docs").status_code == 404
+    assert unchanged.get("/docs").status_code == 404
 
 
 def test_what_nobody_foresaw_is_said_without_details(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    unchanged: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks(*_: object) -> None:
         raise RuntimeError("password=hunter2")
@@ -119,8 +126,8 @@ def test_what_nobody_foresaw_is_said_without_details(
     monkeypatch.setattr(ServedGallery, "predict", breaks)
     monkeypatch.setattr(ServedGallery, "stored", breaks)
     for answer in (
-        client.post("/v1/predict", json={"vector": [0.0] * DIMENSION}),
-        client.get("/v1/items/p001"),
+        unchanged.post("/v1/predict", json={"vector": [0.0] * DIMENSION}),
+        unchanged.get("/v1/items/p001"),
     ):
         assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
         assert "hunter2" not in answer.text
@@ -180,8 +187,8 @@ def test_tokens_decide_who_may_do_what(tmp_path: Path) -> None:
             assert client.request(method, address, json=body).status_code < 300, address
 
 
-def test_the_openapi_document_names_every_address(client: TestClient) -> None:
-    document = client.get("/openapi.json").json()
+def test_the_openapi_document_names_every_address(unchanged: TestClient) -> None:
+    document = unchanged.get("/openapi.json").json()
     addresses = {
         f"{method.upper()} {path}" for path, ways in document["paths"].items() for method in ways
     }
@@ -219,10 +226,10 @@ def test_the_openapi_document_names_every_address(client: TestClient) -> None:
                 assert schema["$ref"].endswith(("/Problem", "/Status"))
 
 
-def test_the_examples_of_bodies_are_what_they_describe(client: TestClient) -> None:
+def test_the_examples_of_bodies_are_what_they_describe(unchanged: TestClient) -> None:
     from nearsure.service import schemas  # noqa: PLC0415
 
-    document = client.get("/openapi.json").json()
+    document = unchanged.get("/openapi.json").json()
     n_checked = 0
     for ways in document["paths"].values():
         for route in ways.values():
@@ -236,11 +243,11 @@ def test_the_examples_of_bodies_are_what_they_describe(client: TestClient) -> No
     assert n_checked == 8
 
 
-def test_references_of_the_openapi_document_lead_somewhere(client: TestClient) -> None:
-    document = client.get("/openapi.json").json()
+def test_references_of_the_openapi_document_lead_somewhere(unchanged: TestClient) -> None:
+    document = unchanged.get("/openapi.json").json()
     known = set(document["components"]["schemas"])
 
-    def references(part: Any) -> Iterator[str]:
+    def references(part: object) -> Iterator[str]:
         if isinstance(part, dict):
             for key, value in part.items():
                 if key == "$ref":

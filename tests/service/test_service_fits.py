@@ -16,9 +16,8 @@ from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
 from nearsure.service import ServiceSettings, create_app
-from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD, NotesInFiles
+from nearsure.service.kept_notes import MODEL, NUMBER, NotesInFiles
 from nearsure.service.opening import open_gallery
-from nearsure.service.thresholds import ThresholdInUse
 
 FAR = [40.0] * DIMENSION
 
@@ -78,7 +77,7 @@ def test_what_cannot_be_served_is_said_before_it_starts(tmp_path: Path) -> None:
         kind = "text"
         dimension = DIMENSION + 1
 
-        def encode(self, inputs: Any) -> Any:
+        def encode(self, inputs: object) -> None:
             raise NotImplementedError
 
     encoder: Any = Encoder()
@@ -133,7 +132,7 @@ class HeldEngine:
         self.reached, self.released = Event(), Event()
         self.released.set()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._engine, name)
 
     def fetch(self, ids: AnyArray) -> Stored:
@@ -145,7 +144,7 @@ class HeldEngine:
         return stored
 
 
-def held_engine() -> Any:
+def held_engine() -> Any:  # noqa: ANN401 - an engine for the service
     vectors, codes = clusters()
     return HeldEngine(FaissEngine.from_points(vectors, labels=codes))
 
@@ -200,7 +199,7 @@ def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
 
 
 def test_a_fit_that_fails_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: NEDClassifier) -> NEDClassifier:
+    def fails(_: NEDClassifier) -> NEDClassifier:
         raise failure
 
     failure: Exception = InvalidInputError("It cannot be.")
@@ -260,7 +259,8 @@ def test_changes_that_nobody_counted_show_in_the_share(tmp_path: Path) -> None:
     with serving(path):
         pass
     with SqliteEngine(path) as engine:
-        engine.add(np.ones((30, DIMENSION)), [f"n{i}" for i in range(30)], ["ibis"] * 30)
+        ids = np.array([f"n{i}" for i in range(30)])
+        engine.add(np.ones((30, DIMENSION)), ids, np.full(30, "ibis"))
     for _ in range(2):
         with serving(path) as client:
             model = client.get("/v1/model").json()
@@ -269,72 +269,6 @@ def test_changes_that_nobody_counted_show_in_the_share(tmp_path: Path) -> None:
     with serving(path) as client:
         refitted(client)
         assert client.get("/v1/model").json()["share_changed"] == 0.0
-
-
-def test_a_threshold_is_set_kept_and_used(tmp_path: Path) -> None:
-    path = sqlite_gallery(tmp_path / "birds.sqlite")
-    query = {"vector": clusters()[0][0].tolist()}
-    with serving(path) as client:
-        assert client.get("/v1/threshold").json()["threshold"] is None
-        confidence = client.post("/v1/predict", json=query).json()["confidence"]
-        for threshold, accepted in ((confidence, True), (np.nextafter(confidence, 2), False)):
-            put = client.put("/v1/threshold", json={"threshold": min(1.0, threshold)}).json()
-            assert (put["threshold"], put["precision"]) == (min(1.0, threshold), None)
-            assert client.post("/v1/predict", json=query).json()["accepted"] is accepted
-        refitted(client)
-        assert client.get("/v1/threshold").json() == put
-    with serving(path, precision=0.9) as client:
-        # It was set, and so is not chosen.
-        assert client.get("/v1/threshold").json() == put
-        assert client.get("/v1/model").json()["threshold"] == put["threshold"]
-        none = client.put("/v1/threshold", json={}).json()
-        assert (none["threshold"], none["precision"]) == (None, None)
-        assert client.post("/v1/predict", json=query).json()["accepted"] is None
-
-
-def test_a_threshold_for_a_precision_is_chosen_anew_after_a_fit(tmp_path: Path) -> None:
-    path = sqlite_gallery(tmp_path / "birds.sqlite")
-    with serving(path, precision=0.7) as client:
-        first = client.get("/v1/threshold").json()
-        assert first == client.get("/v1/threshold/for?precision=0.7").json()
-        stricter = client.get("/v1/threshold/for?precision=0.7&certainty=0.999").json()
-        assert stricter["threshold"] is None or stricter["threshold"] > first["threshold"]
-        ids = [f"p{i:03}" for i in range(0, 120, 5)]
-        client.post("/v1/items/relabel", json={"ids": ids, "label": "heron"})
-        assert client.get("/v1/threshold").json() == first
-        refitted(client)
-        second = client.get("/v1/threshold").json()
-        assert (second["precision"], second["threshold"]) != (0.7, first["threshold"])
-        expected = client.get("/v1/threshold/for?precision=0.7").json()
-        assert second == expected
-    with SqliteEngine(path) as engine:
-        kept = ThresholdInUse.from_bytes(engine.notes[THRESHOLD])
-        assert (kept.model, kept.document()) == (2, second)
-        # As if the process had ended between a new fit and its threshold.
-        engine.notes[THRESHOLD] = ThresholdInUse(0.123, 0.7, "old", 1).to_bytes()
-    with serving(path) as client:
-        assert client.get("/v1/threshold").json() == second
-
-
-def test_a_precision_that_cannot_be_promised_accepts_nothing(tmp_path: Path) -> None:
-    with serving(sqlite_gallery(tmp_path / "birds.sqlite"), precision=0.9999) as client:
-        in_use = client.get("/v1/threshold").json()
-        assert (in_use["threshold"], in_use["precision"]) == (None, 0.9999)
-        answer = client.post("/v1/predict", json={"vector": FAR}).json()
-        assert answer["accepted"] is False
-        assert 'nearsure_answers_total{accepted="no"} 1.0' in client.get("/metrics").text
-
-
-@pytest.mark.parametrize(
-    "body", [{"threshold": 2}, {"precision": 1}, {"threshold": 0.5, "precision": 0.5}, {"x": 1}]
-)
-def test_a_threshold_that_is_none_is_refused(tmp_path: Path, body: dict[str, float]) -> None:
-    with serving(sqlite_gallery(tmp_path / "birds.sqlite", n_each=5)) as client:
-        answer = client.put("/v1/threshold", json=body)
-        assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
-        for query in ("", "?precision=0", "?precision=nan", "?precision=0.9&certainty=1"):
-            answer = client.get(f"/v1/threshold/for{query}")
-            assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
 
 
 def test_an_engine_that_went_away_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

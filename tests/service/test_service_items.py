@@ -1,15 +1,19 @@
 """Items are seen, added, relabelled and removed, and stay so."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from served_examples import DIMENSION, NAMES, clusters, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
-from nearsure.engines.contract import Capabilities
+from nearsure import NEDClassifier
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Capabilities, Found, Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service.item_names import new_ids
@@ -24,13 +28,21 @@ def path(tmp_path: Path) -> Path:
     return sqlite_gallery(tmp_path / "birds.sqlite", n_each=8)
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A gallery for what is only read, or refused."""
+    path = tmp_path_factory.mktemp("gallery") / "birds.sqlite"
+    with serving(sqlite_gallery(path, n_each=8)) as client:
+        yield client
+
+
 @pytest.fixture
 def client(path: Path) -> Iterator[TestClient]:
     with serving(path) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def counting() -> Iterator[TestClient]:
     """A gallery whose ids and labels are integers."""
     vectors, codes = clusters(8)
@@ -38,10 +50,10 @@ def counting() -> Iterator[TestClient]:
         yield client
 
 
-def pages(client: TestClient, **options: Any) -> list[dict[str, Any]]:
+def pages(client: TestClient, **options: str) -> list[dict[str, Any]]:
     found, after = [], None
     while True:
-        query = {**options, "limit": 5} | ({} if after is None else {"after": after})
+        query = {**options, "limit": "5"} | ({} if after is None else {"after": after})
         page = client.get("/v1/items", params=query).json()
         found.append(page)
         after = page["next"]
@@ -49,8 +61,8 @@ def pages(client: TestClient, **options: Any) -> list[dict[str, Any]]:
             return found
 
 
-def test_pages_show_every_item_once(client: TestClient) -> None:
-    found = pages(client)
+def test_pages_show_every_item_once(unchanged: TestClient) -> None:
+    found = pages(unchanged)
     items = [item for page in found for item in page["items"]]
     assert [item["id"] for item in items] == [f"p{i:03}" for i in range(32)]
     assert [item["label"] for item in items] == NAMES[clusters(8)[1]].tolist()
@@ -58,12 +70,12 @@ def test_pages_show_every_item_once(client: TestClient) -> None:
     assert [len(page["items"]) for page in found] == [5] * 6 + [2]
 
 
-def test_pages_of_one_label(client: TestClient) -> None:
-    found = pages(client, label="stork")
+def test_pages_of_one_label(unchanged: TestClient) -> None:
+    found = pages(unchanged, label="stork")
     items = [item for page in found for item in page["items"]]
     assert [item["id"] for item in items] == [f"p{i:03}" for i in range(16, 24)]
     assert {page["total"] for page in found} == {8}
-    assert pages(client, label="nobody") == [{"items": [], "next": None, "total": 0}]
+    assert pages(unchanged, label="nobody") == [{"items": [], "next": None, "total": 0}]
 
 
 def test_an_engine_that_only_scans_has_the_same_pages(path: Path) -> None:
@@ -75,24 +87,30 @@ def test_an_engine_that_only_scans_has_the_same_pages(path: Path) -> None:
 
     with SqliteEngine(path) as engine:
         scanning: Any = ScanningEngine(engine)
+        beside = Mock(side_effect=AssertionError)
         for after in (None, "p003", "p0035", "p031", "a", "z"):
             for label in (None, "egret", "nobody"):
                 for limit in (1, 7, 8, 100):
                     asked: Any = {"after": after, "limit": limit, "label": label}
-                    assert page_of_items(scanning, **asked) == page_of_items(engine, **asked)
+                    here = page_of_items(engine, beside, **asked)
+                    assert page_of_items(scanning, beside, **asked) == here
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=", "label=%00"])
-def test_a_page_that_is_none_is_refused(client: TestClient, query: str) -> None:
-    answer = client.get(f"/v1/items?{query}")
+def test_a_page_that_is_none_is_refused(unchanged: TestClient, query: str) -> None:
+    answer = unchanged.get(f"/v1/items?{query}")
     assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
 
 
-def test_an_item_has_its_vector_if_it_is_asked_for(client: TestClient) -> None:
-    assert client.get("/v1/items/p009").json() == {"id": "p009", "label": "egret", "vector": None}
-    item = client.get("/v1/items/p009?vector=true").json()
+def test_an_item_has_its_vector_if_it_is_asked_for(unchanged: TestClient) -> None:
+    assert unchanged.get("/v1/items/p009").json() == {
+        "id": "p009",
+        "label": "egret",
+        "vector": None,
+    }
+    item = unchanged.get("/v1/items/p009?vector=true").json()
     assert np.array_equal(np.float32(item["vector"]), clusters(8)[0][9])
-    missing = client.get("/v1/items/p099")
+    missing = unchanged.get("/v1/items/p099")
     assert (missing.status_code, missing.json()["error"]) == (404, "no_such_item")
 
 
@@ -139,13 +157,13 @@ def test_items_without_an_id_are_given_different_ones(client: TestClient) -> Non
     ],
 )
 def test_of_items_of_which_one_cannot_be_added_none_is(
-    client: TestClient, items: list[Any], status: int
+    unchanged: TestClient, items: list[Any], status: int
 ) -> None:
-    answer = client.post("/v1/items", json={"items": items})
+    answer = unchanged.post("/v1/items", json={"items": items})
     assert answer.status_code == status
-    assert client.get("/v1/items").json()["total"] == 32
-    assert client.get("/v1/items/new").status_code == 404
-    assert "ibis" not in client.post("/v1/predict", json={"vector": FAR}).text
+    assert unchanged.get("/v1/items").json()["total"] == 32
+    assert unchanged.get("/v1/items/new").status_code == 404
+    assert "ibis" not in unchanged.post("/v1/predict", json={"vector": FAR}).text
 
 
 def test_a_label_can_be_changed(path: Path) -> None:
@@ -182,14 +200,14 @@ def test_items_can_be_removed(path: Path) -> None:
     ],
 )
 def test_of_items_of_which_one_is_missing_none_is_changed(
-    client: TestClient, address: str, body: dict[str, Any]
+    unchanged: TestClient, address: str, body: dict[str, Any]
 ) -> None:
-    answer = client.post(address, json=body)
+    answer = unchanged.post(address, json=body)
     assert answer.status_code == 404
     assert "'nobody'" in answer.json()["message"]
     assert "'p001'" not in answer.json()["message"]
-    assert client.get("/v1/items/p001").json()["label"] == "heron"
-    twice = client.post(address, json={**body, "ids": ["p001", "p001"]})
+    assert unchanged.get("/v1/items/p001").json()["label"] == "heron"
+    twice = unchanged.post(address, json={**body, "ids": ["p001", "p001"]})
     assert (twice.status_code, twice.json()["error"]) == (422, "invalid_input")
 
 
@@ -219,7 +237,9 @@ def test_integers_are_text_in_addresses_and_numbers_in_answers(counting: TestCli
     assert [item["id"] for item in counting.get("/v1/items?label=-3").json()["items"]] == [50]
 
 
-@pytest.mark.parametrize("name", ["x", "1.0", "１", "9223372036854775808", "9" * 190, "1_0", "-"])
+@pytest.mark.parametrize(
+    "name", ["x", "1.0", "\uff11", "9223372036854775808", "9" * 190, "1_0", "-"]
+)
 def test_what_is_no_integer_is_refused(counting: TestClient, name: str) -> None:
     answers = [
         counting.get(f"/v1/items/{name}"),
@@ -254,6 +274,45 @@ def test_pictures_are_shown_where_there_are_some(path: Path) -> None:
             answer = client.get(f"/v1/items/{own}/picture")
             assert (answer.status_code, answer.json()["error"]) == (404, "no_picture")
         assert client.get("/v1/items/p999/picture").json()["error"] == "no_such_item"
+
+
+def test_labels_that_are_kept_beside_the_engine_are_shown_but_not_changed(tmp_path: Path) -> None:
+    vectors, codes = clusters(8)
+
+    class WithoutLabels:
+        """An engine that holds vectors alone."""
+
+        def __init__(self) -> None:
+            self._engine = FaissEngine.from_points(vectors, labels=codes)
+            self.capabilities = Capabilities(exact=True, holds_labels=False)
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            return getattr(self._engine, name)
+
+        def search(self, queries: AnyArray, k: int) -> Found:
+            return replace(self._engine.search(queries, k), labels=None)
+
+        def fetch(self, ids: AnyArray) -> Stored:
+            return replace(self._engine.fetch(ids), labels=None)
+
+        def scan(self) -> Iterator[Stored]:
+            return (replace(part, labels=None) for part in self._engine.scan())
+
+    engine: Any = WithoutLabels()
+    fitted = NEDClassifier(engine=engine).fit_engine(NAMES[codes], np.arange(32))
+    fitted.save(tmp_path / "fit")
+    with serving(engine=engine, model=tmp_path / "fit") as client:
+        assert client.get("/v1/items/9").json()["label"] == "egret"
+        page = client.get("/v1/items?label=stork&limit=3").json()
+        assert [item["id"] for item in page["items"]] == [16, 17, 18]
+        assert (page["items"][0]["label"], page["total"]) == ("stork", 8)
+        assert client.post("/v1/predict", json={"item": "9"}).status_code == 200
+        for answer in (
+            client.delete("/v1/items/9"),
+            client.patch("/v1/items/9", json={"label": "stork"}),
+            client.post("/v1/items", json={"items": [{"label": "stork", "vector": FAR}]}),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (409, "labels_elsewhere")
 
 
 def test_an_engine_without_pictures_has_none(counting: TestClient) -> None:

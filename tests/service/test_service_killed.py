@@ -1,15 +1,15 @@
 """Killed under load, again and again: nothing acknowledged is lost, nothing is half there."""
 
-from http.client import HTTPException
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from threading import Thread
-from time import sleep
-from typing import Any
+from time import monotonic, sleep
 
 import numpy as np
 from served_examples import DIMENSION, sqlite_gallery
 from service_processes import (
-    ServiceProcesses,
+    LONGEST_WAIT,
     asked,
     connected,
     free_port,
@@ -18,7 +18,7 @@ from service_processes import (
 )
 
 N_KILLS = 20
-N_WRITERS = 3
+N_WRITERS, N_READERS = 3, 2
 BATCH = 3
 LABELS = ("ibis", "swan", "rail")
 ABSENT = "absent"
@@ -36,22 +36,18 @@ class Writer:
         self.rng = np.random.default_rng(number)
         self.known: dict[str, str] = {}
         self.pending: tuple[str, str] | None = None
-        self.n_acknowledged = 0
+        self.n_acknowledged = self.n_cut_off = 0
         self.problems: list[object] = []
 
     def run(self) -> None:
-        connection = connected(self.port)
-        try:
+        with connected(self.port) as connection, suppress(OSError, HTTPException):
             while True:
                 self._change_something(connection)
-        except (OSError, HTTPException):
-            return
-        finally:
-            connection.close()
 
-    def _change_something(self, connection: Any) -> None:
+    def _change_something(self, connection: HTTPConnection) -> None:
         there = [batch for batch, state in self.known.items() if state != ABSENT]
         label = str(self.rng.choice(LABELS))
+        body: dict[str, object]
         choice = self.rng.random()
         if choice < 0.5 or not there:
             batch, state = f"w{self.number}b{len(self.known)}", label
@@ -85,6 +81,7 @@ class Writer:
             allowed = {state}
             if self.pending is not None and self.pending[0] == batch:
                 allowed.add(self.pending[1])
+                self.n_cut_off += 1
             (now,) = found
             assert now in allowed, f"{batch} should be {allowed}, and is {now}"
             self.known[batch] = now
@@ -100,8 +97,7 @@ class Reader:
         self.problems: list[object] = []
 
     def run(self) -> None:
-        connection = connected(self.port)
-        try:
+        with connected(self.port) as connection, suppress(OSError, HTTPException):
             for turn in range(100_000):
                 if self.number == 0 and turn % 20 == 5:
                     status, answer = asked(connection, "POST", "/v1/refit")
@@ -111,18 +107,15 @@ class Reader:
                 self.n_answers += 1
                 if status >= 300:
                     self.problems.append((status, answer))
-        except (OSError, HTTPException):
-            return
-        finally:
-            connection.close()
 
 
 def names(batch: str) -> list[str]:
     return [f"{batch}i{i}" for i in range(BATCH)]
 
 
-def all_labels(port: int) -> dict[str, str]:
-    connection, found, after = connected(port), {}, ""
+def all_labels(connection: HTTPConnection) -> dict[str, str]:
+    found: dict[str, str] = {}
+    after = ""
     while True:
         status, page = asked(connection, "GET", f"/v1/items?limit=1000{after}")
         assert status == 200
@@ -133,53 +126,44 @@ def all_labels(port: int) -> dict[str, str]:
         after = f"&after={page['next']}"
 
 
-def killed_under_load(
-    processes: ServiceProcesses,
-    path: Path,
-    port: int,
-    seconds: float,
-    clients: list[Writer | Reader],
-) -> None:
-    process_id = processes.start(gallery=str(path), port=port)
-    wait_until_ready(port)
-    labels = all_labels(port)
-    for client in clients:
-        if isinstance(client, Writer):
-            client.compare(labels)
-    own = {name for name in labels if name.startswith("p")}
-    assert len(own) == 40
-    threads = [Thread(target=client.run) for client in clients]
-    for thread in threads:
-        thread.start()
-    sleep(seconds)
-    processes.kill(process_id)
-    for thread in threads:
-        thread.join()
+def wait_for_changes(writers: list[Writer], n_more: int) -> None:
+    """Wait until so many further changes were acknowledged."""
+    wanted = sum(writer.n_acknowledged for writer in writers) + n_more
+    deadline = monotonic() + LONGEST_WAIT
+    while sum(writer.n_acknowledged for writer in writers) < wanted:
+        assert monotonic() < deadline
+        sleep(0.001)
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(tmp_path: Path) -> None:
     path, port = sqlite_gallery(tmp_path / "birds.sqlite", n_each=10), free_port()
     writers = [Writer(number, port) for number in range(N_WRITERS)]
-    readers = [Reader(number, port) for number in range(2)]
+    readers = [Reader(number, port) for number in range(N_READERS)]
+    clients: list[Writer | Reader] = [*writers, *readers]
     rng = np.random.default_rng(0)
     with service_processes(tmp_path / "service.log") as processes:
-        for _ in range(N_KILLS):
-            seconds = float(rng.uniform(0.02, 0.35))
-            killed_under_load(processes, path, port, seconds, [*writers, *readers])
-        # It starts once more, and answers.
-        process_id = processes.start(gallery=str(path), port=port)
-        wait_until_ready(port)
-        labels = all_labels(port)
-        for writer in writers:
-            writer.compare(labels)
-        connection = connected(port)
-        status, answer = asked(connection, "POST", "/v1/predict", {"item": "p000"})
-        assert (status, set(answer) >= {"label", "confidence"}) == (200, True)
-        _, model = asked(connection, "GET", "/v1/model")
-        assert model["size"] == len(labels)
-        assert model["n_classes"] == len(set(labels.values()))
-        processes.kill(process_id)
-    assert [problem for client in (*writers, *readers) for problem in client.problems] == []
-    # The load was one: many changes and answers were cut off or acknowledged.
-    assert sum(writer.n_acknowledged for writer in writers) > 5 * N_KILLS
-    assert sum(reader.n_answers for reader in readers) > 5 * N_KILLS
+        for n_kills in range(N_KILLS + 1):
+            process_id = processes.start(gallery=str(path), port=port)
+            wait_until_ready(port)
+            with connected(port) as connection:
+                labels = all_labels(connection)
+                status, answer = asked(connection, "POST", "/v1/predict", {"item": "p000"})
+                assert (status, set(answer) >= {"label", "confidence"}) == (200, True)
+                _, model = asked(connection, "GET", "/v1/model")
+            assert (model["size"], model["n_classes"]) == (len(labels), len(set(labels.values())))
+            assert sum(name.startswith("p") for name in labels) == 40
+            for writer in writers:
+                writer.compare(labels)
+            if n_kills < N_KILLS:
+                threads = [Thread(target=client.run) for client in clients]
+                for thread in threads:
+                    thread.start()
+                wait_for_changes(writers, int(rng.integers(1, 25)))
+                # At any moment of the next change.
+                sleep(float(rng.uniform(0, 0.02)))
+            processes.kill(process_id)
+            for thread in threads:
+                thread.join()
+    assert [problem for client in clients for problem in client.problems] == []
+    assert sum(writer.n_cut_off for writer in writers) >= N_KILLS
+    assert sum(reader.n_answers for reader in readers) >= N_KILLS

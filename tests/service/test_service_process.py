@@ -13,6 +13,7 @@ from served_examples import DIMENSION, sqlite_gallery
 from service_processes import (
     ServiceProcesses,
     asked,
+    asked_once,
     connected,
     free_port,
     service_processes,
@@ -41,9 +42,9 @@ def test_a_request_that_is_under_way_is_answered_after_sigterm(
     path, port = sqlite_gallery(tmp_path / "birds.sqlite", n_each=8), free_port()
     process_id = processes.start(gallery=str(path), port=port)
     wait_until_ready(port)
-    connection = connected(port)
     items = [{"id": "n1", "label": "ibis", "vector": [9.0] * DIMENSION}]
-    assert asked(connection, "POST", "/v1/items", {"items": items}) == (201, {"ids": ["n1"]})
+    with connected(port) as connection:
+        assert asked(connection, "POST", "/v1/items", {"items": items}) == (201, {"ids": ["n1"]})
     body = json.dumps({"vector": [9.0] * DIMENSION}).encode()
     with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
         slow.sendall(
@@ -53,12 +54,12 @@ def test_a_request_that_is_under_way_is_answered_after_sigterm(
         sleep(0.05)
         os.kill(process_id, signal.SIGTERM)
         sleep(0.05)
-        assert asked(connected(port), "GET", "/readyz") == (503, {"status": "stopping"})
-        assert asked(connected(port), "GET", "/healthz") == (200, {"status": "ok"})
+        assert asked_once(port, "GET", "/readyz") == (503, {"status": "stopping"})
+        assert asked_once(port, "GET", "/healthz") == (200, {"status": "ok"})
         # Longer than it goes on listening.
         sleep(0.8)
         with pytest.raises(ConnectionRefusedError):
-            asked(connected(port), "GET", "/readyz")
+            asked_once(port, "GET", "/readyz")
         slow.sendall(body[10:])
         answer = slow.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 200 OK")
@@ -74,12 +75,12 @@ def test_a_request_that_is_under_way_is_answered_after_sigterm(
 
 def test_sigint_ends_it_as_well(processes: ServiceProcesses, log: Path, tmp_path: Path) -> None:
     path, port = sqlite_gallery(tmp_path / "birds.sqlite", n_each=3), free_port()
-    token = "a-token-that-nobody-knows"
+    token = "a-token-that-nobody-knows"  # noqa: S105
     process_id = processes.start(gallery=str(path), port=port, write_tokens=[token])
     wait_until_ready(port)
-    connection = connected(port)
-    connection.request("GET", "/v1/items?label=x", headers={"authorization": f"Bearer {token}"})
-    assert connection.getresponse().status == 200
+    with connected(port) as connection:
+        connection.request("GET", "/v1/items?label=x", headers={"authorization": f"Bearer {token}"})
+        assert connection.getresponse().status == 200
     os.kill(process_id, signal.SIGINT)
     assert processes.exit_code(process_id) == 0
     lines = log.read_text()

@@ -229,7 +229,9 @@ def test_an_image_is_encoded(tmp_path: Path) -> None:
     png = {"content-type": "image/png"}
     with serving(path, encoder=FakeEncoder("image")) as client:
         by_image = client.post(
-            "/v1/predict/image?neighbors=2&classes=1", content=bytes([1, 2, 3, 4, 5, 6]), headers=png
+            "/v1/predict/image?neighbors=2&classes=1",
+            content=bytes([1, 2, 3, 4, 5, 6]),
+            headers=png,
         ).json()
         query = {"vector": [1, 2, 3, 4, 5, 6], "neighbors": 2, "classes": 1}
         assert by_image == client.post("/v1/predict", json=query).json()

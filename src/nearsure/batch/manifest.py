@@ -16,7 +16,7 @@ from typing import Any
 
 from nearsure.batch.parquet_rows import opened
 from nearsure.batch.partitions import SUFFIX, Listing, Partition
-from nearsure.batch.whole_files import written_whole
+from nearsure.whole_files import written_whole
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 MANIFEST = "scored.json"

@@ -22,7 +22,7 @@ from nearsure.batch.shard_chunks import (
 )
 from nearsure.batch.shards import as_neighbors, search_shards
 from nearsure.errors import InvalidInputError
-from nearsure.leave_one_out import leave_one_out
+from nearsure.leaving_one_out import leave_one_out
 from nearsure.neighbors import Neighbors
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A calibrator is fitted once, on the confidence in the top label and whether that label was right,
 for any rule. In nearest-neighbour search these come without a held-out set: every support point
-is scored by its neighbours, itself left out (`nearsure.leave_one_out`). Afterwards the calibrator
+is scored by its neighbours, itself left out (`nearsure.leaving_one_out`). Afterwards the calibrator
 is only applied. It never touches the label, so accuracy stays the rule's.
 
 ===============  ======================  =====================================================

@@ -69,7 +69,7 @@ class DecisionMethods(FittedGallery):
             ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
             sentence. If the target cannot be promised, it says so and accepts nothing.
         """
-        confidence, correct = self._rehearsed_scores()
+        confidence, correct = self.rehearsed_scores()
         return choose_threshold(
             confidence,
             correct,
@@ -204,12 +204,20 @@ class DecisionMethods(FittedGallery):
             return self._rule.temperature
         return fit_temperature(own, self._support.codes).temperature
 
-    def _rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
+    def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
         """Confidence of the gallery's own points, and whether it was deserved.
 
-        Without the factors of `nearsure.forms.left_out`, which know the true class: a promise must
-        hold, and a point that has a fellow less than a query errs on the safe side.
+        What `accept_threshold` is chosen on: each point leaves itself out; where unknown queries
+        are expected, points that leave their class out play them, in the share that is expected;
+        with another prior, points of each class take part in that proportion.
+
+        Returns
+        -------
+        confidence, correct : array of shape (n,)
+            Of as many points as take part.
         """
+        # Without the factors of `nearsure.forms.left_out`, which know the true class: a promise
+        # must hold, and a point that has a fellow less than a query errs on the safe side.
         own = self._own_pass()
         posterior = self._posterior(own.neighbors)
         confidence, correct = posterior.confidence, posterior.labels == own.codes

@@ -19,7 +19,7 @@ from nearsure.decisions import choose_threshold
 from nearsure.embedding_files import HitSet, load_hits
 from nearsure.errors import ConfigError, InvalidInputError
 from nearsure.labels import codes_of
-from nearsure.leave_one_out import leave_one_out
+from nearsure.leaving_one_out import leave_one_out
 from nearsure.metrics import accuracy, expected_calibration_error
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior

@@ -70,6 +70,13 @@ def fit(
     input_format: InputFormat = None,
     k: Neighbors = "auto",
     rule: Rule = "auto",
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="T of rule ned, a squared distance, if it is not to be fitted.",
+            rich_help_panel=FITTING,
+        ),
+    ] = None,
     metric: Metric = None,
     calibration: Calibration = "auto",
     prior: Annotated[
@@ -132,6 +139,7 @@ def fit(
             images_root=images_root,
             parameters={
                 "n_neighbors": number_or("-k", k, ("auto", "all")),
+                "temperature": "auto" if temperature is None else temperature,
                 "rule": rule,
                 "calibration": calibration,
                 "prior": prior,

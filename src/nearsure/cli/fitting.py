@@ -16,7 +16,7 @@ from nearsure.cli.engine_addresses import (
 from nearsure.cli.fit_summary import FitSummary, summary_of
 from nearsure.cli.input_files import Columns, folder_of, labels_of, opened_file
 from nearsure.cli.loading import filled_engine, filled_sqlite
-from nearsure.cli.opened_model import keep_in
+from nearsure.cli.opened_model import keep_in, save_model
 from nearsure.cli.saying import busy, tell
 from nearsure.cli.showing import show_facts, show_json
 from nearsure.cli.typed_command import say_files
@@ -122,7 +122,7 @@ def _fit_where_it_is(request: FitRequest) -> FitSummary:
         if is_sqlite(request.gallery):
             keep_in(engine, classifier)
         if request.output is not None:
-            classifier.save(request.output)
+            save_model(classifier, request.output)
         return summary_of(classifier)
     finally:
         engine.close()
@@ -136,7 +136,7 @@ def _fit_into(request: FitRequest, address: str) -> FitSummary:
         ) as engine,
     ):
         classifier = _fitted_on(engine, request)
-        classifier.save(_output(request))
+        save_model(classifier, _output(request))
         return summary_of(classifier)
 
 
@@ -169,7 +169,7 @@ def _fit_in_memory(request: FitRequest) -> FitSummary:
     )
     with busy(f"fitting {len(points.vectors):,} points"):
         classifier.fit(points.vectors, labels_of(points))
-        classifier.save(_output(request))
+        save_model(classifier, _output(request))
         return summary_of(classifier)
 
 

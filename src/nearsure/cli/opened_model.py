@@ -57,6 +57,11 @@ def classifier_in(engine: Engine, name: str) -> NEDClassifier:
         return NEDClassifier.load(path, engine)
 
 
+def save_model(classifier: NEDClassifier, path: Path) -> None:
+    """Write a model file, whole or not at all."""
+    classifier.save(path)
+
+
 def keep_in(engine: Engine, classifier: NEDClassifier) -> None:
     """Let an .sqlite gallery keep what was fitted on it."""
     with tempfile.TemporaryDirectory() as folder:

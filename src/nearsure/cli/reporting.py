@@ -20,11 +20,11 @@ from nearsure.cli.input_files import (
 from nearsure.cli.opened_model import opened_model
 from nearsure.cli.saying import busy
 from nearsure.cli.typed_command import say_files
-from nearsure.cli.whole_files import write_whole
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError
 from nearsure.report import Report, gallery_report, query_report, report_html, report_json
 from nearsure.report.thumbnails import Picture
+from nearsure.whole_files import write_text_whole
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def write_report(
     with opened_model(model, gallery, options) as classifier, busy("reporting"):
         report = _report(classifier, request, request.title or model.stem)
     if html is not None:
-        write_whole(html, report_html(report))
+        write_text_whole(html, report_html(report))
     if json is not None and str(json) != "-":
-        write_whole(json, report_json(report) + "\n")
+        write_text_whole(json, report_json(report) + "\n")
     elif json is not None:
         typer.echo(report_json(report))
         return

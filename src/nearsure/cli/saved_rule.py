@@ -10,8 +10,8 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.classifier import FittedRule
 from nearsure.cli.calibrate import DistanceName
-from nearsure.cli.whole_files import write_whole
 from nearsure.errors import ModelFileError
+from nearsure.whole_files import write_text_whole
 
 KIND, VERSION = "nearsure rule", 1
 
@@ -47,7 +47,7 @@ class SavedRule:
             "classes": self.classes.tolist(),
             "rule": self.rule.to_dict(),
         }
-        write_whole(path, json.dumps(document, allow_nan=False) + "\n")
+        write_text_whole(path, json.dumps(document, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Self:

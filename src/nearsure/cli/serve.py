@@ -1,7 +1,8 @@
 """`nearsure serve`: the service, with what was typed as its settings."""
 
+import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -84,12 +85,17 @@ def serve(
             rich_help_panel=LIMITS,
         ),
     ] = 30.0,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(help="What the service says of itself, on standard error."),
+    ] = "info",
 ) -> None:
     """Serve a gallery: REST, metrics, and a page for people at /.
 
     Tokens are never typed, where others would see them. Without any, only this machine may connect.
     """
     require("fastapi", extra="serve", purpose="The service")
+    _log_to_standard_error(log_level)
     from nearsure.cli.engine_addresses import (  # noqa: PLC0415
         check_is_there,
         engine_options,
@@ -120,3 +126,9 @@ def serve(
             cors_origins=tuple(cors_origin or ()),
         )
     )
+
+
+def _log_to_standard_error(level: str) -> None:
+    """Ours from this level on; of what the service is built on, warnings."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("nearsure").setLevel(level.upper())

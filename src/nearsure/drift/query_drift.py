@@ -112,7 +112,7 @@ def compare_queries(
     --------
     >>> from nearsure import score
     >>> from nearsure.index import ExactIndex
-    >>> from nearsure.leave_one_out import search_leaving_one_out
+    >>> from nearsure.leaving_one_out import search_leaving_one_out
     >>> rng = np.random.default_rng(0)
     >>> codes = np.repeat(np.arange(4), 50)
     >>> gallery = 4.0 * np.eye(4)[codes] + rng.normal(size=(200, 4))

@@ -1,4 +1,4 @@
-"""Arrays of npy and npz files: mapped to memory, or unpacked a piece at a time; never pickled."""
+"""Arrays of npy and npz files, a piece at a time; never pickled."""
 
 import shutil
 import tempfile
@@ -25,10 +25,10 @@ _PART_BYTES = 1 << 20
 def in_npy(source: Source) -> dict[str, StoredArray]:
     """The array of an npy file."""
     with source.file.open("rb") as stream:
-        shape, _, dtype = _header(stream)
+        shape, in_columns, dtype = _header(stream)
         there = source.file.stat().st_size - stream.tell()
     _check_size(shape, dtype, there)
-    pieces = partial(_npy_pieces, source, dtype)
+    pieces = partial(_mapped_file if in_columns else _read_file, source, dtype)
     return {ONLY: StoredArray(shape, dtype.kind, str(dtype), pieces)}
 
 
@@ -42,7 +42,7 @@ def in_npz(source: Source) -> dict[str, StoredArray]:
                     shape, in_columns, dtype = _header(stream)
                     _check_size(shape, dtype, member.file_size - stream.tell())
                 name = member.filename.removesuffix(".npy")
-                read = _mapped_pieces if in_columns else _unpacked_pieces
+                read = _mapped_member if in_columns else _read_member
                 pieces = partial(read, source, name, dtype)
                 found[name] = StoredArray(shape, dtype.kind, str(dtype), pieces)
     return found
@@ -66,49 +66,36 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> Non
         raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
 
 
-def _npy_pieces(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+def _read_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+    _refuse_objects(source, ONLY, dtype)
+    with in_one_sentence(source), source.file.open("rb") as stream:
+        yield from _pieces_in(stream, rows)
+
+
+def _mapped_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+    """Of an array whose rows are spread over the whole file."""
     _refuse_objects(source, ONLY, dtype)
     with in_one_sentence(source):
-        yield from _pieces_of_file(source.file, rows)
+        yield from _mapped(source.file, rows)
 
 
-def _pieces_of_file(path: Path, rows: int) -> Iterator[AnyArray]:
+def _mapped(path: Path, rows: int) -> Iterator[AnyArray]:
     yield from pieces_of(np.load(path, mmap_mode="r", allow_pickle=False), rows)
 
 
-def _unpacked_pieces(
-    source: Source, name: str, dtype: np.dtype[Any], rows: int
-) -> Iterator[AnyArray]:
+def _read_member(source: Source, name: str, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
     _refuse_objects(source, name, dtype)
     with (
         in_one_sentence(source),
         zipfile.ZipFile(source.file) as archive,
         archive.open(f"{name}.npy") as stream,
     ):
-        shape, _, _ = _header(stream)
-        n_rows, *row_shape = shape
-        row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
-        for first in range(0, n_rows, rows):
-            n_piece = min(rows, n_rows - first)
-            content = bytearray(n_piece * row_bytes)
-            read = _filled(stream, memoryview(content))
-            if read < len(content):
-                raise EOFError(f"{name!r} ends within row {first + read // row_bytes}")
-            yield np.frombuffer(content, dtype).reshape(n_piece, *row_shape)
+        yield from _pieces_in(stream, rows)
         # The archive's checksum is compared where the member ends.
         stream.read(1)
 
 
-def _filled(stream: IO[bytes], content: memoryview) -> int:
-    """Fill a buffer from a stream; a little at a time, so that nothing is in memory twice."""
-    read = 0
-    while part := stream.read(min(_PART_BYTES, len(content) - read)):
-        content[read : read + len(part)] = part
-        read += len(part)
-    return read
-
-
-def _mapped_pieces(
+def _mapped_member(
     source: Source, name: str, dtype: np.dtype[Any], rows: int
 ) -> Iterator[AnyArray]:
     """Of an array whose rows are spread over the whole member, unpacked to a temporary file."""
@@ -120,7 +107,29 @@ def _mapped_pieces(
         ):
             shutil.copyfileobj(stream, copy)
         copy.flush()
-        yield from _pieces_of_file(Path(copy.name), rows)
+        yield from _mapped(Path(copy.name), rows)
+
+
+def _pieces_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+    shape, _, dtype = _header(stream)
+    n_rows, *row_shape = shape
+    row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+    for first in range(0, n_rows, rows):
+        n_piece = min(rows, n_rows - first)
+        content = bytearray(n_piece * row_bytes)
+        read = _filled(stream, memoryview(content))
+        if read < len(content):
+            raise EOFError(f"it ends within row {first + read // row_bytes}")
+        yield np.frombuffer(content, dtype).reshape(n_piece, *row_shape)
+
+
+def _filled(stream: IO[bytes], content: memoryview) -> int:
+    """Fill a buffer from a stream; a little at a time, so that nothing is in memory twice."""
+    read = 0
+    while part := stream.read(min(_PART_BYTES, len(content) - read)):
+        content[read : read + len(part)] = part
+        read += len(part)
+    return read
 
 
 def _refuse_objects(source: Source, name: str, dtype: np.dtype[Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.contract import Engine
 from nearsure.errors import InvalidInputError
-from nearsure.leave_one_out import in_places, keep_first
+from nearsure.leaving_one_out import in_places, keep_first
 from nearsure.neighbors import Neighbors
 
 # Points whose vectors are fetched at a time.

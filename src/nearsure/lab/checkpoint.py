@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nearsure.errors import NearsureError
-from nearsure.lab.stages import written_whole
+from nearsure.whole_files import written_whole
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TrainingState:
                 tensors[f"optimizer/{index}/{key}"] = tensor
         # Weights in channels-last order are stored in plain order, which safetensors wants.
         plain = {key: tensor.detach().clone().contiguous() for key, tensor in tensors.items()}
-        with written_whole(path) as draft:
+        with written_whole(path, keep_suffix=True) as draft:
             save_file(plain, draft, metadata={"step": str(step)})
 
     def load(self, path: Path) -> tuple[int, list[float]]:

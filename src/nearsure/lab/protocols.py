@@ -10,7 +10,7 @@ from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.labels import classes_and_codes, codes_of
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leaving_one_out import search_leaving_one_out
 from nearsure.neighbors import Neighbors, integer_codes
 
 ProtocolName = Literal["all_against_others", "gallery_and_queries", "given_gallery"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
-from nearsure.lab.stages import written_whole
 from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
 from nearsure.lab.versions import versions
+from nearsure.whole_files import written_whole
 
 PROTOCOL_TITLES: dict[ProtocolName, str] = {
     "all_against_others": "Every point against all others (the paper's protocol)",
@@ -100,7 +100,7 @@ def write_report(
             files.append(path)
         text += [SWEEP, by_name[main].sweeps[protocol].to_markdown()]
     readme = folder / "README.md"
-    with written_whole(readme) as draft:
+    with written_whole(readme, keep_suffix=True) as draft:
         draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
     return [readme, *files]
 
@@ -139,6 +139,6 @@ def _write_json(
         "evaluation": dict(settings),
         "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
     }
-    with written_whole(path) as draft:
+    with written_whole(path, keep_suffix=True) as draft:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path

@@ -7,9 +7,7 @@ finds, when it is started again, what was finished and does the rest.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import NearsureError
+from nearsure.whole_files import written_whole
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
 FORMAT = 1
@@ -29,20 +28,6 @@ def digest(value: object) -> str:
     """Short name of anything that JSON can hold."""
     text = json.dumps([FORMAT, value], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path that becomes `path` when the block ends well, and vanishes otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        yield draft
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class Stage:
         """Write down what the stage depends on, for people who look into the folder."""
         path = self.folder / "inputs.json"
         if not path.exists():
-            with written_whole(path) as draft:
+            with written_whole(path, keep_suffix=True) as draft:
                 draft.write_text(json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
 
     def arrays(
@@ -88,7 +73,7 @@ class Stage:
         if not path.exists():
             self.describe()
             result = {key: np.ascontiguousarray(value) for key, value in compute().items()}
-            with written_whole(path) as draft:
+            with written_whole(path, keep_suffix=True) as draft:
                 save_file(result, draft)
         try:
             return load_file(path)
@@ -102,7 +87,7 @@ class Stage:
         path = self.folder / f"{name}.json"
         if not path.exists():
             self.describe()
-            with written_whole(path) as draft:
+            with written_whole(path, keep_suffix=True) as draft:
                 draft.write_text(json.dumps(compute(), indent=1) + "\n", encoding="utf-8")
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from nearsure.arrays import BoolArray, FloatArray
 from nearsure.classifier import NEDClassifier
 from nearsure.errors import InvalidInputError
 from nearsure.report import gallery_facts, remarks
@@ -57,6 +58,7 @@ def assembled(
     settings: ReportSettings,
     *,
     kind: Literal["held-out", "leave-one-out"],
+    scores: tuple[FloatArray, BoolArray],
     promises: tuple[Promise, ...],
     notes: Sequence[str | None],
 ) -> Report:
@@ -72,8 +74,10 @@ def assembled(
         What the reader wants to see.
     kind : {"held-out", "leave-one-out"}
         Where the queries came from.
+    scores : pair of arrays of shape (m,)
+        Confidence, and whether it was deserved, of the answers that thresholds are judged by.
     promises : tuple of Promise
-        Which thresholds may be promised.
+        Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
         What to know about these queries.
     """
@@ -133,7 +137,7 @@ def assembled(
         ),
         reliability=reliability_bins(confidence, correct),
         histogram=confidence_histogram(confidence, correct),
-        operating_points=operating_points(confidence, correct, promises),
+        operating_points=operating_points(*scores, promises),
         promises=promises,
         methods=compared.methods,
         classes=class_rows(answered, class_sizes),

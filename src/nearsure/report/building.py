@@ -102,6 +102,7 @@ def query_report(
             gallery_pictures=gallery_pictures,
         ),
         kind="held-out",
+        scores=(answered.confidence, answered.correct),
         promises=held_out_promises(answered.confidence, answered.correct),
         notes=[remarks.on_unknown_queries(answered, expected_unknowns(classifier))],
     )
@@ -135,7 +136,8 @@ def gallery_report(
     -------
     Report
         Confidence in it is what a query would be given: nothing knows the points' own labels.
-        Promises are those of ``classifier.accept_threshold``.
+        Promises are those of ``classifier.accept_threshold``, and thresholds are judged by the same
+        points: where unknown queries are expected, they are rehearsed, too.
     """
     prediction = classifier.predict_own()
     ids = classifier.own_ids()
@@ -155,6 +157,7 @@ def gallery_report(
             gallery_pictures=pictures,
         ),
         kind="leave-one-out",
+        scores=classifier.rehearsed_scores(),
         promises=rehearsed_promises(classifier),
         notes=[
             remarks.on_leaving_out(len(ids), gallery_size(classifier)),

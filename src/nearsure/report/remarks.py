@@ -47,8 +47,8 @@ def on_missing_unknowns(unknown_share: float | None) -> str | None:
         return None
     return (
         f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery. "
-        "Its own points are all of one, so that confidence looks too low here. In the promised "
-        "thresholds, points that leave their whole class out play such queries."
+        "Its own points are all of one, so that confidence looks too low here. Where thresholds "
+        "are judged, points that leave their whole class out play such queries."
     )
 
 

@@ -21,8 +21,8 @@ from nearsure.service.fits import ignore_fit_warnings
 from nearsure.service.in_flight import InFlightLimit
 from nearsure.service.local_only import LocalOnly
 from nearsure.service.measurements import Measured, Measurements
-from nearsure.service.opening import Opened, open_gallery
 from nearsure.service.openapi_document import describe_bodies
+from nearsure.service.opening import Opened, open_gallery
 from nearsure.service.pages import page_routes
 from nearsure.service.rate_limit import RateLimit
 from nearsure.service.routes.health import health_routes

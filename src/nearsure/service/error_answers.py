@@ -1,7 +1,8 @@
 """Every error as a problem: 4xx for what a client can mend, 503 for what passes."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,6 +25,7 @@ log = logging.getLogger("nearsure.service")
 
 # Of all that is wrong with a request, so much is told.
 MOST_TOLD = 3
+LONGEST_NAME = 50
 NAMES = {
     400: ("bad_request", "The request cannot be read."),
     404: ("not_found", "There is nothing at this address."),
@@ -36,35 +38,15 @@ def problem_of(error: Exception) -> ProblemError | None:
     """The problem that an error is to a client; None for one that should not happen."""
     if isinstance(error, ProblemError):
         return error
-    if isinstance(error, ValidationError | RequestValidationError):
-        return _invalid(error)
-    if isinstance(error, HTTPException):
-        name, message = NAMES.get(error.status_code, ("http_error", str(error.detail)))
-        return ProblemError(error.status_code, name, message, error.headers)
-    if isinstance(error, InvalidInputError | GalleryMismatchError | BrokenImageError):
-        return ProblemError(422, "invalid_input", str(error))
-    if isinstance(error, MissingExtraError):
-        return ProblemError(501, "not_installed", str(error))
-    if isinstance(error, EngineError):
-        log.warning("The engine failed: %s", error)
-        return ProblemError(
-            503,
-            "engine_unavailable",
-            "The gallery cannot be reached or cannot do this now. Ask again shortly.",
-            {"retry-after": str(SHORTLY)},
-        )
-    if isinstance(error, NotFittedError):
-        return ProblemError(409, "not_fitted_yet", "Nothing is fitted yet. POST /v1/refit.")
-    return None
+    return next((make(error) for kinds, make in PROBLEMS if isinstance(error, kinds)), None)
 
 
 def answer_errors(app: FastAPI) -> None:
     """Let an app answer its errors so."""
-    handlers: Callable[[Request, Exception], Awaitable[Response]] = _answer
     for kind in (ProblemError, RequestValidationError, ValidationError, HTTPException):
-        app.add_exception_handler(kind, handlers)
-    app.add_exception_handler(NearsureError, handlers)
-    app.add_exception_handler(NotFittedError, handlers)
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(NearsureError, _answer)
+    app.add_exception_handler(NotFittedError, _answer)
 
 
 class UnexpectedErrors:
@@ -103,19 +85,51 @@ async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG0
     problem = problem_of(error)
     if problem is None:
         raise error
-    return Response(
-        problem.body(), problem.status, problem.headers, media_type="application/json"
-    )
+    return Response(problem.body(), problem.status, problem.headers, media_type="application/json")
 
 
-def _invalid(error: ValidationError | RequestValidationError) -> ProblemError:
+def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAPI's
     told = error.errors()
     if any(one["type"] == "json_invalid" for one in told):
         return ProblemError(400, "malformed_json", "The body must be JSON. It cannot be read.")
-    sentences = [
-        f"{'.'.join(str(part) for part in one['loc']) or 'body'}: {one['msg']}"
-        for one in told[:MOST_TOLD]
-    ]
+    sentences = [f"{_place(one['loc'])}: {one['msg']}" for one in told[:MOST_TOLD]]
     if len(told) > MOST_TOLD:
         sentences.append(f"and {len(told) - MOST_TOLD} more")
     return ProblemError(422, "invalid_request", "; ".join(sentences) + ".")
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where something is wrong; names that a client made up may be long."""
+    return ".".join(str(part)[:LONGEST_NAME] for part in location) or "body"
+
+
+def _of_framework(error: Any) -> ProblemError:  # noqa: ANN401
+    name, message = NAMES.get(error.status_code, ("http_error", str(error.detail)))
+    return ProblemError(error.status_code, name, message, error.headers)
+
+
+def _of_engine(error: Exception) -> ProblemError:
+    log.warning("The engine failed: %s", error)
+    return ProblemError(
+        503,
+        "engine_unavailable",
+        "The gallery cannot be reached or cannot do this now. Ask again shortly.",
+        {"retry-after": str(SHORTLY)},
+    )
+
+
+# The first that fits: what does not fit the gallery is an error of an engine, too.
+PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]], ...] = (
+    ((ValidationError, RequestValidationError), _invalid),
+    ((HTTPException,), _of_framework),
+    (
+        (InvalidInputError, GalleryMismatchError, BrokenImageError),
+        lambda error: ProblemError(422, "invalid_input", str(error)),
+    ),
+    ((MissingExtraError,), lambda error: ProblemError(501, "not_installed", str(error))),
+    ((EngineError,), _of_engine),
+    (
+        (NotFittedError,),
+        lambda _: ProblemError(409, "not_fitted_yet", "Nothing is fitted yet. POST /v1/refit."),
+    ),
+)

@@ -136,7 +136,7 @@ def _number(notes: Notes, model: bytes) -> int:
     if kept is None:
         return 1
     last = json.loads(kept)
-    return int(last["number"]) + (last["sha256"] != _digest(model))
+    return int(last["number"]) + int(last["sha256"] != _digest(model))
 
 
 def _recounted(classifier: NEDClassifier, model: bytes) -> int:

@@ -1,6 +1,6 @@
 """Items in the order of their ids, some at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,7 +24,12 @@ class PagingEngine(Protocol):
 
 
 def page_of_items(
-    engine: Engine, *, after: str | None, limit: int, label: str | None
+    engine: Engine,
+    labels_beside: Callable[[AnyArray], AnyArray],
+    *,
+    after: str | None,
+    limit: int,
+    label: str | None,
 ) -> dict[str, Any]:
     """Some items, as `ItemPage` has them.
 
@@ -32,6 +37,8 @@ def page_of_items(
     ----------
     engine : Engine
         Where they are.
+    labels_beside : callable
+        From ids to labels, for an engine that holds none.
     after : str or None
         Only those whose id comes later.
     limit : int
@@ -47,9 +54,8 @@ def page_of_items(
         name = None if wanted is None else wanted.item()
         found, total = engine.page(own, limit + 1, name), engine.count(name)
     else:
-        found, total = _scanned(engine, start, limit + 1, wanted)
-    ids = found.ids.tolist()
-    labels = [None] * len(ids) if found.labels is None else found.labels.tolist()
+        found, total = _scanned(engine, labels_beside, start, limit + 1, wanted)
+    ids, labels = found.ids.tolist(), np.asarray(found.labels).tolist()
     items = [
         {"id": own, "label": name, "vector": None}
         for own, name in zip(ids[:limit], labels[:limit], strict=True)
@@ -61,25 +67,26 @@ def page_of_items(
     }
 
 
-def _scanned(engine: Engine, start: Any, limit: int, wanted: Any) -> tuple[Stored, int]:  # noqa: ANN401
+def _scanned(
+    engine: Engine,
+    labels_beside: Callable[[AnyArray], AnyArray],
+    start: Any,  # noqa: ANN401
+    limit: int,
+    wanted: Any,  # noqa: ANN401
+) -> tuple[Stored, int]:
     """The same in one pass over all."""
-    ids: list[AnyArray] = [np.empty(0, np.int64)]
-    labels: list[AnyArray] = [np.empty(0, np.int64)]
+    ids, labels = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     n_left, total = limit, 0
-    for part in _of_label(engine, wanted):
-        total += len(part.ids)
-        first = 0 if start is None else int(np.searchsorted(part.ids, start, side="right"))
-        rest = slice(first, first + n_left)
-        n_left -= len(part.ids[rest])
-        ids.append(part.ids[rest])
-        labels.append(np.full(len(ids[-1]), "") if part.labels is None else part.labels[rest])
-    return Stored(np.concatenate(ids[1:] or ids), np.concatenate(labels[1:] or labels)), total
-
-
-def _of_label(engine: Engine, wanted: Any) -> Iterator[Stored]:  # noqa: ANN401
     for part in engine.scan():
-        if wanted is None or part.labels is None:
-            yield part
-        else:
-            chosen = part.labels == wanted
-            yield Stored(part.ids[chosen], part.labels[chosen])
+        own = part.ids
+        names = labels_beside(own) if part.labels is None else part.labels
+        if wanted is not None:
+            own, names = own[names == wanted], names[names == wanted]
+        total += len(own)
+        first = 0 if start is None else int(np.searchsorted(own, start, side="right"))
+        rest = slice(first, first + n_left)
+        n_left -= len(own[rest])
+        ids.append(own[rest])
+        labels.append(names[rest])
+    # Without the empty ones, whose kind would be mixed in.
+    return Stored(np.concatenate(ids[1:] or ids), np.concatenate(labels[1:] or labels)), total

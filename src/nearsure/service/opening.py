@@ -40,11 +40,7 @@ def open_gallery(
         encoder = open_encoder(settings.encoder)
     own = open_engine(settings.gallery, **settings.engine_options) if engine is None else engine
     try:
-        if encoder is not None and encoder.dimension != own.dimension:
-            raise ConfigError(
-                f"The encoder makes vectors of {encoder.dimension} numbers. "
-                f"Those of the gallery have {own.dimension}."
-            )
+        _check_encoder(encoder, own)
         notes = _notes(settings, own, is_given=engine is not None)
         fit = _fit(notes, own, settings.precision)
     except BaseException:
@@ -52,6 +48,14 @@ def open_gallery(
             own.close()
         raise
     return Opened(ServedGallery(own, notes, fit, settings.precision), encoder)
+
+
+def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
+    if encoder is not None and encoder.dimension != engine.dimension:
+        raise ConfigError(
+            f"The encoder makes vectors of {encoder.dimension} numbers. "
+            f"Those of the gallery have {engine.dimension}."
+        )
 
 
 def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:

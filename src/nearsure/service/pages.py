@@ -35,7 +35,7 @@ def page_routes() -> APIRouter:
     async def get_page(request: Request) -> Response:
         return _answer(request, page_files()[PAGE])
 
-    # All of the path: a name with slashes is not found here like any other that is not in the table.
+    # All of the path: a name with slashes is simply none of the table.
     @router.get("/assets/{name:path}", responses=problems(404))
     async def get_asset(request: Request, name: str) -> Response:
         file = page_files().get(name)

@@ -92,9 +92,10 @@ class _Server(uvicorn.Server):
             return
         self._is_told = True
         self._app.state.status = "stopping"
-        self._loop.call_soon_threadsafe(
-            self._loop.call_later, DRAIN_SECONDS, setattr, self, "should_exit", True
-        )
+        self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
+
+    def _exit(self) -> None:
+        self.should_exit = True
 
 
 def _listener(host: str, port: int) -> socket.socket:

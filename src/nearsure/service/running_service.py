@@ -1,9 +1,10 @@
 """All that is alive while the service runs; routes find it in the app."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from fastapi import Request
@@ -81,8 +82,8 @@ class RunningService:
         return vectors_of(rows, engine.dimension, metric)
 
     async def read(self, work: Callable[[], Result]) -> Result:
-        """Do something that only reads."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        """Do something that only reads, if it does not have to wait too long."""
+        return await self._in_time(self._readers, work)
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """Do something that changes the gallery, one at a time, in the order of requests."""
@@ -97,15 +98,22 @@ class RunningService:
                 f"no_{kind}_encoder",
                 f"No {kind} encoder is configured: start the service with one, or send a vector.",
             )
-        return await asyncio.get_running_loop().run_in_executor(
-            self._encoding, _encode, encoder, content
-        )
+        return await self._in_time(self._encoding, partial(_encode, encoder, content))
 
     async def close(self) -> None:
         """Answer what waits, write what is to be kept, close the engine."""
         await self.batcher.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._end)
+
+    async def _in_time(self, threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+        try:
+            async with asyncio.timeout(self.settings.patience):
+                return await asyncio.get_running_loop().run_in_executor(threads, work)
+        except TimeoutError:
+            raise Overloaded(
+                f"There was no answer within {self.settings.patience:g} s. Ask again shortly."
+            ) from None
 
     def _end(self) -> None:
         for threads in (self._writer, self._readers, self._encoding):
@@ -123,9 +131,8 @@ def service_of(request: Request) -> RunningService:
 
 
 def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
-    if isinstance(content, str):
-        return np.asarray(encoder.encode([content]))[0]
-    return np.asarray(encoder.encode([content]))[0]
+    contents = cast("Sequence[str]", [content])
+    return np.array(encoder.encode(contents)[0], np.float32)
 
 
 def _threads(number: int, name: str) -> ThreadPoolExecutor:

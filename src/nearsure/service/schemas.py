@@ -28,7 +28,9 @@ class Query(Message):
     """Exactly one of vector, item and text."""
 
     vector: Vector | None = Field(None, examples=[[0.1, 0.7, 0.2]])
-    item: ItemId | None = Field(None, description="An item of the gallery, which leaves itself out.")
+    item: ItemId | None = Field(
+        None, description="An item of the gallery, which leaves itself out."
+    )
     text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
         None, description="Where a text encoder is configured."
     )

@@ -116,9 +116,11 @@ class ServedGallery:
                 404, "no_such_item", f"The gallery holds no item {named or 'of this id'}."
             ) from error
 
-    def add(
-        self, vectors: AnyArray, labels: AnyArray, texts: Sequence[str | None]
-    ) -> AnyArray:
+    def labels_beside(self, ids: AnyArray) -> AnyArray:
+        """Labels of points in an engine that holds none."""
+        return self.fit.classifier.support_labels(ids)
+
+    def add(self, vectors: AnyArray, labels: AnyArray, texts: Sequence[str | None]) -> AnyArray:
         """Add points, all or none.
 
         Parameters
@@ -231,6 +233,9 @@ class ServedGallery:
 
         new = self.steadily(chosen)
         with self._writing:
+            if new.model != self.fit.number:
+                # A new fit has taken over meanwhile.
+                new = chosen()
             self._notes.put(THRESHOLD, new.to_bytes())
             self._fit = replace(self.fit, threshold=new)
         return new

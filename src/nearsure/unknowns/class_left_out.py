@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.leave_one_out import Searchable, search_leaving_one_out
+from nearsure.leaving_one_out import Searchable, search_leaving_one_out
 from nearsure.neighbors import Neighbors, integer_codes
 
 FEWEST_CLASSES = 2

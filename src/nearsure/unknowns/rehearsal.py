@@ -87,7 +87,7 @@ def rehearse(
     >>> from functools import partial
     >>> from nearsure import score
     >>> from nearsure.index import ExactIndex
-    >>> from nearsure.leave_one_out import search_leaving_one_out
+    >>> from nearsure.leaving_one_out import search_leaving_one_out
     >>> from nearsure.unknowns import search_leaving_class_out
     >>> rng, rows, codes = np.random.default_rng(0), np.arange(200), np.repeat([0, 1], 100)
     >>> vectors = rng.normal(size=(200, 2)) + 6.0 * codes[:, None]

@@ -155,8 +155,10 @@ class PostgresEngine:
             What an index "hnsw" is built with; by default 16 and 64.
         lists : int, optional
             What an index "ivfflat" is built with; by default 100.
-        **others
-            As for the class.
+
+        Notes
+        -----
+        The other parameters are those of the class.
         """
         # All that the class would refuse, before there is a table.
         check_options(index, ef_search, probes)

@@ -18,8 +18,8 @@ from nearsure.lab.ablation.tables import (
     ladder_table,
 )
 from nearsure.lab.ablation.variants import DEFAULT, MAIN_VARIANTS
-from nearsure.lab.stages import written_whole
 from nearsure.lab.versions import versions
+from nearsure.whole_files import written_whole
 
 INTRODUCTION = """\
 Every rule and form of nearsure with every calibrator, all fitted on the gallery's leave-one-out
@@ -71,14 +71,14 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
         "goals": [goal.to_dict() for goal in all_goals(results)],
     }
     path = folder / "ablation.json"
-    with written_whole(path) as draft:
+    with written_whole(path, keep_suffix=True) as draft:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     pictures = [
         draw_accuracy_and_calibration(results, MAIN_K, folder / "accuracy-and-calibration.png"),
         draw_calibration_by_k(results, folder / "calibration-by-k.png"),
     ]
     readme = folder / "README.md"
-    with written_whole(readme) as draft:
+    with written_whole(readme, keep_suffix=True) as draft:
         draft.write_text(page(document), encoding="utf-8")
     return [readme, path, *pictures]
 

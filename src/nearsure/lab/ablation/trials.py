@@ -13,7 +13,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.lab.ablation.bases import Gallery, Searched
 from nearsure.lab.protocols import gallery_half
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leaving_one_out import search_leaving_one_out
 from nearsure.neighbors import Neighbors
 
 Condition = Literal["half", "given", "all", "scarce"]

@@ -9,7 +9,7 @@ from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.lab.protocols import ProtocolName, gallery_half
-from nearsure.leave_one_out import search_leaving_one_out
+from nearsure.leaving_one_out import search_leaving_one_out
 from nearsure.neighbors import Neighbors
 
 # A gallery row of a query that is not in the gallery.

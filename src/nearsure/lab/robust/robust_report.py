@@ -23,8 +23,8 @@ from nearsure.lab.robust.findings import (
     gradient_notes,
 )
 from nearsure.lab.robust.robust_evaluation import RobustEvaluation
-from nearsure.lab.stages import written_whole
 from nearsure.lab.versions import versions
+from nearsure.whole_files import written_whole
 
 QUESTION = (
     "Does the confidence stay true when queries are damaged or attacked, and gallery and T are "
@@ -99,11 +99,11 @@ def write_robust_report(
         "settings": dict(settings),
         "evaluations": [evaluation.to_dict() for evaluation in evaluations],
     }
-    with written_whole(numbers) as draft:
+    with written_whole(numbers, keep_suffix=True) as draft:
         draft.write_text(
             json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8"
         )
-    with written_whole(readme) as draft:
+    with written_whole(readme, keep_suffix=True) as draft:
         draft.write_text(page.text(), encoding="utf-8")
     return [readme, numbers, *page.pictures]
 

@@ -196,6 +196,8 @@
       const gaps = points.map((point) => Math.abs(point.coverage - coverage));
       go(gaps.indexOf(Math.min(...gaps)));
     });
+    // Also strangers that the gallery rehearsed, which are no queries of the report.
+    const total = Math.max(...points.map((point) => point.accepted));
     const buttons = promiseButtons(report.promises, choose);
 
     function go(place, promise) {
@@ -206,8 +208,8 @@
       spoken.textContent = sentence(point);
       exact.textContent =
         "Exactly: confidence of at least " + point.threshold.toFixed(6) + ", which " + count(point.accepted) + " of " +
-        count(report.about.n_queries) + " answers reach.";
-      split.show(point, report.about.n_queries);
+        count(total) + " answers reach.";
+      split.show(point, total);
       const isKept = (each) => !missing(each.threshold) && placeOf(points, each.threshold) === place;
       const kept = report.promises.filter(isKept);
       buttons.forEach((button, number) => {

@@ -22,6 +22,7 @@ export function element(tag, properties = {}, ...children) {
 /** A bar for the eye alone: the number beside it says the same to everybody. */
 export function meter(share, kind = "") {
   const fill = element("span", { class: "meter-fill" });
+  fill.hidden = !(share > 0);
   fill.style.inlineSize = `${100 * Math.min(1, Math.max(0, share))}%`;
   return element("span", { class: `meter ${kind}`.trim(), "aria-hidden": "true" }, fill);
 }

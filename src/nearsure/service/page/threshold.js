@@ -101,6 +101,7 @@ function move(threshold, chosen = null) {
     byId("scale-mark").style.insetInlineStart = `${100 * threshold}%`;
   }
   byId("scale-mark").hidden = threshold === null;
+  byId("scale").dataset.threshold = threshold === null ? "none" : "set";
   byId("threshold-sentence").textContent = threshold === null ? whyNone : sentenceAt(threshold);
   for (const button of byId("promises").children) {
     button.setAttribute("aria-pressed", String(chosen !== null && button.value === String(chosen.precision)));

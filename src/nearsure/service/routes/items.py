@@ -3,8 +3,10 @@
 from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from nearsure.arrays import AnyArray
 from nearsure.service.item_names import ids_of, labels_of
 from nearsure.service.item_pages import LARGEST_PAGE, page_of_items
 from nearsure.service.json_bodies import described, json_answer, read_body
@@ -65,9 +67,9 @@ def _add_reading(router: APIRouter, tokens: Tokens) -> None:
         label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
     ) -> Response:
         service = service_of(request)
-        engine = service.gallery.engine
-        page = partial(page_of_items, engine, after=after, limit=limit, label=label)
-        return json_answer(await service.read(page))
+        gallery = service.gallery
+        page = partial(page_of_items, gallery.engine, gallery.labels_beside)
+        return json_answer(await service.read(lambda: page(after=after, limit=limit, label=label)))
 
     @router.get(
         "/{item_id:path}/picture",
@@ -186,11 +188,11 @@ async def _removed(service: RunningService, texts: list[str]) -> Response:
     return json_answer({"changed": n_changed})
 
 
-def _item(service: RunningService, ids: Any, *, with_vector: bool) -> dict[str, Any]:  # noqa: ANN401
+def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[str, Any]:
     stored = service.gallery.stored(ids)
-    labels, vectors = stored.labels, stored.vectors
+    labels = service.gallery.labels_beside(ids) if stored.labels is None else stored.labels
     return {
         "id": ids.tolist()[0],
-        "label": None if labels is None else labels.tolist()[0],
-        "vector": vectors[0].tolist() if with_vector and vectors is not None else None,
+        "label": labels.tolist()[0],
+        "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
     }

@@ -1,6 +1,6 @@
 """Questions: what is this, how sure is that, and who says so."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
@@ -55,14 +55,13 @@ def query_routes(tokens: Tokens) -> APIRouter:
         service = service_of(request)
         query = await read_body(request, BatchQuery)
         check_batch(len(query.vectors), service)
-        vectors = service.vectors(query.vectors)
 
-        def documents() -> dict[str, Any]:
-            answers = service.predict(vectors)
+        def answer() -> Response:
+            answers = service.predict(service.vectors(query.vectors))
             wanted = {"neighbors": query.neighbors, "classes": query.classes}
-            return {"answers": [one.document(row, **wanted) for one, row in answers]}
+            return json_answer({"answers": [one.document(row, **wanted) for one, row in answers]})
 
-        return json_answer(await service.read(documents))
+        return await service.read(answer)
 
     @router.post(
         "/predict/image",

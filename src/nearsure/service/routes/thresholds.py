@@ -40,9 +40,7 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         certainty: Annotated[float, Query(gt=0, lt=1)] = DEFAULT_CERTAINTY,
     ) -> Response:
         service = service_of(request)
-        chosen = await service.read(
-            lambda: service.gallery.threshold_for(precision, certainty)
-        )
+        chosen = await service.read(lambda: service.gallery.threshold_for(precision, certainty))
         return json_answer(chosen.document())
 
     @router.put(
@@ -58,7 +56,9 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         new = await read_body(request, NewThreshold)
         if new.threshold is not None and new.precision is not None:
             raise ProblemError(
-                422, "invalid_request", "Only one of threshold and precision may be given. Got both."
+                422,
+                "invalid_request",
+                "Only one of threshold and precision may be given. Got both.",
             )
         chosen = await service.write(
             lambda: service.gallery.set_threshold(new.threshold, new.precision)

@@ -1,0 +1,121 @@
+"""Images or texts, some at a time, through an encoder into a file."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from nearsure.cli.saying import progress, tell
+from nearsure.embedding_files import open_records
+from nearsure.encoders import Encoder, open_encoder
+from nearsure.encoders.inputs import EncoderInput, image_inputs, text_inputs
+from nearsure.errors import BrokenImageError, ConfigError
+from nearsure.whole_files import written_whole
+
+# Encoded together; a bar moves on after each.
+PORTION = 32
+FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+# What the other commands look for in an npz file.
+ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
+
+Encoded = tuple[Sequence[EncoderInput], NDArray[np.float32]]
+
+
+class Records(Protocol):
+    """What takes rows, as columns."""
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Take some rows."""
+
+
+def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_images: bool) -> None:
+    """Encode all that `source` holds, and say what was done."""
+    suffix = output.suffix.lower()
+    if suffix not in {".npz", *FORMATS}:
+        raise ConfigError(
+            f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
+        )
+    opened = open_encoder(encoder)
+    inputs = image_inputs(source) if opened.kind == "image" else text_inputs(source)
+    written = 0
+    with _npz(output) if suffix == ".npz" else open_records(output, FORMATS[suffix]) as records:  # type: ignore[arg-type]
+        for encoded, vectors in _portions(opened, inputs, skip=skip_broken_images):
+            records.write(_columns(encoded, vectors))
+            written += len(encoded)
+        if not written:
+            raise BrokenImageError(f"None of the {len(inputs)} images of {source} can be decoded.")
+    if written < len(inputs):
+        broken = len(inputs) - written
+        tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
+    typer.echo(f"wrote {output}: {written} vectors of {opened.dimension} numbers")
+
+
+def _portions(encoder: Encoder, inputs: Sequence[EncoderInput], *, skip: bool) -> Iterator[Encoded]:
+    with progress("encoding", len(inputs)) as advance:
+        for start in range(0, len(inputs), PORTION):
+            portion = inputs[start : start + PORTION]
+            try:
+                vectors = encoder.encode(_contents(portion))
+            except BrokenImageError:
+                portion, vectors = _one_by_one(encoder, portion, skip=skip)
+            if portion:
+                yield portion, vectors
+            advance(len(inputs[start : start + PORTION]))
+
+
+def _contents(portion: Sequence[EncoderInput]) -> Any:  # noqa: ANN401 - all bytes, or all text
+    return [one.content() for one in portion]
+
+
+def _one_by_one(encoder: Encoder, portion: Sequence[EncoderInput], *, skip: bool) -> Encoded:
+    """Those that can be encoded; an error names the file."""
+    kept, vectors = [], [np.empty((0, encoder.dimension), np.float32)]
+    for one in portion:
+        try:
+            vectors.append(encoder.encode(_contents([one])))
+        except BrokenImageError as error:
+            if not skip:
+                reason = str(error).removeprefix("Image 1 cannot be decoded: ").rstrip(".")
+                raise BrokenImageError(
+                    f"{one.image} cannot be decoded: {reason}. --skip-broken-images leaves such "
+                    "images out."
+                ) from error
+        else:
+            kept.append(one)
+    return kept, np.concatenate(vectors)
+
+
+def _columns(encoded: Sequence[EncoderInput], vectors: NDArray[np.float32]) -> dict[str, Any]:
+    columns: dict[str, Any] = {"id": [one.id for one in encoded]}
+    if encoded[0].label is not None:
+        columns["label"] = [one.label for one in encoded]
+    if encoded[0].image is not None:
+        columns["image"] = [one.image.as_posix() for one in encoded if one.image is not None]
+    return columns | {"vector": vectors}
+
+
+@contextmanager
+def _npz(path: Path) -> Iterator[Records]:
+    """Collects rows and writes them as arrays at the end."""
+    rows = _Collected()
+    yield rows
+    with written_whole(path, keep_suffix=True) as draft:
+        np.savez(
+            draft,
+            **{  # type: ignore[arg-type]
+                ARRAYS[name]: np.concatenate([np.asarray(part[name]) for part in rows.parts])
+                for name in rows.parts[0]
+            },
+        )
+
+
+class _Collected:
+    def __init__(self) -> None:
+        self.parts: list[dict[str, Any]] = []
+
+    def write(self, columns: dict[str, Any]) -> None:
+        self.parts.append(columns)
