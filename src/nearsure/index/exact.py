@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.index.batch_proposals import FEWEST_QUERIES, MOST_QUERIES, propose_together
 from nearsure.index.conditioned_vectors import ConditionedVectors
 from nearsure.index.growing_rows import RowMoves, moves_into_holes
 from nearsure.index.stable_ids import StableIds, integer_ids
@@ -256,6 +257,8 @@ class ExactIndex:
                 approximate += queries[0] @ queries[0]
             candidates = np.argpartition(approximate, n_candidates - 1)[None, :n_candidates]
             farthest = approximate[candidates[:, -1]]
+        elif (together := self._propose_together(queries, n_candidates)) is not None:
+            candidates, farthest = together
         else:
             distances, candidates = faiss.knn(queries, self._held.proposing, n_candidates)
             farthest = distances[:, -1]
@@ -264,6 +267,14 @@ class ExactIndex:
         # faiss gives the row -1 where it saw too few points that are not infinitely far.
         farthest[candidates[:, 0] < 0] = np.inf
         return candidates, farthest
+
+    def _propose_together(
+        self, queries: AnyArray, n_candidates: int
+    ) -> tuple[IntArray, FloatArray] | None:
+        if not FEWEST_QUERIES <= len(queries) <= MOST_QUERIES:
+            return None
+        held = self._held
+        return propose_together(queries, held.proposing, held.sq_norms, n_candidates)
 
     def _nothing_missing(
         self, queries: AnyArray, kth_sq_distance: FloatArray, farthest: FloatArray
