@@ -198,3 +198,29 @@ class TestRefusal:
         (tmp_path / "model").write_bytes(b"\x80\x04\x95")
         with pytest.raises(ModelFileError, match="not a nearsure model"):
             NEDClassifier.load(tmp_path / "model")
+
+
+def test_bytes_are_as_good_as_a_file() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b"], 20)
+    points = rng.normal(size=(40, 3)) + (labels == "b")[:, None]
+    classifier = NEDClassifier().fit(points, labels)
+    kept = classifier.to_bytes()
+    again = NEDClassifier.from_bytes(kept)
+    queries = rng.normal(size=(9, 3))
+    np.testing.assert_array_equal(again.predict_proba(queries), classifier.predict_proba(queries))
+    assert again.to_bytes() == kept
+    for broken in (b"", kept[:7], kept[: len(kept) // 2], kept[:-1], b"x" * 100):
+        with pytest.raises(ModelFileError, match="The model that was kept"):
+            NEDClassifier.from_bytes(broken)
+    altered = bytearray(kept)
+    altered[-1] ^= 1
+    with pytest.raises(ModelFileError, match="altered"):
+        NEDClassifier.from_bytes(bytes(altered))
+
+
+def test_a_file_may_be_read_by_whoever_may_read_new_files(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    NEDClassifier(temperature=1.0).fit([[0.0], [1.0]], [0, 1]).save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode == other.stat().st_mode

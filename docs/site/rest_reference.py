@@ -42,7 +42,8 @@ def rest_reference() -> str:
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"## {method.upper()} {path}"
-    yield operation["summary"]
+    summary = operation["summary"]
+    yield summary if summary.endswith("?") else f"{summary}."
     rows = [
         f"| `{each['name']}` | {_type(each['schema'])} | {_words(each, each['schema'])} |"
         for each in operation.get("parameters", [])

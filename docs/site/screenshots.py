@@ -4,6 +4,7 @@ The tutorial's own commands make the gallery; what its page and its report look 
 photographed in Chromium (``NEARSURE_CHROMIUM`` may say where that is).
 """
 
+import io
 import os
 import re
 import shutil
@@ -25,7 +26,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 ADDRESS = "http://127.0.0.1:8765"
 WIDTH = 1200
-COLORS = 256
 THUMBNAIL = 64
 A_ROW = 16
 # Milliseconds until pictures have come and charts are drawn.
@@ -79,15 +79,13 @@ def picture_of_photos(folder: Path) -> None:
 
 
 def keep(page: Page, name: str, height: int) -> None:
-    """Photograph what is in sight, in few colours so that the file is small."""
-    draft = Path(tempfile.gettempdir(), name)
+    """Photograph what is in sight, with a palette so that the file is small."""
     page.set_viewport_size({"width": WIDTH, "height": height})
     page.wait_for_timeout(SETTLED)
-    page.screenshot(path=draft)
-    with Image.open(draft) as picture:
-        few = picture.convert("RGB").quantize(COLORS, dither=Image.Dither.FLOYDSTEINBERG)
-    few.save(IMAGES / name, optimize=True)
-    draft.unlink()
+    with Image.open(io.BytesIO(page.screenshot())) as picture:
+        colors = picture.convert("RGB")
+    palette = colors.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2)
+    colors.quantize(palette=palette).save(IMAGES / name, optimize=True)
 
 
 def photograph(page: Page, folder: Path) -> None:

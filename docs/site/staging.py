@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
 STAGED = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 FOLDERS = ("docs", "results", "examples")
+STYLE = "docs/site/site.css"
 # Sources that pages link to.
 SOURCES = ("src/nearsure/engines/contract.py",)
 
@@ -36,6 +37,7 @@ def stage(folder: Path) -> None:
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("site", "__pycache__", "*.json", "*.safetensors")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copy2(ROOT / STYLE, folder / Path(STYLE).name)
     reference = folder / "docs" / "reference"
     (reference / "commands.md").write_text(command_reference(), encoding="utf-8")
     (reference / "rest.md").write_text(rest_reference(), encoding="utf-8")

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import load, save, save_file
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
 from nearsure.whole_files import written_whole
 
 FORMAT_VERSION = 3
+# How errors call a model that is in no file.
+KEPT = "The model that was kept"
 
 
 def write_model(
@@ -39,6 +41,28 @@ def write_model(
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to save a model in.")
+    tensors, metadata = _writable(manifest, tensors)
+    with written_whole(path) as draft:
+        # Others may read what they may read of a new file here; safetensors would let nobody.
+        draft.touch()
+        mode = draft.stat().st_mode
+        try:
+            save_file(tensors, draft, metadata=metadata)
+        except SafetensorError as error:
+            raise ModelFileError(f"{path} cannot be written: {error}.") from error
+        draft.chmod(mode)
+
+
+def model_bytes(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> bytes:
+    """What `write_model` would write, for those who keep it elsewhere than in a file."""
+    tensors, metadata = _writable(manifest, tensors)
+    return save(tensors, metadata=metadata)
+
+
+def _writable(
+    manifest: dict[str, Any], tensors: dict[str, AnyArray]
+) -> tuple[dict[str, AnyArray], dict[str, str]]:
+    """Tensors as safetensors takes them, and the header."""
     tensors = {
         name: np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("="))
         for name, tensor in tensors.items()
@@ -51,16 +75,7 @@ def write_model(
         },
         allow_nan=False,
     )
-    metadata = {"nearsure": header, "sha256": hashlib.sha256(header.encode()).hexdigest()}
-    with written_whole(path) as draft:
-        # Others may read what they may read of a new file here; safetensors would let nobody.
-        draft.touch()
-        mode = draft.stat().st_mode
-        try:
-            save_file(tensors, draft, metadata=metadata)
-        except SafetensorError as error:
-            raise ModelFileError(f"{path} cannot be written: {error}.") from error
-        draft.chmod(mode)
+    return tensors, {"nearsure": header, "sha256": hashlib.sha256(header.encode()).hexdigest()}
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -86,20 +101,42 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             header = _verified_header(path, file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise ModelFileError(
-            f"{path} is cut off or is not a nearsure model: {error}. Save the model again."
-        ) from error
+        raise _cut_off(path, error) from error
+    return _verified(path, header, tensors)
+
+
+def read_model_bytes(content: bytes) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """The inverse of `model_bytes`, as careful as `read_model`."""
+    try:
+        tensors = load(content)
+    except (SafetensorError, KeyError) as error:
+        raise _cut_off(KEPT, error) from error
+    # After 8 bytes with its length comes a header in JSON, which safetensors has just checked.
+    length = int.from_bytes(content[:8], "little")
+    stored = json.loads(content[8 : 8 + length])
+    return _verified(KEPT, _verified_header(KEPT, stored.get("__metadata__")), tensors)
+
+
+def _cut_off(source: Path | str, error: Exception) -> ModelFileError:
+    return ModelFileError(
+        f"{source} is cut off or is not a nearsure model: {error}. Save the model again."
+    )
+
+
+def _verified(
+    source: Path | str, header: dict[str, Any], tensors: dict[str, AnyArray]
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
     if checksums != header["sha256"]:
         raise ModelFileError(
-            f"{path} has been altered since it was saved: the checksums of its arrays do not "
+            f"{source} has been altered since it was saved: the checksums of its arrays do not "
             "match. Save the model again."
         )
     manifest: dict[str, Any] = header["manifest"]
     return manifest, tensors
 
 
-def _verified_header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
+def _verified_header(path: Path | str, metadata: dict[str, str] | None) -> dict[str, Any]:
     if not metadata or not {"nearsure", "sha256"} <= set(metadata):
         raise ModelFileError(
             f"{path} is a safetensors file, but not a nearsure model. NEDClassifier.save makes one."

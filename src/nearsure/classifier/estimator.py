@@ -48,7 +48,7 @@ from nearsure.forms import SharpenedFit
 from nearsure.index import unit_vectors
 from nearsure.labels import classes_and_codes, codes_of, groups_and_codes
 from nearsure.memory import check_dense_fits
-from nearsure.model_file import read_model, write_model
+from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.objectives import ObjectiveName
 from nearsure.posterior import Posterior
@@ -356,6 +356,16 @@ class NEDClassifier(
         """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
         check_is_fitted(self, "classes_")
         write_model(path, *to_state(self))
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes, to be kept elsewhere than in a file."""
+        check_is_fitted(self, "classes_")
+        return model_bytes(*to_state(self))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, engine: Engine | None = None) -> Self:
+        """The inverse of `to_bytes`; `engine` is as of `load`."""
+        return from_state(cls, *read_model_bytes(content), engine)
 
     @classmethod
     def load(cls, path: str | PathLike[str], engine: str | Engine | None = None) -> Self:

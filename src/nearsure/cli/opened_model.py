@@ -1,6 +1,5 @@
 """A fitted classifier from what `nearsure fit` wrote."""
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,10 +50,7 @@ def classifier_in(engine: Engine, name: str) -> NEDClassifier:
     stored: bytes | None = engine.notes.get(MODEL_NOTE)  # type: ignore[attr-defined]
     if stored is None:
         raise ConfigError(f"{name} holds points, but no fit: nearsure fit {name}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        path.write_bytes(stored)
-        return NEDClassifier.load(path, engine)
+    return NEDClassifier.from_bytes(stored, engine)
 
 
 def save_model(classifier: NEDClassifier, path: Path) -> None:
@@ -64,10 +60,7 @@ def save_model(classifier: NEDClassifier, path: Path) -> None:
 
 def keep_in(engine: Engine, classifier: NEDClassifier) -> None:
     """Let an .sqlite gallery keep what was fitted on it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        classifier.save(path)
-        engine.notes[MODEL_NOTE] = path.read_bytes()  # type: ignore[attr-defined]
+    engine.notes[MODEL_NOTE] = classifier.to_bytes()  # type: ignore[attr-defined]
 
 
 def _loaded(model: Path, engine: Engine | None) -> NEDClassifier:

@@ -82,6 +82,8 @@ def create_app(
         summary="Nearest-neighbour answers that say how sure they are.",
         docs_url=None,
         redoc_url=None,
+        # Where to would be told by the client's own Host header.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.status = "starting"

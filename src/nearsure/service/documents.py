@@ -8,10 +8,10 @@ from threading import Lock, Thread
 from time import monotonic
 
 from nearsure.classifier import NEDClassifier
-from nearsure.errors import NearsureError
+from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.service.pictures import pictures_of
-from nearsure.service.problems import ProblemError
+from nearsure.service.problems import ProblemError, engine_unavailable
 from nearsure.service.served_gallery import ServedGallery
 
 log = logging.getLogger("nearsure.service")
@@ -19,6 +19,7 @@ log = logging.getLogger("nearsure.service")
 # A gallery that changes all the time would never have a report: one that was overtaken while it was
 # made is shown for so long, or as long as it took to make.
 SHOWN_SECONDS = 2.0
+NO_VERSION = -1, -1
 SUSPECTS = 50
 # Fewer than a report on paper has, as this one is made anew after every change.
 RESAMPLES = 300
@@ -30,7 +31,7 @@ class _Made:
 
     version: tuple[int, int]
     document: bytes | None
-    failure: str | None
+    failure: ProblemError | None
     shown_until: float
 
 
@@ -57,7 +58,8 @@ class LiveDocument:
         Raises
         ------
         ProblemError
-            409 if nothing is fitted yet, or nothing can be said about the gallery as it is.
+            409 if nothing is fitted yet, or nothing can be said about the gallery as it is; 503 if
+            its engine has just failed.
         """
         n_writes = self._gallery.version[1]
         version = self._gallery.fit.number, n_writes
@@ -70,7 +72,8 @@ class LiveDocument:
                     self._thread.start()
                 return None
         if made.failure is not None:
-            raise ProblemError(409, "no_document", made.failure)
+            # Without the traces of those who were told before.
+            raise made.failure.with_traceback(None)
         return made.document
 
     def wait(self, timeout: float) -> None:
@@ -81,13 +84,19 @@ class LiveDocument:
 
     def _run(self) -> None:
         version, start = self._gallery.version, monotonic()
-        document, failure = None, None
+        document: bytes | None = None
+        failure: ProblemError | None = None
         try:
             document = self._gallery.steadily(lambda: self._make(self._gallery.fit.classifier))
+        except EngineError as error:
+            log.warning("A report failed: %s", error)
+            # It passes without a change of the gallery, and so belongs to no version of it.
+            version, failure = NO_VERSION, engine_unavailable()
         except (NearsureError, ProblemError) as error:
-            failure = str(error)
+            failure = ProblemError(409, "no_document", str(error))
         except Exception:
-            failure = "It failed for a reason that the log of the service tells."
+            reason = "It failed for a reason that the log of the service tells."
+            failure = ProblemError(409, "no_document", reason)
             log.exception("A report failed.")
         end = monotonic()
         overtaken = version != self._gallery.version

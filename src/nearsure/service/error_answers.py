@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sklearn.exceptions import NotFittedError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.errors import (
@@ -19,12 +20,13 @@ from nearsure.errors import (
     MissingExtraError,
     NearsureError,
 )
-from nearsure.service.problems import SHORTLY, ProblemError
+from nearsure.service.problems import ProblemError, engine_unavailable
 
 log = logging.getLogger("nearsure.service")
 
 # Of all that is wrong with a request, so much is told.
 MOST_TOLD = 3
+MOST_READ = 100
 LONGEST_NAME = 50
 NAMES = {
     400: ("bad_request", "The request cannot be read."),
@@ -89,7 +91,14 @@ async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG0
 
 
 def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAPI's
-    told = error.errors()
+    if isinstance(error, ValidationError):
+        n_mistakes = error.error_count()
+        if n_mistakes > MOST_READ:
+            # Each would become a Python object, in the loop where everybody waits.
+            return ProblemError(422, "invalid_request", f"body: {n_mistakes} mistakes.")
+        told: Any = error.errors(include_url=False, include_context=False, include_input=False)
+    else:
+        told = error.errors()
     if any(one["type"] == "json_invalid" for one in told):
         return ProblemError(400, "malformed_json", "The body must be JSON. It cannot be read.")
     sentences = [f"{_place(one['loc'])}: {one['msg']}" for one in told[:MOST_TOLD]]
@@ -110,18 +119,18 @@ def _of_framework(error: Any) -> ProblemError:  # noqa: ANN401
 
 def _of_engine(error: Exception) -> ProblemError:
     log.warning("The engine failed: %s", error)
-    return ProblemError(
-        503,
-        "engine_unavailable",
-        "The gallery cannot be reached or cannot do this now. Ask again shortly.",
-        {"retry-after": str(SHORTLY)},
-    )
+    return engine_unavailable()
 
 
 # The first that fits: what does not fit the gallery is an error of an engine, too.
 PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]], ...] = (
     ((ValidationError, RequestValidationError), _invalid),
     ((HTTPException,), _of_framework),
+    (
+        # Nobody reads this answer, but a client that leaves is no failure of the service.
+        (ClientDisconnect,),
+        lambda _: ProblemError(400, "incomplete", "The connection ended before the request did."),
+    ),
     (
         (InvalidInputError, GalleryMismatchError, BrokenImageError),
         lambda error: ProblemError(422, "invalid_input", str(error)),

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning
-from nearsure.model_file import read_model
+from nearsure.model_file import read_model_bytes
 from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD, Notes
 from nearsure.service.thresholds import ThresholdInUse, chosen_for
 
@@ -75,7 +73,7 @@ def fitted_from_nothing(engine: Engine) -> NEDClassifier:
 def fitted_again(classifier: NEDClassifier, engine: Engine) -> NEDClassifier:
     """A new classifier with the same parameters, fitted on the gallery of now."""
     ignore_fit_warnings()
-    return _restored(_stored(classifier), engine).refit()
+    return NEDClassifier.from_bytes(classifier.to_bytes(), engine).refit()
 
 
 def with_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None:
@@ -94,7 +92,7 @@ def keep(fit: Fit, notes: Notes) -> None:
     The number goes first: should the rest not be written any more, the next start sees that the
     model is not the one that was numbered, and counts on.
     """
-    model = _stored(fit.classifier)
+    model = fit.classifier.to_bytes()
     notes.put(NUMBER, json.dumps({"number": fit.number, "sha256": _digest(model)}).encode())
     notes.put(MODEL, model)
     notes.put(THRESHOLD, fit.threshold.to_bytes())
@@ -116,7 +114,7 @@ def read_fit(notes: Notes, engine: Engine, precision: float | None) -> Fit | Non
     if model is None:
         return None
     ignore_fit_warnings()
-    classifier = _restored(model, engine)
+    classifier = NEDClassifier.from_bytes(model, engine)
     if dict(engine.fingerprint()) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
     n_unseen = _recounted(classifier, model)
@@ -141,10 +139,7 @@ def _number(notes: Notes, model: bytes) -> int:
 
 def _recounted(classifier: NEDClassifier, model: bytes) -> int:
     """Count classes anew; by how many points they differ from what the model knew."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model")
-        path.write_bytes(model)
-        known = read_model(path)[1].get("class_counts")
+    known = read_model_bytes(model)[1].get("class_counts")
     support = classifier._support  # noqa: SLF001
     support.recount()  # type: ignore[union-attr]
     if known is None:
@@ -154,20 +149,6 @@ def _recounted(classifier: NEDClassifier, model: bytes) -> int:
     before[: len(known)] = known
     before[: len(now)] -= now
     return int(np.abs(before).sum())
-
-
-def _stored(classifier: NEDClassifier) -> bytes:
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model")
-        classifier.save(path)
-        return path.read_bytes()
-
-
-def _restored(model: bytes, engine: Engine) -> NEDClassifier:
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model")
-        path.write_bytes(model)
-        return NEDClassifier.load(path, engine=engine)
 
 
 def _digest(model: bytes) -> str:

@@ -45,6 +45,10 @@ def new_ids(texts: Sequence[str | None], engine: Engine, first_free: int) -> Any
     for number in taken:
         ids.append(free if number is None else number)
         free += number is None
+    if max(ids) > LARGEST_INTEGER:
+        raise InvalidInputError(
+            f"No id can be made beyond {LARGEST_INTEGER}, which is taken. Give each item an id."
+        )
     return np.array(ids, np.int64)
 
 

@@ -23,10 +23,15 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
         raise ProblemError(
             415, "unsupported_media_type", "The body must be JSON: content-type: application/json."
         )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProblemError(
+            415, "unsupported_encoding", "The body must not be compressed. Send it as it is."
+        )
     body = await request.body()
+    # Strictly: text or true in the place of a number is a mistake of the client, not a number.
     if len(body) <= LARGEST_AT_ONCE:
-        return kind.model_validate_json(body)
-    return await asyncio.to_thread(kind.model_validate_json, body)
+        return kind.model_validate_json(body, strict=True)
+    return await asyncio.to_thread(kind.model_validate_json, body, strict=True)
 
 
 def described(kind: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:

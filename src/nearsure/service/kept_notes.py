@@ -4,10 +4,10 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Protocol, cast
-from uuid import uuid4
 
 from nearsure.engines.contract import Engine
 from nearsure.errors import InvalidInputError
+from nearsure.whole_files import written_whole
 
 MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
 
@@ -53,16 +53,9 @@ class NotesInFiles:
     def put(self, name: str, content: bytes) -> None:
         """Write a note."""
         path = self._path(name)
-        temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _make_durable(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with written_whole(path) as draft:
+            draft.write_bytes(content)
+        _make_durable(path.parent)
 
     def _path(self, name: str) -> Path:
         return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")

@@ -108,7 +108,7 @@ class Measurements:
         """Ask for the length of the queue whenever the figures are read."""
         self._queue.set_function(length)
 
-    def watch_gallery(self, size: Callable[[], int], model: Callable[[], int]) -> None:
+    def watch_gallery(self, size: Callable[[], float], model: Callable[[], int]) -> None:
         """Ask for the size of the gallery and the number of its model likewise."""
         self._size.set_function(size)
         self._model.set_function(model)

@@ -4,6 +4,9 @@ uvicorn waits for the head of a request for ever: it closes a connection that is
 answer, but not one that never sends anything, nor one that sends a byte now and then; and it keeps
 as many headers as come. This protocol sets a time and a size for the head, a time for the rest of a
 body after an answer was given, a time for a client to take its answer, and a number of connections.
+
+A request to change the protocol that has a body is refused: the parser does not read that body, and
+would take it for the next request, which could be made to pass a proxy unseen.
 """
 
 import asyncio
@@ -30,6 +33,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._n_parts = 0
         self._body_is_due = False
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a head from now on."""
@@ -58,6 +62,14 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """From here on the app's own limits hold."""
+        if self.parser.should_upgrade() and _has_body(self.headers):
+            self._is_refused = True
+            self._turn_away(
+                b"400 Bad Request",
+                "no_upgrade",
+                "The service speaks HTTP/1.1 alone. Send no Upgrade header.",
+            )
+            return
         self._head_is_due = False
         self._head_bytes = 0
         self._n_parts += 1
@@ -67,6 +79,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The next thing to come is another head, whenever the client likes."""
+        if self._is_refused:
+            return
         self._head_is_due = True
         self._body_is_due = False
         self._n_parts += 1
@@ -93,6 +107,13 @@ class PatientProtocol(HttpToolsProtocol):
         """Forget the deadline."""
         self._clear_deadline()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's
+        """Refuse what is no HTTP, in the form of all refusals."""
+        self._turn_away(b"400 Bad Request", "bad_request", "This cannot be read as HTTP/1.1.")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: it is no fault of the service, which needs no other protocol."""
 
     def _head_too_slow(self) -> None:
         self._deadline = None
@@ -123,6 +144,13 @@ class PatientProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in headers
+    )
 
 
 def patient_protocol(patience: float, largest_connections: int = 10_000) -> type[PatientProtocol]:

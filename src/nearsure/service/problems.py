@@ -59,6 +59,16 @@ class ProblemError(Exception):
         await send({"type": "http.response.body", "body": body})
 
 
+def engine_unavailable() -> ProblemError:
+    """The problem of an engine that fails; what it says itself is for the log, not for clients."""
+    return ProblemError(
+        503,
+        "engine_unavailable",
+        "The gallery cannot be reached or cannot do this now. Ask again shortly.",
+        {"retry-after": str(SHORTLY)},
+    )
+
+
 class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the answer
     """More is asked than can be answered; it passes."""
 

@@ -3,8 +3,8 @@
 import logging
 from threading import Lock, Thread
 
-from nearsure.errors import NearsureError
-from nearsure.service.problems import ProblemError
+from nearsure.errors import EngineError, NearsureError
+from nearsure.service.problems import ProblemError, engine_unavailable
 from nearsure.service.schemas import RefitState
 from nearsure.service.served_gallery import SMALLEST_GALLERY, ServedGallery
 
@@ -65,7 +65,8 @@ class Refits:
             fit = self._gallery.refit()
             log.info("Fit %d answers from now on.", fit.number)
         except NearsureError as error:
-            failure = str(error)
+            # Where an engine is, and as whom it is asked, is nobody's business.
+            failure = str(engine_unavailable() if isinstance(error, EngineError) else error)
             log.warning("The fit failed: %s", error)
         except Exception:
             failure = "The fit failed for a reason that the log of the service tells."

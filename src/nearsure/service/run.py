@@ -55,7 +55,7 @@ def run_service(settings: ServiceSettings) -> None:
         server = _Server(app, settings)
         log.info("Serving on %s", _address(listener))
         sys.setswitchinterval(SWITCH_SECONDS)
-        # One core is left to talk to clients: threads of a matrix product wait for each other busily.
+        # One core is left to talk to clients: threads of a matrix product wait busily.
         with threadpool_limits(max(1, (os.cpu_count() or 1) - 1)):
             server.run(sockets=[listener])
     log.info("Stopped.")

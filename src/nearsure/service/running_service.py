@@ -11,6 +11,7 @@ from fastapi import Request
 
 from nearsure.arrays import AnyArray
 from nearsure.encoders import Encoder
+from nearsure.errors import EngineError
 from nearsure.service.answers import Answers
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.edge_vectors import vectors_of
@@ -56,7 +57,7 @@ class RunningService:
             on_batch=measurements.batch,
         )
         measurements.watch_queue(lambda: self.batcher.queue_length)
-        measurements.watch_gallery(self.gallery.engine.size, lambda: self.gallery.version[0])
+        measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
         self._readers = _threads(READERS, "reads")
         self._writer, self._encoding = _threads(1, "writes"), _threads(1, "encodes")
 
@@ -114,6 +115,13 @@ class RunningService:
             raise Overloaded(
                 f"There was no answer within {self.settings.patience:g} s. Ask again shortly."
             ) from None
+
+    def _size(self) -> float:
+        """For the figures, which are needed most when the engine fails: NaN then."""
+        try:
+            return self.gallery.engine.size()
+        except EngineError:
+            return float("nan")
 
     def _end(self) -> None:
         for threads in (self._writer, self._readers, self._encoding):

@@ -8,7 +8,8 @@ Label = str | int
 # What an item may be called: printable, so that it can stand in an address and in a log.
 ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536)]
+# Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
+Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536, fail_fast=True)]
 
 
 class Message(BaseModel):
@@ -41,7 +42,7 @@ class Query(Message):
 class BatchQuery(Message):
     """Several vectors at once."""
 
-    vectors: Annotated[list[Vector], Field(min_length=1)]
+    vectors: Annotated[list[Vector], Field(min_length=1, fail_fast=True)]
     neighbors: int = Field(0, ge=0, le=1000)
     classes: int = Field(1, ge=1, le=1000)
 
@@ -102,7 +103,7 @@ class NewItem(Message):
 class NewItems(Message):
     """Added all or none."""
 
-    items: Annotated[list[NewItem], Field(min_length=1)]
+    items: Annotated[list[NewItem], Field(min_length=1, fail_fast=True)]
 
 
 class Added(Message):
@@ -136,14 +137,14 @@ class NewLabel(Message):
 class Relabelling(Message):
     """Several items at once, all or none."""
 
-    ids: Annotated[list[ItemId], Field(min_length=1)]
+    ids: Annotated[list[ItemId], Field(min_length=1, fail_fast=True)]
     label: LabelText
 
 
 class Removal(Message):
     """Several items at once, all or none."""
 
-    ids: Annotated[list[ItemId], Field(min_length=1)]
+    ids: Annotated[list[ItemId], Field(min_length=1, fail_fast=True)]
 
 
 class Changed(Message):

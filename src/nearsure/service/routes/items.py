@@ -78,7 +78,14 @@ def _add_reading(router: APIRouter, tokens: Tokens) -> None:
         dependencies=may_read,
         summary="The picture of an item",
     )
-    async def get_picture(request: Request, item_id: OwnId) -> Response:
+    async def get_picture(
+        request: Request,
+        item_id: OwnId,
+        vector: Annotated[bool, Query(include_in_schema=False)] = False,  # noqa: FBT002 - of the address
+    ) -> Response:
+        if not request.scope["raw_path"].endswith(b"/picture"):
+            # With %2F before it, the word is the end of an id.
+            return await get_item(request, f"{item_id}/picture", vector)
         service = service_of(request)
         ids = ids_of([item_id], service.gallery.engine)
         return await service.read(lambda: picture_answer(service.gallery, ids))
