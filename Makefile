@@ -23,21 +23,20 @@ ablation: $(INSTALLED)
 	$(BIN)/nearsure ablation --output reproduced/ablation
 
 test: lint milvus-server
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --doctest-modules tests src README.md docs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -p no:cacheprovider --doctest-modules src README.md docs
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: $(INSTALLED)
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks

@@ -209,7 +209,6 @@ def test_bytes_are_as_good_as_a_file() -> None:
     again = NEDClassifier.from_bytes(kept)
     queries = rng.normal(size=(9, 3))
     np.testing.assert_array_equal(again.predict_proba(queries), classifier.predict_proba(queries))
-    assert again.to_bytes() == kept
     for broken in (b"", kept[:7], kept[: len(kept) // 2], kept[:-1], b"x" * 100):
         with pytest.raises(ModelFileError, match="The model that was kept"):
             NEDClassifier.from_bytes(broken)

@@ -90,6 +90,19 @@ def test_every_relative_link_leads_to_a_file_of_the_site(pages: Path) -> None:
     assert not broken
 
 
+def test_what_only_tests_read_is_left_out(pages: Path) -> None:
+    for page in pages.rglob("*.md"):
+        source = ROOT / page.relative_to(pages)
+        if source.exists():
+            text, original = page.read_text(), source.read_text()
+            assert "invisible-code-block" not in text
+            assert "<!-- not run" not in text
+            # All that is read by people is still there.
+            assert text.count("```") == original.count("```")
+            headings = re.compile("^##+ .*", re.MULTILINE)
+            assert headings.findall(text) == headings.findall(original)
+
+
 def test_nothing_of_an_earlier_site_stays(staging: ModuleType, tmp_path: Path) -> None:
     stale = tmp_path / "pages" / "docs" / "gone.md"
     stale.parent.mkdir(parents=True)

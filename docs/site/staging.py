@@ -4,6 +4,7 @@ MkDocs calls `on_config` before it looks for pages. Two reference pages are writ
 itself, and are therefore never out of date.
 """
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ FOLDERS = ("docs", "results", "examples")
 STYLE = "docs/site/site.css"
 # Sources that pages link to.
 SOURCES = ("src/nearsure/engines/contract.py",)
+# What only the tests read.
+HIDDEN = re.compile(
+    r"^<!--(?:-? invisible-code-block: .*?^--+| not run: [^>]+ --)>\n+", re.MULTILINE | re.DOTALL
+)
 
 
 def on_config(config: Any, **_: Any) -> Any:  # noqa: ANN401 - MkDocs's own type
@@ -37,6 +42,8 @@ def stage(folder: Path) -> None:
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("site", "__pycache__", "*.json", "*.safetensors")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for page in folder.rglob("*.md"):
+        page.write_text(HIDDEN.sub("", page.read_text(encoding="utf-8")), encoding="utf-8")
     shutil.copy2(ROOT / STYLE, folder / Path(STYLE).name)
     reference = folder / "docs" / "reference"
     (reference / "commands.md").write_text(command_reference(), encoding="utf-8")

@@ -13,7 +13,7 @@ from nearsure.extras import require
 EXAMPLES = (
     "nearsure serve birds.sqlite --precision 0.99",
     (
-        "NEARSURE_READ_TOKENS=secret nearsure serve postgres --table birds "
+        "NEARSURE_READ_TOKENS=$TOKEN nearsure serve postgres --table birds "
         "--model birds.safetensors --host 0.0.0.0"
     ),
 )

@@ -113,7 +113,7 @@ class Added(Message):
 
 
 class Item(Message):
-    """An item of the gallery; trust says how far its neighbours believe its label."""
+    """An item of the gallery."""
 
     id: Label
     label: Label
