@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure import NEDClassifier, Neighbors
+from nearsure.arrays import AnyArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import aggregate, divided_among
 
@@ -77,3 +78,35 @@ def test_a_gallery_of_one_point_cannot_be_asked_about_itself() -> None:
     classifier.remove([0], allow_empty_class=True)
     with pytest.raises(InvalidInputError, match="one point"):
         classifier.predict_own([1])
+
+
+def test_what_changes_during_a_pass_makes_it_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier = NEDClassifier().fit(POINTS, LABELS)
+    classifier.relabel([0], ["b"])
+    search = classifier._support.leave_one_out
+
+    def disturbed(ids: AnyArray | None, k: int) -> Neighbors:
+        found = search(ids, k)
+        monkeypatch.undo()
+        classifier.relabel(np.arange(9), np.repeat("a", 9))
+        return found
+
+    monkeypatch.setattr(classifier._support, "leave_one_out", disturbed)
+    classifier.predict_own()
+    fresh = NEDClassifier.from_bytes(classifier.to_bytes())
+    now, expected = classifier.predict_own(), fresh.predict_own()
+    np.testing.assert_array_equal(now.neighbors.labels, expected.neighbors.labels)
+
+
+def test_a_rehearsal_belongs_to_its_pass() -> None:
+    classifier = NEDClassifier(unknown_share=0.2).fit(POINTS, LABELS)
+    old = classifier.rehearsed_scores()
+    kept = classifier._rehearsal
+    classifier.remove([0, 1, 2])
+    classifier.rehearsed_scores()
+    # As if another thread had stored its own a moment later.
+    classifier._rehearsal = kept
+    again = NEDClassifier.from_bytes(classifier.to_bytes())
+    for mine, expected in zip(classifier.rehearsed_scores(), again.rehearsed_scores(), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+    assert len(old[0]) != len(classifier.rehearsed_scores()[0])

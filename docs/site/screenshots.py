@@ -33,13 +33,12 @@ SETTLED = 3000
 expect.set_options(timeout=60_000)
 
 
-def run_tutorial(folder: Path, *, until: str) -> None:
-    """Run the tutorial's commands up to the first block with a word in it."""
-    for not_run, block in BLOCK.findall(TUTORIAL.read_text("utf-8")):
-        if until in block:
-            return
-        if not not_run:
-            run(folder, block)
+def run_tutorial(folder: Path, *, since: str, until: str) -> None:
+    """Run the tutorial's commands from the block with one word to that with another."""
+    blocks = [block for not_run, block in BLOCK.findall(TUTORIAL.read_text("utf-8")) if not not_run]
+    first, last = (next(i for i, block in enumerate(blocks) if w in block) for w in (since, until))
+    for block in blocks[first:last]:
+        run(folder, block)
 
 
 def run(folder: Path, commands: str) -> None:
@@ -118,8 +117,9 @@ def main() -> None:
         raise SystemExit("No Chromium is installed; NEARSURE_CHROMIUM may name one.")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
-        run_tutorial(folder, until="nearsure serve")
+        run_tutorial(folder, since="draw.py", until="mv photos")
         picture_of_photos(folder)
+        run_tutorial(folder, since="mv photos", until="nearsure serve")
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         with served(folder):
             page = browser.new_page(color_scheme="light", reduced_motion="reduce")

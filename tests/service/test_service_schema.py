@@ -1,11 +1,11 @@
 """The service keeps what its OpenAPI document promises, whatever is sent."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
@@ -34,6 +34,8 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import BrokenImageError
 from nearsure.service import ServiceSettings, create_app
 
+ApiCase: TypeAlias = "Case[Any]"
+Test = TypeVar("Test", bound=Callable[..., None])
 DIMENSION = 8
 IDS = [f"p{i:03}" for i in range(300)]
 WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit")
@@ -102,7 +104,10 @@ def narrowed() -> dict[str, Any]:
     What fits the general one is nearly always refused, and would leave the rest unasked.
     """
     made = deepcopy(document())
-    vector = {"type": "array", "items": {"type": "number", "minimum": -1e15, "maximum": 1e15}}
+    vector: dict[str, Any] = {
+        "type": "array",
+        "items": {"type": "number", "minimum": -1e15, "maximum": 1e15},
+    }
     vector |= {"minItems": DIMENSION, "maxItems": DIMENSION}
     one_id = {"type": "string", "enum": IDS}
     ids = {"type": "array", "items": one_id, "minItems": 1, "maxItems": 3, "uniqueItems": True}
@@ -136,8 +141,10 @@ def one_of(*names: str, like: dict[str, Any]) -> dict[str, Any]:
     return {"oneOf": kinds}
 
 
-def described(made: dict[str, Any], *, thoroughly: bool, modes: list[GenerationMode]) -> Any:  # noqa: ANN401
-    """What Schemathesis makes requests of."""
+def requests_of(
+    made: dict[str, Any], *, thoroughly: bool, modes: list[GenerationMode]
+) -> Callable[[Test], Test]:
+    """A decorator for tests of a case, which runs them for every operation of a document."""
     phases = PhasesConfig(
         examples=ExamplesPhaseConfig(enabled=True),
         coverage=CoveragePhaseConfig(enabled=thoroughly),
@@ -145,7 +152,10 @@ def described(made: dict[str, Any], *, thoroughly: bool, modes: list[GenerationM
     generation = GenerationConfig(modes=modes, deterministic=True, with_security_parameters=False)
     project = ProjectConfig(phases=phases, generation=generation)
     config = SchemathesisConfig(projects=ProjectsConfig(default=project))
-    return schemathesis.openapi.from_dict(made, config=config)
+    decorator: Callable[[Test], Test] = schemathesis.openapi.from_dict(
+        made, config=config
+    ).parametrize()
+    return decorator
 
 
 def examples(number: int) -> settings:
@@ -158,7 +168,7 @@ def examples(number: int) -> settings:
     )
 
 
-def sent(case: Case, client: TestClient, authorization: str = "") -> Any:  # noqa: ANN401
+def sent(case: ApiCase, client: TestClient, authorization: str = "") -> Any:  # noqa: ANN401
     """The answer to a case, from whoever shows this."""
     request = case.as_transport_kwargs(base_url="http://localhost")
     # The service knows no cookies, and this client takes bytes as its content only.
@@ -171,29 +181,31 @@ def sent(case: Case, client: TestClient, authorization: str = "") -> Any:  # noq
     return client.request(**request)
 
 
-AS_WRITTEN = described(document(), thoroughly=True, modes=list(GenerationMode))
-NARROWED = described(narrowed(), thoroughly=False, modes=[GenerationMode.POSITIVE])
+every_operation = requests_of(document(), thoroughly=True, modes=list(GenerationMode))
+every_operation_here = requests_of(narrowed(), thoroughly=False, modes=[GenerationMode.POSITIVE])
 
 
-@AS_WRITTEN.parametrize()
+@every_operation
 @examples(20)
-def test_whatever_is_sent_the_document_holds(case: Case, services: dict[str, TestClient]) -> None:
+def test_whatever_is_sent_the_document_holds(
+    case: ApiCase, services: dict[str, TestClient]
+) -> None:
     answer = sent(case, services["open"])
     assert answer.status_code < 500 or answer.status_code == 501
     case.validate_response(answer, checks=[*KEPT, negative_data_rejection])
 
 
-@NARROWED.parametrize()
+@every_operation_here
 @examples(10)
-def test_what_fits_the_gallery_is_done(case: Case, services: dict[str, TestClient]) -> None:
+def test_what_fits_the_gallery_is_done(case: ApiCase, services: dict[str, TestClient]) -> None:
     answer = sent(case, services["open"])
     assert answer.is_success or answer.status_code in NOT_HERE, answer.text
     case.validate_response(answer, checks=KEPT)
 
 
-@NARROWED.parametrize()
+@every_operation_here
 @examples(5)
-def test_tokens_open_what_the_document_says(case: Case, services: dict[str, TestClient]) -> None:
+def test_tokens_open_what_the_document_says(case: ApiCase, services: dict[str, TestClient]) -> None:
     path, method = case.operation.path, case.operation.method.lower()
     answers = {name: sent(case, services["closed"], token) for name, token in SENT_AS.items()}
     for answer in answers.values():

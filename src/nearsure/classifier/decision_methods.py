@@ -9,6 +9,7 @@ from nearsure.audit import GalleryAudit, audit
 from nearsure.classifier.class_sizes import class_sizes
 from nearsure.classifier.fitted_gallery import FittedGallery
 from nearsure.classifier.known_judge import has_company, rehearse_gallery
+from nearsure.classifier.own_pass import OwnPass
 from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
@@ -22,7 +23,7 @@ from nearsure.drift import QueryDrift, compare_queries
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.temperature import fit_temperature
-from nearsure.unknowns import ShareEstimate, estimate_unknown_share, fit_shift
+from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
 # Of the points that take part in choosing a threshold or a set.
 DRAW_SEED = 0
@@ -224,17 +225,13 @@ class DecisionMethods(FittedGallery):
         some = self._drawn_by_prior(own.codes)
         if self._known is None:
             return confidence[some], correct[some]
-        if self._rehearsal is None:
-            sizes = class_sizes(self._support, len(self.classes_))
-            self._rehearsal = rehearse_gallery(
-                self._support, own, self._rule, self._posterior, sizes
-            )
+        rehearsal = self._rehearsal_of(own)
         model, share = self._known.model, self._known.unknown_share
         p_known = np.zeros(len(own.codes))
         # A point whose class is gone with it plays no known query; nobody is sure of it.
-        p_known[has_company(own)] = model.p_known(self._rehearsal.known, share)
+        p_known[has_company(own)] = model.p_known(rehearsal.known, share)
         confidence = confidence * p_known
-        unknown = self._rehearsal.unknown
+        unknown = rehearsal.unknown
         strangers = unknown.confidence * model.p_known(unknown, share)
         n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
         rng = np.random.default_rng(DRAW_SEED)
@@ -244,6 +241,17 @@ class DecisionMethods(FittedGallery):
             np.concatenate([confidence[drawn], strangers[others]]),
             np.concatenate([correct[drawn], np.zeros(len(others), np.bool_)]),
         )
+
+    def _rehearsal_of(self, own: OwnPass) -> Rehearsal:
+        """The points of an own pass as known and as unknown queries, kept beside it."""
+        # Others may ask at the same time: what is kept is looked at once, and replaced as one.
+        kept = self._rehearsal
+        if kept is not None and kept[0] is own:
+            return kept[1]
+        sizes = class_sizes(self._support, len(self.classes_))
+        rehearsal = rehearse_gallery(self._support, own, self._rule, self._posterior, sizes)
+        self._rehearsal = own, rehearsal
+        return rehearsal
 
     def _drawn_by_prior(self, codes: IntArray) -> IntArray:
         """Which points stand for queries: all, or a draw in the proportions of another prior.

@@ -251,7 +251,8 @@ class NEDClassifier(
         self.n_neighbors_, self.fit_indices_ = settings.k, ids
         self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
         self._rule, self._known, self._prior = rule, known, settings.prior
-        self._own, self._rehearsal = own, rehearsal
+        self._own = own
+        self._rehearsal = None if own is None or rehearsal is None else (own, rehearsal)
         self._fingerprint, self._warned_of = fingerprint_of(support), None
         self._fit_mark, self._warned_stale = support.n_changes, False
         self._fit_loss = self._watched_loss(own) if own is not None else None
@@ -459,16 +460,17 @@ class NEDClassifier(
     def _own_pass(self) -> OwnPass:
         """The gallery of now asked about itself, at the points of the fit that are still there."""
         check_is_fitted(self, "classes_")
-        if self._own is None or self._own.mark != self._support.n_changes:
+        own = self._own
+        if own is None or own.mark != self._support.n_changes:
             still = self._support.holds(self.fit_indices_)
             if len(self._support) == 1 or not still.any():
                 raise InvalidInputError(
                     "The gallery must hold two points, of which one was there at the last fit, to "
                     "be asked about itself. Call refit()."
                 )
-            self._own = own_pass(self._support, self.fit_indices_[still], self.n_neighbors_)
-            self._rehearsal = None
-        return self._own
+            own = own_pass(self._support, self.fit_indices_[still], self.n_neighbors_)
+            self._own = own
+        return own
 
 
 def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:

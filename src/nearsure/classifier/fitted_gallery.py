@@ -30,7 +30,7 @@ class FittedGallery:
         From neighbours to p(c | known).
     _known : KnownJudge or None
         p(known); None if every query is taken for known.
-    _own, _rehearsal : OwnPass, Rehearsal or None
+    _own, _rehearsal : OwnPass, pair of OwnPass and Rehearsal, or None
         The gallery asked about itself, and as known and unknown queries; kept until it changes.
     _fit_mark, _fit_loss, _warned_stale : int, pair of float or None, bool
         The state of the gallery at the fit, and whether its age was said.
@@ -54,7 +54,7 @@ class FittedGallery:
     _prior: Literal["support", "uniform"] | FloatArray
     _known: KnownJudge | None
     _own: OwnPass | None
-    _rehearsal: Rehearsal | None
+    _rehearsal: tuple[OwnPass, Rehearsal] | None
     _fit_mark: int
     _fit_loss: tuple[float, float] | None
     _warned_stale: bool

@@ -51,11 +51,13 @@ class OwnPass:
 
 def own_pass(gallery: Gallery, ids: AnyArray, k: int) -> OwnPass:
     """Search some points of a gallery without themselves, or their groups."""
+    # Before the searches: what is changed while they run makes the pass an old one.
+    mark = gallery.n_changes
     codes = gallery.codes_of(ids)
     return OwnPass(
         ids,
         gallery.leave_one_out(ids, k),
         codes,
         factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids)),
-        gallery.n_changes,
+        mark,
     )

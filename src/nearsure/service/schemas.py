@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
 Label = str | int
 # What an item may be called: printable, so that it can stand in an address and in a log.
@@ -10,6 +10,14 @@ ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
 Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536, fail_fast=True)]
+
+
+def _whole(value: object) -> object:
+    """2.0 is an integer to JSON Schema, though not to a strict reader."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(_whole)]
 
 
 class Message(BaseModel):
@@ -35,16 +43,16 @@ class Query(Message):
     text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
         None, description="Where a text encoder is configured."
     )
-    neighbors: int = Field(10, ge=0, le=1000, description="How many neighbours to show at most.")
-    classes: int = Field(5, ge=1, le=1000, description="How many classes to show at most.")
+    neighbors: Count = Field(10, ge=0, le=1000, description="How many neighbours to show at most.")
+    classes: Count = Field(5, ge=1, le=1000, description="How many classes to show at most.")
 
 
 class BatchQuery(Message):
     """Several vectors at once."""
 
     vectors: Annotated[list[Vector], Field(min_length=1, fail_fast=True)]
-    neighbors: int = Field(0, ge=0, le=1000)
-    classes: int = Field(1, ge=1, le=1000)
+    neighbors: Count = Field(0, ge=0, le=1000)
+    classes: Count = Field(1, ge=1, le=1000)
 
 
 class ClassShare(Message):

@@ -1,0 +1,197 @@
+"""Odd ids, items that are not there, the last of a kind, and many writers at once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from refusals import refused
+from served_examples import DIMENSION, clusters, serving, sqlite_gallery
+from starlette.testclient import TestClient
+
+from nearsure.engines.embedded import FaissEngine
+
+ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION
+ODD_IDS = [
+    "a/b",
+    "/a//b/",
+    "a b",
+    "  ",
+    "100%",
+    "%41",
+    "a?b=c",
+    "a#b",
+    "a\\b",
+    "é☃𝄞",
+    "../../etc/passwd",
+    "'; DROP TABLE points; --",
+    "<script>alert(1)</script>",
+    "relabel",
+    "remove",
+    "picture",
+    "a/picture",
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Each test leaves its gallery as it was."""
+    path = tmp_path_factory.mktemp("gallery") / "birds.sqlite"
+    with serving(sqlite_gallery(path, n_each=8)) as client:
+        yield client
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[TestClient]:
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite", n_each=8)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("own", ODD_IDS)
+def test_an_id_may_be_any_printable_text(client: TestClient, own: str) -> None:
+    items = [{"id": own, "label": own, "vector": FAR}]
+    assert client.post("/v1/items", json={"items": items}).json() == {"ids": [own]}
+    refused(client.post("/v1/items", json={"items": items}), 409)
+    # This client decodes an address twice.
+    address = f"/v1/items/{quote(quote(own, safe='') if '%' in own else own, safe='')}"
+    expected = {"id": own, "label": own, "vector": None}
+    assert client.get(address).json() == expected
+    assert client.get(f"{address}?vector=true").json() == {**expected, "vector": FAR}
+    assert refused(client.get(f"{address}/picture"), 404)["error"] == "no_picture"
+    assert client.get("/v1/items", params={"label": own}).json()["items"] == [expected]
+    assert client.post("/v1/predict", json={"item": own}).status_code == 200
+    assert client.patch(address, json={"label": "egret"}).json() == {"changed": 1}
+    assert client.delete(address).json() == {"changed": 1}
+    assert refused(client.post("/v1/predict", json={"item": own}), 404)
+    assert client.get("/v1/items").json()["total"] == 32
+
+
+@pytest.mark.parametrize("own", [".", ".."])
+def test_dots_that_addresses_cannot_hold_are_reached_in_bodies(
+    client: TestClient, own: str
+) -> None:
+    items = [{"id": own, "label": "ibis", "vector": FAR}]
+    assert client.post("/v1/items", json={"items": items}).status_code == 201
+    assert client.post("/v1/predict", json={"item": own}).status_code == 200
+    assert client.post("/v1/items/relabel", json={"ids": [own], "label": "x"}).is_success
+    # A client makes /v1/items/ or /v1/ of it, which are nothing.
+    refused(client.delete(f"/v1/items/{own}"), 404, 405, 422)
+    assert client.post("/v1/items/remove", json={"ids": [own]}).json() == {"changed": 1}
+
+
+def test_what_is_not_there_cannot_be_changed(client: TestClient) -> None:
+    for answer in (
+        client.get("/v1/items/nobody"),
+        client.get("/v1/items/nobody/picture"),
+        client.patch("/v1/items/nobody", json={"label": "ibis"}),
+        client.delete("/v1/items/nobody"),
+        client.post("/v1/items/relabel", json={"ids": ["p001", "nobody"], "label": "ibis"}),
+        client.post("/v1/items/remove", json={"ids": ["p001", "nobody"]}),
+        client.post("/v1/predict", json={"item": "nobody"}),
+    ):
+        assert refused(answer, 404)["error"] == "no_such_item"
+    twice = {"ids": ["p001", "p001"]}
+    refused(client.post("/v1/items/remove", json=twice), 422)
+    refused(client.post("/v1/items/relabel", json={**twice, "label": "ibis"}), 422)
+    item = {"id": "new", "label": "ibis", "vector": FAR}
+    refused(client.post("/v1/items", json={"items": [item, item]}), 422)
+    problem = refused(client.post("/v1/items", json={"items": [item, {**item, "id": "p001"}]}), 409)
+    assert problem["error"] == "item_exists"
+
+
+def test_a_class_may_lose_its_last_item_and_the_gallery_may_not(changing: TestClient) -> None:
+    herons = [f"p{i:03}" for i in range(8)]
+    others = [f"p{i:03}" for i in range(8, 32)]
+    assert changing.post("/v1/items/relabel", json={"ids": herons, "label": "egret"}).is_success
+    answer = changing.post("/v1/predict", json={"vector": ZERO, "classes": 100}).json()
+    assert "heron" not in [one["label"] for one in answer["classes"] if one["probability"]]
+    assert changing.post("/v1/items/remove", json={"ids": others}).json() == {"changed": 24}
+    problem = refused(changing.post("/v1/items/remove", json={"ids": herons}), 409)
+    assert problem["error"] == "last_item"
+    assert changing.post("/v1/items/remove", json={"ids": herons[1:]}).is_success
+    refused(changing.delete("/v1/items/p000"), 409)
+    refused(changing.post("/v1/refit"), 409)
+    refused(changing.post("/v1/predict", json={"item": "p000"}), 422)
+    assert changing.post("/v1/predict", json={"vector": ZERO}).json()["label"] == "egret"
+    items = [{"label": "ibis", "vector": FAR}] * 3
+    assert changing.post("/v1/items", json={"items": items}).status_code == 201
+    assert changing.post("/v1/predict", json={"vector": FAR}).json()["label"] == "ibis"
+
+
+def test_the_largest_integer_leaves_no_id_to_be_made() -> None:
+    vectors, codes = clusters(8)
+    with serving(engine=FaissEngine.from_points(vectors, labels=codes)) as client:
+        last = {"id": str(2**63 - 1), "label": "1", "vector": FAR}
+        nameless = {"label": "1", "vector": FAR}
+        refused(client.post("/v1/items", json={"items": [nameless, last]}), 422)
+        assert client.post("/v1/items", json={"items": [last]}).json() == {"ids": [2**63 - 1]}
+        problem = refused(client.post("/v1/items", json={"items": [nameless]}), 422)
+        assert "Give each item an id" in problem["message"]
+        refused(client.post("/v1/items", json={"items": [{**last, "id": str(2**63)}]}), 422)
+        answer = client.post("/v1/items", json={"items": [{**last, "id": "-1"}]})
+        assert answer.json() == {"ids": [-1]}
+        found = client.post("/v1/predict", json={"vector": FAR, "neighbors": 2}).json()
+        assert {one["id"] for one in found["neighbors"]} == {-1, 2**63 - 1}
+
+
+def write_some(client: TestClient, number: int, made: list[str], failures: list[str]) -> None:
+    """Add three items, remove the first and relabel the second, six times."""
+    for round_ in range(6):
+        new: list[dict[str, Any]] = [{"label": f"w{number}", "vector": FAR}] * 3
+        ids = client.post("/v1/items", json={"items": new}).json()["ids"]
+        gone = client.delete(f"/v1/items/{ids[0]}")
+        other = client.patch(f"/v1/items/{ids[1]}", json={"label": f"r{round_}"})
+        failures.extend(answer.text for answer in (gone, other) if not answer.is_success)
+        made.extend(ids)
+
+
+def ask_until(done: Event, client: TestClient, failures: list[str]) -> None:
+    while not done.is_set():
+        for query in ({"vector": FAR}, {"item": "p001"}):
+            answer = client.post("/v1/predict", json=query)
+            if answer.status_code != 200 or not 0 <= answer.json()["confidence"] <= 1:
+                failures.append(answer.text)
+
+
+def test_many_writers_at_once_lose_nothing(changing: TestClient) -> None:
+    made: list[str] = []
+    failures: list[str] = []
+    done = Event()
+    askers = [Thread(target=ask_until, args=(done, changing, failures)) for _ in range(2)]
+    writers = [Thread(target=write_some, args=(changing, i, made, failures)) for i in range(6)]
+    for thread in (*askers, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in askers:
+        thread.join()
+    assert failures == []
+    assert len(set(made)) == len(made) == 6 * 6 * 3
+    model = changing.get("/v1/model").json()
+    assert model["size"] == changing.get("/v1/items").json()["total"] == 32 + 6 * 6 * 2
+    assert model["n_classes"] == 4 + 6 + 6
+    for label in [f"{kind}{number}" for kind in "wr" for number in range(6)]:
+        assert changing.get("/v1/items", params={"label": label}).json()["total"] == 6
+
+
+def test_one_item_is_removed_and_added_by_one_only(changing: TestClient) -> None:
+    statuses: list[int] = []
+
+    def send(method: str) -> None:
+        item = {"id": "only", "label": "ibis", "vector": FAR}
+        if method == "POST":
+            answer = changing.post("/v1/items", json={"items": [item]})
+        else:
+            answer = changing.delete("/v1/items/p001")
+        statuses.append(answer.status_code)
+
+    threads = [Thread(target=send, args=(kind,)) for kind in ("POST", "DELETE") for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200, 201] + [404] * 5 + [409] * 5
+    assert changing.get("/v1/items").json()["total"] == 32
