@@ -166,19 +166,34 @@ def test_who_has_gone_is_not_answered_and_disturbs_nobody() -> None:
     asyncio.run(run())
 
 
-def test_what_waited_too_long_is_not_answered() -> None:
+def test_nobody_waits_longer_than_patience_for_a_batch_that_hangs() -> None:
     async def run() -> None:
         worker = Worker(held=True)
-        batcher = MicroBatcher(worker, largest_queue=100, patience=0.5)
+        batcher = MicroBatcher(worker, largest_queue=100, patience=0.3)
         running = await started(batcher, 1)
         waiting = await started(batcher, 2)
-        await asyncio.sleep(0.6)
+        for task in (*running, *waiting):
+            async with asyncio.timeout(5):
+                with pytest.raises(Overloaded, match=r"no answer within 0\.3 s"):
+                    await task
         fresh = await started(batcher, 3)
         worker.go.set()
-        assert await running[0] == 3.0
-        with pytest.raises(Overloaded, match=r"waited for 0\.5 s"):
-            await waiting[0]
         assert await fresh[0] == 9.0
+        # What nobody waits for any longer is not asked at all.
+        assert [batch[:, 0].tolist() for batch in worker.batches] == [[1.0], [3.0]]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_timeout_of_the_function_is_its_own() -> None:
+    def slow(_: AnyArray) -> Sequence[float]:
+        raise TimeoutError("the engine's")
+
+    async def run() -> None:
+        batcher = MicroBatcher(slow, largest_queue=100, patience=5)
+        with pytest.raises(TimeoutError, match="the engine's"):
+            await batcher.ask(row(1))
         await batcher.close()
 
     asyncio.run(run())

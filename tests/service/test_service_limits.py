@@ -24,7 +24,7 @@ from asgi_calls import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.arrays import AnyArray
-from nearsure.service.body_limit import BodyLimit
+from nearsure.service.body_limit import SMALL, BodyLimit
 from nearsure.service.in_flight import InFlightLimit
 from nearsure.service.micro_batches import MicroBatcher
 from nearsure.service.problems import Overloaded
@@ -69,6 +69,40 @@ class TestBodyLimit:
         reply = ask(BodyLimit(app, 10), make_scope(headers=headers), (b"12345", b"67890", b"1"))
         assert reply.status == 413
         assert reply.json()["error"] == "body_too_large"
+
+    @pytest.mark.parametrize("declares", [True, False])
+    def test_all_together_may_not_be_too_much_and_it_recovers(self, declares: bool) -> None:  # noqa: FBT001
+        part = bytes(SMALL)
+        headers = [("content-length", str(2 * SMALL))] if declares else []
+
+        async def run() -> None:
+            gate = Gate(after_body=True)
+            app = BodyLimit(gate, 2 * SMALL, largest_together=5 * SMALL)
+            scope = make_scope(headers=headers)
+            held = [asyncio.create_task(call(app, scope, (part, part))) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            late = await call(app, scope, (part, part))
+            assert late.status == 503
+            assert late.headers["retry-after"] == "1"
+            assert late.json()["error"] == "overloaded"
+            # There is still room for one that is smaller, and for all that are small.
+            held.append(asyncio.create_task(call(app, make_scope(), (part,))))
+            small = make_scope(headers=[("content-length", "5")])
+            held.append(asyncio.create_task(call(app, small, (b"small",))))
+            await asyncio.sleep(0.01)
+            gate.open.set()
+            assert [(await task).status for task in held] == 4 * [200]
+            assert app.under_way == 0
+            assert (await call(app, scope, (part, part))).status == 200
+            with pytest.raises(KeyError):
+                await call(app, make_scope(path="/breaks"), (part, part))
+            assert app.under_way == 0
+
+        asyncio.run(run())
+
+    def test_one_of_the_largest_may_always_come(self) -> None:
+        app = BodyLimit(echo, 3 * SMALL, largest_together=SMALL)
+        assert ask(app, chunks=(bytes(3 * SMALL),)).status == 200
 
     def test_an_answer_that_was_begun_is_not_answered_twice(self) -> None:
         async def eager(scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,9 +216,9 @@ class TestRateLimit:
         networks = [f"2001:db8::{i}:1" for i in range(3)]
         assert [ask(app, from_client(address)).status for address in networks] == [200, 429, 429]
 
-    def test_health_and_readiness_are_free(self) -> None:
+    def test_health_and_the_page_are_free(self) -> None:
         app, _ = self.make(0.1)
-        for path in ("/healthz", "/readyz"):
+        for path in ("/healthz", "/readyz", "/", "/assets/page.js"):
             assert all(ask(app, from_client(path=path)).status == 200 for _ in range(30))
         assert ask(app, from_client()).status == 200
 
@@ -206,17 +240,21 @@ class TestRateLimit:
 class Gate:
     """An app whose requests stay under way until it is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, after_body: bool = False) -> None:
         self.open = asyncio.Event()
         self.entered = 0
+        self.after_body = after_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.entered += 1
+        body = await read_body(receive) if self.after_body else None
         if scope["path"] == "/breaks":
             raise KeyError("broken")
         if scope["path"] not in ("/healthz", "/readyz"):
             await self.open.wait()
-        await echo(scope, receive, send)
+        if body is None:
+            body = await read_body(receive)
+        await answer_ok(send, body)
 
 
 class TestInFlightLimit:

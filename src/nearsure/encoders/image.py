@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nearsure.errors import BrokenImageError
+from nearsure.image_limits import ImageLimits
 from nearsure.lab.backbones import EfficientNetLite0
 from nearsure.lab.datasets.image_file import decode_image
 from nearsure.lab.embedder import on_sphere, to_tensor
@@ -17,6 +18,8 @@ from nearsure.lab.views import central_view
 SIDE = 224
 # Larger batches are no quicker on a processor, and take more memory.
 BATCH = 16
+# A few hundred megabytes at most; and twice what the network sees is as good as the whole.
+LIMITS = ImageLimits(largest_area=25_000_000, enough=2 * SIDE)
 
 
 class ImageEncoder:
@@ -44,4 +47,4 @@ def _decoded(data: bytes, place: int) -> NDArray[np.uint8]:
         raise BrokenImageError(
             f"An image must be the bytes of its file. Got {type(data).__name__} instead."
         )
-    return decode_image(data, name=f"Image {place + 1}")
+    return decode_image(data, name=f"Image {place + 1}", limits=LIMITS)

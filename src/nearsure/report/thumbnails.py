@@ -12,6 +12,7 @@ import numpy as np
 
 from nearsure.errors import MissingExtraError
 from nearsure.extras import require
+from nearsure.image_limits import KNOWN_FORMATS, ImageLimits
 
 # A path, the bytes of an image file, or a data: address.
 Picture: TypeAlias = str | PathLike[str] | bytes
@@ -84,13 +85,11 @@ def _source(picture: Picture) -> str | PathLike[str] | io.BytesIO:
 def _small_jpeg(
     image: ModuleType, operations: ModuleType, source: str | PathLike[str] | io.BytesIO
 ) -> bytes:
-    with image.open(source) as opened:
-        if opened.width * opened.height > LARGEST_AREA:
-            raise ValueError("too large")
-        # A JPEG is decoded at a fraction of its size where that is enough.
-        opened.draft("RGB", (2 * LONGEST_SIDE, 2 * LONGEST_SIDE))
+    with image.open(source, formats=KNOWN_FORMATS) as opened:
+        ImageLimits(LARGEST_AREA, enough=2 * LONGEST_SIDE).apply(opened)
+        # Small before anything else, of which each makes a copy.
+        opened.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         turned = operations.exif_transpose(opened)
-        turned.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         if turned.mode != "RGB":
             turned = turned.convert("RGBA")
             paper = image.new("RGBA", turned.size, "white")

@@ -1,24 +1,37 @@
-"""Bodies that are too large are refused before or while they come."""
+"""Bodies that are too large, alone or together, are refused before or while they come."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.problems import ProblemError
+from nearsure.service.problems import Overloaded, ProblemError
 from nearsure.service.refusal import RefusableCall
+
+LARGEST_TOGETHER = 256 * 2**20
+# Thousands of these fit beside the others, and need not be counted.
+SMALL = 64 * 2**10
 
 
 class BodyLimit:
     """ASGI middleware: 413 for a body of more bytes, whether it says so or only turns out so.
 
+    503 if the bodies of all requests under way come to too many. What counts is what has come, as
+    whoever only announces a large body takes no memory.
+
     Parameters
     ----------
     app : ASGI application
     largest_body : int
-        Bytes.
+        Bytes of one.
+    largest_together : int
+        Bytes of those under way; at least one of the largest may come in any case.
     """
 
-    def __init__(self, app: ASGIApp, largest_body: int) -> None:
+    def __init__(
+        self, app: ASGIApp, largest_body: int, largest_together: int = LARGEST_TOGETHER
+    ) -> None:
         self.app = app
         self.largest_body = largest_body
+        self.largest_together = max(largest_together, largest_body)
+        self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count what comes."""
@@ -29,7 +42,7 @@ class BodyLimit:
         if declared is not None and declared > self.largest_body:
             await self._too_large().answer(send)
             return
-        if declared is not None:
+        if declared is not None and declared <= SMALL:
             # The server hands on no more than was declared.
             await self.app(scope, receive, send)
             return
@@ -39,12 +52,19 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal n_bytes
             message = await receive()
-            n_bytes += len(message.get("body", b""))
+            n_new = len(message.get("body", b""))
+            n_bytes += n_new
+            self.under_way += n_new
             if n_bytes > self.largest_body:
                 raise call.refuse(self._too_large())
+            if self.under_way > self.largest_together:
+                raise call.refuse(Overloaded("Too much is being sent. Ask again shortly."))
             return message
 
-        await call.run(self.app, scope, counted)
+        try:
+            await call.run(self.app, scope, counted)
+        finally:
+            self.under_way -= n_bytes
 
     def _too_large(self) -> ProblemError:
         return ProblemError(

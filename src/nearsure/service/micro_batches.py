@@ -24,7 +24,6 @@ Answered = TypeVar("Answered")
 class _Question(Generic[Answered]):
     vector: AnyArray
     future: asyncio.Future[Answered]
-    since: float
 
 
 class MicroBatcher(Generic[Answered]):
@@ -41,7 +40,8 @@ class MicroBatcher(Generic[Answered]):
     largest_queue : int
         Questions that may wait; the next raises `Overloaded` at once.
     patience : float, optional
-        Seconds after which a question that still waits is not worth answering any more.
+        Seconds after which nobody waits any longer for an answer, be the question in the queue or
+        with a function that hangs.
     on_batch : callable, optional
         Is told the number of rows of each batch before it is answered, in the event loop.
 
@@ -89,7 +89,7 @@ class MicroBatcher(Generic[Answered]):
         Raises
         ------
         Overloaded
-            If the queue is full, the question waited too long, or the service is stopping.
+            If the queue is full, no answer came in time, or the service is stopping.
         """
         if self._closing:
             raise Overloaded("The service is stopping. Ask again shortly.")
@@ -98,14 +98,22 @@ class MicroBatcher(Generic[Answered]):
                 f"{self._largest_queue} queries wait already. Ask again shortly, or less often."
             )
         loop = asyncio.get_running_loop()
-        question: _Question[Answered] = _Question(vector, loop.create_future(), loop.time())
+        question: _Question[Answered] = _Question(vector, loop.create_future())
         self._waiting.append(question)
         if not self._busy:
             self._busy = True
             self._idle.clear()
             # Not at once: requests that came in the same turn of the loop still join the batch.
             loop.call_soon(self._start_batch)
-        return await question.future
+        try:
+            async with asyncio.timeout(self._patience):
+                return await question.future
+        except TimeoutError:
+            if not question.future.cancelled():
+                raise  # The function's own.
+            raise Overloaded(
+                f"There was no answer within {self._patience:g} s. Ask again shortly."
+            ) from None
 
     async def close(self) -> None:
         """Answer what waits, take nothing new, and end the thread."""
@@ -130,19 +138,11 @@ class MicroBatcher(Generic[Answered]):
 
     def _next_batch(self) -> list[_Question[Answered]]:
         batch: list[_Question[Answered]] = []
-        oldest = -np.inf
-        if self._patience is not None:
-            oldest = asyncio.get_running_loop().time() - self._patience
         while self._waiting and len(batch) < self._largest_batch:
             question = self._waiting.popleft()
-            if question.future.done():
-                continue  # Whoever asked has gone.
-            if question.since < oldest:
-                question.future.set_exception(
-                    Overloaded(f"The query waited for {self._patience:g} s. Ask again shortly.")
-                )
-                continue
-            batch.append(question)
+            # Otherwise whoever asked has gone, or waits no longer.
+            if not question.future.done():
+                batch.append(question)
         return batch
 
     def _end_batch(

@@ -11,11 +11,10 @@ from typing import TypeAlias
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nearsure.service.problems import ProblemError
-from nearsure.service.security import Tokens
+from nearsure.service.security import Tokens, is_open
 
 # A client may spend this many seconds' worth of requests at once.
 BURST_SECONDS = 10.0
-UNLIMITED = frozenset({"/healthz", "/readyz"})
 # Someone with a network of his own has all its addresses.
 IPV6_NETWORK = 64
 
@@ -32,7 +31,8 @@ class RateLimit:
     """ASGI middleware: 429 with Retry-After for a client that asks too often.
 
     A client is a token that is known, or else an address: whoever makes up tokens stays one client.
-    Each has a bucket of requests that fills again steadily. Health and readiness are free.
+    Each has a bucket of requests that fills again steadily. Health, readiness and the page with its
+    assets are free.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if its client may ask now."""
-        if scope["type"] == "http" and scope["path"] not in UNLIMITED:
+        if scope["type"] == "http" and not is_open(scope["path"]):
             wait = self._seconds_to_wait(self._client_of(scope))
             if wait > 0:
                 await self._too_often(wait).answer(send)

@@ -128,8 +128,7 @@ class Authenticate:
         if (
             scope["type"] == "http"
             and scope["method"] != "OPTIONS"
-            and scope["path"] not in OPEN_PATHS
-            and not scope["path"].startswith(OPEN_FOLDER)
+            and not is_open(scope["path"])
         ):
             try:
                 scope[RIGHTS] = self.tokens.rights(scope["headers"])
@@ -137,6 +136,11 @@ class Authenticate:
                 await problem.answer(send)
                 return
         await self.app(scope, receive, send)
+
+
+def is_open(path: str) -> bool:
+    """Whether everybody may have what is there: health, readiness, the page and its assets."""
+    return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
 
 
 class _Needed(SecurityBase):

@@ -4,6 +4,8 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nearsure.service.security import is_open
+
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -21,12 +23,13 @@ ALWAYS: Final = (
     (b"cross-origin-embedder-policy", b"require-corp"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# Answers may hold what only the asker may see, so that no cache on the way keeps them.
+# Answers may hold what only the asker may see, so that no cache on the way keeps them; the page and
+# its assets hold nothing of the kind, and say themselves how long they last.
 NOT_STORED: Final = (b"cache-control", b"no-store")
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer, and forbids caches to keep those of /v1."""
+    """ASGI middleware that adds them to every answer, and forbids caches to keep what is not open to all."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -36,7 +39,7 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        added = [*ALWAYS, NOT_STORED] if scope["path"].startswith("/v1") else list(ALWAYS)
+        added = list(ALWAYS) if is_open(scope["path"]) else [*ALWAYS, NOT_STORED]
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -218,7 +218,7 @@ class ServedGallery:
             fit = self.fit
             return chosen_for(fit.classifier, precision, fit.number, certainty=certainty)
 
-        return self.steadily(chosen)
+        return self._chosen_steadily(chosen)
 
     def set_threshold(self, threshold: float | None, precision: float | None) -> ThresholdInUse:
         """Use another threshold from now on, or none."""
@@ -231,7 +231,7 @@ class ServedGallery:
                 return chosen_for(fit.classifier, precision, fit.number)
             return ThresholdInUse(model=fit.number)
 
-        new = self.steadily(chosen)
+        new = self._chosen_steadily(chosen)
         with self._writing:
             if new.model != self.fit.number:
                 # A new fit has taken over meanwhile.
@@ -247,8 +247,10 @@ class ServedGallery:
             try:
                 return work()
             except Exception:
-                if self._n_writes == before:
-                    raise
+                # Whoever writes now may have changed points, but counts them at the end.
+                with self._writing:
+                    if self._n_writes == before:
+                        raise
         with self._writing:
             return work()
 
@@ -268,6 +270,13 @@ class ServedGallery:
             finally:
                 self._writing.release()
         self.engine.close()
+
+    def _chosen_steadily(self, choose: Callable[[], ThresholdInUse]) -> ThresholdInUse:
+        try:
+            return self.steadily(choose)
+        except InvalidInputError as error:
+            # What was asked is right: the gallery has too few points of the fit left.
+            raise ProblemError(409, "no_threshold", str(error)) from error
 
     def _carried_over(self, classifier: NEDClassifier, number: int) -> ThresholdInUse:
         """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""

@@ -15,6 +15,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
+from nearsure.engines.sqlite.changes import Changes
 from nearsure.engines.sqlite.connection import GalleryFile
 from nearsure.engines.sqlite.creation import create_gallery
 from nearsure.engines.sqlite.failures import closed
@@ -61,7 +62,9 @@ class SqliteEngine:
     ----------
     notes : mutable mapping of str to bytes
         Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
-        transaction.
+        transaction, and so is an ``update`` of several.
+    changes : Changes
+        Which points were changed since some moment, also by a process that was killed.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class SqliteEngine:
             self._settings = settings or self._layout.settings
             self._index = self._layout.index if index == "auto" else index
             self._memory: Memory | None = self._loaded()
+            self.changes = Changes(file, self._layout)
         except BaseException:
             file.close()
             raise
@@ -200,6 +204,7 @@ class SqliteEngine:
                 self._is_cached = False
                 with self._file.writing() as writer:
                     self._points.insert(writer, rows, own, named, stored)
+                    self.changes.record(writer, own)
                 # Nothing leads to these before the index has the rows.
                 memory.names.put(rows, own.tolist(), named.tolist())
 
@@ -219,6 +224,7 @@ class SqliteEngine:
                 self._is_cached = False
                 with self._file.writing() as writer:
                     self._points.delete(writer, rows)
+                    self.changes.record(writer, own)
 
             with self._in_step():
                 with memory.index.committing(commit):
@@ -239,6 +245,7 @@ class SqliteEngine:
             with self._in_step():
                 with self._file.writing() as writer:
                     self._points.relabel(writer, rows, named)
+                    self.changes.record(writer, own)
                 with self._lock.alone():
                     memory.names.relabel(rows, named.tolist())
 

@@ -1,6 +1,7 @@
 """Small things that are kept with a gallery under names."""
 
 from collections.abc import Iterator, MutableMapping
+from typing import Any
 
 from nearsure.engines.sqlite.connection import GalleryFile
 from nearsure.errors import InvalidInputError
@@ -28,12 +29,19 @@ class Notes(MutableMapping[str, bytes]):
         return bytes(found[0])
 
     def __setitem__(self, name: str, content: bytes) -> None:
-        if not isinstance(content, bytes):
-            raise InvalidInputError(
-                f"The content of a note must be bytes. Got {type(content).__name__} instead."
-            )
+        self.update({name: content})
+
+    def update(self, *given: Any, **named: bytes) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Write several notes, all or none; given as for a dict."""
+        notes: dict[str, bytes] = dict(*given, **named)
+        for name, content in notes.items():
+            _checked(name)
+            if not isinstance(content, bytes):
+                raise InvalidInputError(
+                    f"The content of a note must be bytes. Got {type(content).__name__} instead."
+                )
         with self._file.writing() as connection:
-            connection.execute("REPLACE INTO notes VALUES (?, ?)", (_checked(name), content))
+            connection.executemany("REPLACE INTO notes VALUES (?, ?)", notes.items())
 
     def __delitem__(self, name: str) -> None:
         with self._file.writing() as connection:

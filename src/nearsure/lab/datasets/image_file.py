@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nearsure.errors import BrokenImageError
 from nearsure.extras import require
+from nearsure.image_limits import KNOWN_FORMATS, ImageLimits
 from nearsure.lab.datasets.labelled_images import LabelledImages, Pixels
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PURPOSE = "Reading images"
 SHOWN = 10
 BATCH = 1024
+# Rows that are laid on white at a time.
+BAND = 64
 
 # 32-bit grey is what Pillow makes of some 16-bit files.
 WIDE_GREY_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
@@ -77,11 +80,14 @@ def read_image(path: Path) -> Pixels:
     return decode_image(data, name=path)
 
 
-def decode_image(data: bytes, *, name: str | Path) -> Pixels:
-    """Decode what an image file holds, as `read_image` does; errors call it by `name`."""
+def decode_image(data: bytes, *, name: str | Path, limits: ImageLimits | None = None) -> Pixels:
+    """Decode what an image file holds, as `read_image` does; errors call it by `name`.
+
+    With `limits`, for images of strangers, it may be smaller than the file says.
+    """
     module = require("PIL.Image", extra="train", purpose=PURPOSE)
     try:
-        return _decode(data)
+        return _decode(data, limits)
     except MemoryError:
         raise  # says nothing about the file
     except (module.DecompressionBombWarning, module.DecompressionBombError) as error:
@@ -180,12 +186,15 @@ def _broken(name: str | Path, reason: str) -> BrokenImageError:
     return BrokenImageError(f"{name} cannot be decoded: {reason.rstrip('.')}.")
 
 
-def _decode(data: bytes) -> Pixels:
+def _decode(data: bytes, limits: ImageLimits | None) -> Pixels:
     if not data:
         raise ValueError("the file is empty")
     module = require("PIL.Image", extra="train", purpose=PURPOSE)
     with _quiet_about_metadata(error=module.DecompressionBombWarning):
-        image: Image = module.open(io.BytesIO(data))
+        formats = None if limits is None else KNOWN_FORMATS
+        image: Image = module.open(io.BytesIO(data), formats=formats)
+        if limits is not None:
+            limits.apply(image)
         if image.format == "TIFF":
             image.load()  # reads metadata too
     image.load()  # the long part, outside the lock
@@ -239,9 +248,15 @@ def _to_8_bits(values: NDArray[np.integer], transparent: object) -> Pixels:
 
 
 def _on_white(image: "Image") -> Pixels:
-    if image.mode == "La":
-        image = image.convert("LA")  # Pillow has no direct way from La
-    red_green_blue_alpha = np.asarray(image.convert("RGBA")).astype(np.uint32)
-    alpha = red_green_blue_alpha[:, :, 3:]
-    mixed = red_green_blue_alpha[:, :, :3] * alpha + 255 * (255 - alpha)
-    return ((mixed + 127) // 255).astype(np.uint8)
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    # In bands: four wide numbers a pixel of a whole photograph would take a gigabyte.
+    for top in range(0, image.height, BAND):
+        bottom = min(top + BAND, image.height)
+        band = image.crop((0, top, image.width, bottom))
+        if band.mode == "La":
+            band = band.convert("LA")  # Pillow has no direct way from La
+        red_green_blue_alpha = np.asarray(band.convert("RGBA")).astype(np.uint32)
+        alpha = red_green_blue_alpha[:, :, 3:]
+        mixed = red_green_blue_alpha[:, :, :3] * alpha + 255 * (255 - alpha)
+        pixels[top:bottom] = (mixed + 127) // 255
+    return pixels

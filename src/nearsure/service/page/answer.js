@@ -11,6 +11,10 @@ const VERDICTS = {
   unknown: ["Unknown", "It looks like nothing in the gallery; the label is only the least bad guess."],
 };
 
+// Longer labels are set smaller.
+const LONG = 40;
+const INVITATION = "Ask, and see here what it is taken for, how sure that is, and whether you may act on it.";
+
 let shown = null;
 let preview = null;
 
@@ -63,10 +67,10 @@ function neighborCard(neighbor, answer, largest) {
   const askIt = () => emit("ask-item", { id: neighbor.id, label: neighbor.label });
   return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
     picture(neighbor.id),
-    element("p", { class: "neighbor-label" }, String(neighbor.label),
+    element("p", { class: "neighbor-label", title: neighbor.label }, String(neighbor.label),
       agrees ? null : element("span", { class: "unseen" }, " (another label)")),
     element("p", { class: "neighbor-id" },
-      element("button", { type: "button", class: "link", title: "Ask about this item", on: { click: askIt } },
+      element("button", { type: "button", class: "link", title: `Ask about item ${neighbor.id}`, on: { click: askIt } },
         element("span", { class: "unseen" }, "Ask about item "), String(neighbor.id))),
     element("p", { class: "neighbor-share" }, meter(largest > 0 ? neighbor.share / largest : 0, agrees ? "" : "other"),
       element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(neighbor.share, neighbor.share < 0.0995 ? 1 : 0))),
@@ -90,7 +94,7 @@ export function showAnswer(answer, subject) {
     element("div", { class: "answer-head" },
       previewOf(subject),
       element("div", { class: "answer-words" },
-        element("p", { class: "answer-label", id: "answer-label" }, String(answer.label)),
+        element("p", { class: String(answer.label).length > LONG ? "answer-label long" : "answer-label", id: "answer-label" }, String(answer.label)),
         element("p", { class: "answer-confidence" },
           element("strong", { id: "answer-confidence" }, confidencePercent(answer.confidence)), " sure",
           verdict === null ? null : chip(answer.verdict, verdict[0])),
@@ -111,16 +115,24 @@ export function showAnswer(answer, subject) {
   sayAloud(`${answer.label}: ${confidencePercent(answer.confidence)} sure. ${title}.`);
 }
 
-/** An old answer beside a new failure would be taken for the answer to it. */
-export function showFailure() {
+function showNone(words) {
   shown = null;
-  byId("answer-body").replaceChildren(element("p", { class: "empty" }, "No answer to this question."));
+  byId("answer-body").replaceChildren(element("p", { class: "empty" }, words));
   byId("classes").hidden = true;
   byId("vouching").hidden = true;
   setConfidence(null);
 }
 
+/** An old answer beside a new failure would be taken for the answer to it. */
+export const showFailure = () => showNone("No answer to this question.");
+
+/** What failed belongs to a state of things that is gone. */
+export function forgetFailure() {
+  if (shown === null) showNone(INVITATION);
+}
+
 export function startAnswer() {
+  forgetFailure();
   whenMoved(() => {
     if (shown !== null && session.model !== null) judged();
   });

@@ -15,15 +15,40 @@ export class ApiProblem extends Error {
   }
 }
 
-export async function request(path, { method = "GET", json, body, type, signal } = {}) {
+// The service tells programs what to send; people are told what to do here.
+const OWN_WORDS = {
+  not_fitted_yet: "Nothing is fitted yet, so nothing can be asked.",
+  too_few_items: "A fit needs items of two classes or more. Add some in the gallery first.",
+  too_many_requests: "This was asked more often than the service allows.",
+};
+
+const BUSY = [429, 503];
+const RETRIES = 3;
+const LONGEST_WAIT = 10;
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+async function send(path, { method = "GET", json, body, type, signal }) {
   const headers = new Headers({ Accept: "application/json" });
   const token = sessionStorage.getItem(TOKEN);
   if (token !== null) headers.set("Authorization", `Bearer ${token}`);
   if (json !== undefined) headers.set("Content-Type", "application/json");
   else if (type) headers.set("Content-Type", type);
-  let response;
   try {
-    response = await fetch(path, {
+    return await fetch(path, {
       method,
       headers,
       signal,
@@ -34,21 +59,35 @@ export async function request(path, { method = "GET", json, body, type, signal }
     if (problem.name === "AbortError") throw problem;
     throw new ApiProblem(0, "unreachable", "The service does not answer. Is it still running?");
   }
-  if (response.ok) return response;
+}
+
+async function problemOf(response) {
   const told = await response.json().catch(() => ({}));
-  const sentence = told.message || `The service answered with status ${response.status}.`;
+  const sentence = OWN_WORDS[told.error] ?? told.message ?? `The service answered with status ${response.status}.`;
   const again = response.headers.get("Retry-After");
-  const wait = again && [429, 503].includes(response.status) ? ` Try again in ${again} s.` : "";
-  if (response.status === 401) document.dispatchEvent(new CustomEvent("nearsure-token-wanted"));
-  throw new ApiProblem(response.status, told.error || "unknown", sentence + wait);
+  const wait = again && BUSY.includes(response.status) ? ` Try again in ${again} s.` : "";
+  return new ApiProblem(response.status, told.error || "unknown", sentence + wait);
+}
+
+/** What changes nothing is asked again when the service is busy; the rest is left to the person. */
+export async function request(path, options = {}) {
+  const { method = "GET", patient = method === "GET", signal } = options;
+  for (let attempt = 0; ; attempt += 1) {
+    const response = await send(path, options);
+    if (response.ok) return response;
+    if (response.status === 401) document.dispatchEvent(new CustomEvent("nearsure-token-wanted"));
+    const seconds = Number(response.headers.get("Retry-After")) || 1;
+    const waits = patient && BUSY.includes(response.status) && attempt < RETRIES && seconds <= LONGEST_WAIT;
+    if (!waits) throw await problemOf(response);
+    // Those who were turned away together do not come back together.
+    await pause(1000 * seconds * (1 + 0.5 * Math.random()), signal);
+  }
 }
 
 export async function call(path, options) {
   const response = await request(path, options);
   return response.status === 204 ? null : response.json();
 }
-
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** Asks again while the service is still making the answer (202). */
 export async function callUntilMade(path, waiting = () => {}) {

@@ -24,19 +24,43 @@ function agreed(dialog, form) {
 }
 
 /** Relabels at once; resolves to whether it was done. */
-export async function relabelItem(item, label, button = null, kind = "relabel") {
+export async function relabelItem(item, label, button = null) {
   const before = String(item.label);
   const done = await attempt(async () => {
-    const { changed } = await relabel(item.id, label);
+    await relabel(item.id, label);
     rememberLabels([label]);
-    say(
-      changed === 0 ? `Item ${item.id} is not in the gallery any more.` : `Item ${item.id} is labelled “${label}” now; it was “${before}”.`,
-      changed === 0 ? null : () => relabelItem({ id: item.id, label }, before, null, "undo"),
-    );
-    await galleryChanged({ kind, id: item.id, label: String(label) });
+    say(`Item ${item.id} is labelled “${label}” now; it was “${before}”.`, () => undo(item.id, before));
+    await galleryChanged({ kind: "relabel", id: item.id, label: String(label) });
     return true;
   }, button);
   return done === true;
+}
+
+function undo(id, label) {
+  return attempt(async () => {
+    await relabel(id, label);
+    say(`Item ${id} is labelled “${label}” again.`);
+    await galleryChanged({ kind: "undo", id, label });
+    goBackTo(id);
+  }, byId("status-undo"));
+}
+
+/** The button that was pressed is gone: the focus goes to what it brought back. */
+function goBackTo(id) {
+  if (!document.activeElement?.matches('body, [role="tab"]')) return;
+  const name = CSS.escape(String(id));
+  const places = document.querySelectorAll(`.suspect[data-id="${name}"] .actions button, #items tr[data-id="${name}"] button`);
+  [...places].find((place) => place.checkVisibility())?.focus();
+}
+
+const TEXT_FIELDS = 'input:not([type="radio"], [type="range"], [type="file"]), textarea, dialog';
+
+/** Ctrl+Z from anywhere but a field, which has an undo of its own. */
+function undoByKey(event) {
+  const pressed = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
+  if (!pressed || byId("status-undo").hidden || event.target.closest(TEXT_FIELDS)) return;
+  event.preventDefault();
+  byId("status-undo").click();
 }
 
 /** Asks for another label. */
@@ -64,6 +88,7 @@ export async function removeItem(item, button) {
 }
 
 export function startChanges() {
+  document.addEventListener("keydown", undoByKey);
   for (const button of document.querySelectorAll("dialog [data-close]")) {
     button.addEventListener("click", () => button.closest("dialog").close());
   }

@@ -68,15 +68,27 @@ export function say(sentence, undo = null) {
   clearTimeout(fading);
   if (undo === null) fading = setTimeout(() => { byId("status").dataset.shown = "no"; }, 8000);
   const button = byId("status-undo");
+  const heldFocus = document.activeElement === button;
   button.hidden = undo === null;
   button.onclick = undo;
+  if (heldFocus && button.hidden) document.querySelector('[role="tab"][aria-selected="true"]').focus();
 }
 
-/** A sentence of what went wrong, read at once; null takes it away. */
-export function complain(problem) {
+/** Takes back what was said but did not come true. */
+export function hush() {
+  clearTimeout(fading);
+  byId("status").dataset.shown = "no";
+  byId("status-text").textContent = "";
+  byId("status-undo").hidden = true;
+}
+
+/** A sentence of what went wrong, read at once, and perhaps a way to try again; null takes it away. */
+export function complain(problem, again = null) {
   const place = byId("problem");
   place.hidden = problem === null;
   byId("problem-text").textContent = problem === null ? "" : problem.message || String(problem);
+  byId("problem-again").hidden = again === null;
+  byId("problem-again").onclick = again;
 }
 
 /** Runs what a button starts: busy meanwhile, and its failure becomes a sentence. */

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { askForLabel, removeItem } from "./changes.js";
-import { attempt, byId, count, element, plural, say } from "./elements.js";
+import { byId, count, element, plural, say } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
 import { pastedVector } from "./vectors.js";
@@ -34,23 +34,32 @@ function address() {
   return `/v1/items?${query}`;
 }
 
+/** The page that is wanted, or why it is not there and a way to try again. */
 export async function loadItems() {
-  const page = await call(address());
+  let page;
+  try {
+    page = await call(address());
+  } catch (problem) {
+    byId("items-place").textContent = problem.message;
+    byId("items-again").hidden = false;
+    return;
+  }
+  byId("items-again").hidden = true;
   next = page.next;
   byId("items").replaceChildren(...page.items.map(row));
   rememberLabels(page.items.map((item) => item.label));
   const first = (starts.length - 1) * PAGE;
   byId("items-place").textContent = page.items.length === 0
-    ? (label === "" ? "No items." : `No item is labelled “${label}”.`)
+    ? (label === "" ? "The gallery holds no items yet." : `No item is labelled “${label}”.`)
     : `${count(first + 1)} to ${count(first + page.items.length)} of ${plural(page.total, "item")}`;
   byId("items-before").disabled = starts.length === 1;
   byId("items-after").disabled = next === null;
 }
 
-const show = (change) => attempt(async () => {
+function show(change) {
   change();
-  await loadItems();
-});
+  return loadItems();
+}
 
 /** Around a change the focus stays on the same row, or goes to the heading if that is gone. */
 async function loadItemsKeepingFocus() {
@@ -104,5 +113,6 @@ export function startGallery() {
   on("model", (model) => {
     byId("adding").hidden = !model.writable;
   });
-  on("gallery", () => loadItemsKeepingFocus().catch(() => {}));
+  byId("items-again").addEventListener("click", loadItems);
+  on("gallery", ({ work }) => work.push(loadItemsKeepingFocus()));
 }

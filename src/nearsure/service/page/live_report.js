@@ -36,7 +36,10 @@ export function openReport() {
 export function startReport() {
   byId("report-again").addEventListener("click", () => loadReport());
   on("report-waiting", () => note(drawn === null ? "The report is being made…" : "The report is being made anew…"));
-  on("report-failed", (problem) => note(problem.message, true));
+  on("report-failed", (problem) => {
+    if (problem.code === "not_fitted_yet") note("A report is made as soon as the gallery is fitted.");
+    else note(problem.message, true);
+  });
   on("report", draw);
   on("gallery", () => {
     if (drawn !== null) note("The gallery has changed since this report was made.", true);

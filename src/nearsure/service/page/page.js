@@ -3,7 +3,7 @@
 import { forgetToken, hasToken, keepToken, refit } from "./api.js";
 import { startAnswer } from "./answer.js";
 import { startChanges } from "./changes.js";
-import { attempt, byId, complain, percent, plural, say } from "./elements.js";
+import { attempt, byId, complain, hush, percent, plural, say } from "./elements.js";
 import { loadItems, startGallery } from "./gallery.js";
 import { openReport, startReport } from "./live_report.js";
 import { askAboutItem, startQuestions } from "./questions.js";
@@ -12,6 +12,7 @@ import { loadSuspects, startSuspects } from "./suspects.js";
 import { startThreshold } from "./threshold.js";
 
 const STALE = 0.1;
+const SMALLEST_GALLERY = 2;
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
 
@@ -43,24 +44,42 @@ function moveTab(event) {
 function showModel(model) {
   const fit = model.model === 0 ? "not fitted yet" : `fit ${model.model}`;
   byId("facts").textContent = [
-    plural(model.size, "item"), plural(model.n_classes, "class", "classes"), plural(model.dimension, "dimension"), fit,
+    plural(model.size, "item"),
+    // Classes are counted by a fit.
+    ...(model.n_classes > 0 ? [plural(model.n_classes, "class", "classes")] : []),
+    plural(model.dimension, "dimension"),
+    fit,
     ...(model.writable ? [] : ["read only"]),
   ].join(" · ");
   byId("stale").hidden = model.model !== 0 && model.share_changed <= STALE;
   byId("stale-text").textContent = model.model === 0
-    ? "Nothing is fitted yet, so nothing can be asked. Add items of two classes or more, then fit."
+    ? wordsBeforeFit(model)
     : `${percent(model.share_changed)} of the gallery changed since the last fit. Answers use the new items already, but their confidence was learned on the old ones.`;
-  byId("refit").hidden = !model.writable;
+  byId("refit").textContent = model.model === 0 ? "Fit" : "Fit anew";
+  byId("refit").hidden = !model.writable || (model.model === 0 && model.size < SMALLEST_GALLERY);
+}
+
+function wordsBeforeFit({ size, writable }) {
+  const state = size === 0 ? "The gallery is empty" : "Nothing is fitted yet";
+  const remedy = writable ? " Add items of two classes or more under Gallery, then fit." : "";
+  return `${state}, so nothing can be asked.${remedy}`;
 }
 
 async function fitAnew() {
-  say("The confidence is being fitted anew…");
-  const state = await refit();
-  await loadModel();
-  session.reportIsOld = true;
-  emit("refitted");
-  loadReport();
-  say(`Fit ${state.model} answers from now on.`);
+  say("The confidence is being fitted…");
+  try {
+    const state = await refit();
+    await loadModel();
+    session.reportIsOld = true;
+    emit("refitted");
+    loadReport();
+    say(`Fit ${state.model} answers from now on.`);
+  } catch (problem) {
+    hush();
+    throw problem;
+  }
+  // The button may be gone, and with it the focus.
+  if (document.activeElement === document.body) byId("main").focus();
 }
 
 function wantToken() {
@@ -81,6 +100,7 @@ async function open() {
     if (problem.status === 401) wantToken();
     throw problem;
   }
+  complain(null);
   byId("token-form").hidden = true;
   byId("tabs").hidden = false;
   byId("leave").hidden = !hasToken();
@@ -99,7 +119,8 @@ async function openWithToken(event) {
     byId("token").value = "";
     tabs.find((tab) => tab.tabIndex === 0).focus();
   } catch (problem) {
-    forgetToken();
+    // A busy service says nothing about the token.
+    if (problem.status === 401) forgetToken();
     byId("token-problem").textContent = problem.message;
   }
 }
@@ -146,6 +167,8 @@ on("ask-item", (item) => {
   askAboutItem(item);
 });
 
-open().catch((problem) => {
-  if (problem.status !== 401) complain(problem);
+const start = () => open().catch((problem) => {
+  if (problem.status !== 401) complain(problem, start);
 });
+
+start();

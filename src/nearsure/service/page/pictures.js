@@ -18,23 +18,38 @@ async function fetchAddress(id) {
   try {
     const response = await request(`${itemAddress(id)}/picture`);
     const blob = await response.blob();
-    if (!blob.type.startsWith("image/")) throw new TypeError("no picture");
+    if (!blob.type.startsWith("image/")) return null;
     found += 1;
     return URL.createObjectURL(blob);
-  } catch {
-    missing += 1;
+  } catch (problem) {
+    if (problem.status === 404) missing += 1;
+    // It is there perhaps, and was only not to be had now.
+    else addresses.delete(id);
     return null;
   }
 }
 
-// Until the first picture came, one is asked for at a time.
-let probing = Promise.resolve();
+// Until the first picture came, one is asked for at a time; later a few, so that the rest of the
+// page never waits for them.
+const AT_ONCE = 4;
+const waiting = [];
+let running = 0;
+
+async function work() {
+  running += 1;
+  while (waiting.length > 0 && running <= (found > 0 ? AT_ONCE : 1)) {
+    const { id, resolve } = waiting.shift();
+    resolve(await fetchAddress(id));
+    if (found > 0 && waiting.length > 0 && running < AT_ONCE) work();
+  }
+  running -= 1;
+}
 
 function fetchInTurn(id) {
-  if (found > 0) return fetchAddress(id);
-  const turn = probing.then(() => fetchAddress(id));
-  probing = found > 0 ? Promise.resolve() : turn;
-  return turn;
+  return new Promise((resolve) => {
+    waiting.push({ id, resolve });
+    if (running < (found > 0 ? AT_ONCE : 1)) work();
+  });
 }
 
 export function forgetPicture(id) {

@@ -1,7 +1,7 @@
 // The query box: an item, a pasted vector, a file, an image or a text.
 
 import { call, itemAddress } from "./api.js";
-import { askedWith, showAnswer, showFailure } from "./answer.js";
+import { askedWith, forgetFailure, showAnswer, showFailure } from "./answer.js";
 import { byId, complain, element, plural } from "./elements.js";
 import { picture } from "./pictures.js";
 import { on, rememberLabels, session } from "./session.js";
@@ -34,7 +34,7 @@ async function ask(subject, send) {
 }
 
 const predict = (query) => (signal) =>
-  call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal });
+  call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal, patient: true });
 
 export function askAboutItem(item) {
   for (const button of byId("item-choices").querySelectorAll("button")) {
@@ -62,7 +62,7 @@ const askers = {
     return ask({ ...askedWith(file.name), file }, (signal) => {
       if (!file.type.startsWith("image/")) throw new TypeError("This file is no picture.");
       return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
-        method: "POST", body: file, type: file.type, signal,
+        method: "POST", body: file, type: file.type, signal, patient: true,
       });
     });
   },
@@ -127,12 +127,15 @@ function choice(item) {
     "button",
     { type: "button", class: "choice", value: item.id, on: { click: () => askAboutItem(item) } },
     picture(item.id),
-    element("span", { class: "choice-label" }, String(item.label)),
-    element("span", { class: "choice-id" }, String(item.id)),
+    element("span", { class: "choice-words" },
+      element("span", { class: "choice-label" }, String(item.label)),
+      " ",
+      element("span", { class: "choice-id", title: item.id }, String(item.id))),
   ));
 }
 
 let search = 0;
+let searchFailed = false;
 let continueAfter = null;
 
 /** By label, by how the id begins, and only then by the whole id: a miss there is an error. */
@@ -150,6 +153,11 @@ async function itemsMatching(text) {
   return { items: exact === null ? [] : [exact], next: null };
 }
 
+function wordsOfNone(text) {
+  if (text !== "") return `No item is called “${text}”, and none has that label.`;
+  return `The gallery holds no items yet.${session.model.writable ? " Add some under Gallery." : ""}`;
+}
+
 async function searchItems() {
   const mine = ++search;
   const text = byId("item-search").value.trim();
@@ -158,13 +166,16 @@ async function searchItems() {
     if (mine !== search) return;
     continueAfter = page.next;
     byId("item-choices").replaceChildren(...page.items.map(choice));
-    byId("item-found").textContent =
-      page.items.length === 0 ? `No item is called “${text}”, and none has that label.` : "";
+    byId("item-found").textContent = page.items.length === 0 ? wordsOfNone(text) : "";
     byId("item-more").hidden = page.next === null;
     rememberLabels(page.items.map((item) => item.label));
+    searchFailed = false;
   } catch (problem) {
-    if (mine === search) complain(problem);
+    if (mine !== search) return;
+    byId("item-found").textContent = problem.message;
+    searchFailed = true;
   }
+  byId("items-found-again").hidden = !searchFailed;
 }
 
 async function moreItems() {
@@ -189,6 +200,20 @@ function offerModes(model) {
 
 let opened = false;
 
+function takeModel(model) {
+  offerModes(model);
+  byId("question-problem").textContent = "";
+  forgetFailure();
+  if (!opened) {
+    opened = true;
+    if (model.encoder !== null) document.querySelector(`input[name="mode"][value="${model.encoder}"]`).checked = true;
+    showMode();
+    searchItems();
+  } else if (searchFailed) {
+    searchItems();
+  }
+}
+
 export function startQuestions() {
   byId("question").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -204,13 +229,7 @@ export function startQuestions() {
     typing = setTimeout(searchItems, 200);
   });
   byId("item-more").addEventListener("click", () => moreItems().catch(complain));
-  on("model", (model) => {
-    offerModes(model);
-    if (opened) return;
-    opened = true;
-    if (model.encoder !== null) document.querySelector(`input[name="mode"][value="${model.encoder}"]`).checked = true;
-    showMode();
-    searchItems();
-  });
+  byId("items-found-again").addEventListener("click", searchItems);
+  on("model", takeModel);
   on("gallery", searchItems);
 }

@@ -11,7 +11,7 @@ export const session = {
   labels: new Set(),
 };
 
-/** Names: "model", "report", "report-failed", "gallery" (items changed), "labels". */
+/** Names: "model", "report", "report-failed", "gallery" (items changed), "refitted", "labels". */
 export const on = (name, listener) => events.addEventListener(name, (event) => listener(event.detail));
 
 export const emit = (name, detail) => events.dispatchEvent(new CustomEvent(name, { detail }));
@@ -49,9 +49,11 @@ export function rememberLabels(labels) {
   if (session.labels.size !== before) emit("labels");
 }
 
-/** After any change of the gallery. */
+/** After any change of the gallery; done when all who show it have put their `work` behind them. */
 export async function galleryChanged(change) {
   session.reportIsOld = true;
-  emit("gallery", change);
+  const work = [];
+  emit("gallery", { ...change, work });
   await loadModel();
+  await Promise.all(work);
 }

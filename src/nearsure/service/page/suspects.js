@@ -32,7 +32,7 @@ function actions(suspect) {
   const on = (work) => ({ click: (event) => work(event.currentTarget) });
   const about = element("span", { class: "unseen" }, ` (item ${suspect.id})`);
   return element("p", { class: "actions" },
-    suggested === null ? null : element("button", { type: "button", class: "main", on: on((button) => relabelItem(suspect, suggested, button)) }, `Relabel to ${suggested}`, about.cloneNode(true)),
+    suggested === null ? null : element("button", { type: "button", class: "main", title: `Relabel to ${suggested}`, on: on((button) => relabelItem(suspect, suggested, button)) }, `Relabel to ${suggested}`, about.cloneNode(true)),
     element("button", { type: "button", on: on((button) => askForLabel(suspect, button)) }, "Other label…", about.cloneNode(true)),
     element("button", { type: "button", class: "danger-text", on: on((button) => removeItem(suspect, button)) }, "Remove…", about));
 }
@@ -78,8 +78,11 @@ export async function loadSuspects() {
     total = audit?.n_suspects ?? 0;
     rememberLabels(suspects.flatMap((suspect) => [suspect.label, suspect.suggested]).filter((label) => label !== null));
     draw();
+    byId("suspects-again").hidden = true;
   } catch (problem) {
-    byId("suspects-note").textContent = problem.message;
+    const early = problem.code === "not_fitted_yet";
+    byId("suspects-note").textContent = early ? "Doubtful labels are looked for as soon as the gallery is fitted." : problem.message;
+    byId("suspects-again").hidden = early;
   }
 }
 
@@ -90,6 +93,10 @@ export function startSuspects() {
     draw();
     byId("suspects").children[before]?.querySelector("button").focus();
   });
-  on("gallery", (change) => (change.kind === "undo" ? loadSuspects() : settle(change.id)));
+  byId("suspects-again").addEventListener("click", loadSuspects);
+  on("gallery", (change) => {
+    if (change.kind === "undo") change.work.push(loadSuspects());
+    else settle(change.id);
+  });
   on("refitted", loadSuspects);
 }

@@ -9,7 +9,8 @@ let value = null;
 let promise = null;
 let points = [];
 let touched = false;
-let whyNone = "No threshold is set: nothing is accepted or refused.";
+// What the service goes by, as /v1/threshold tells it.
+let inUse = { threshold: null, precision: null, sentence: "" };
 const listeners = [];
 
 export const whenMoved = (listener) => listeners.push(listener);
@@ -55,7 +56,7 @@ function wordsOfAcceptance(verdict) {
 
 /** Whether the answer is accepted where the slider stands, and what that means for a person. */
 export function judgement(answer) {
-  if (value === null && answer.accepted === false) {
+  if (value === null && inUse.precision !== null) {
     return { accepted: false, words: "No threshold keeps the promise that is in use, so nothing is accepted." };
   }
   if (value === null) {
@@ -82,13 +83,23 @@ function colour() {
   byId("scale").dataset.state = state;
 }
 
+const rightPercent = (precision) => `${Number((100 * precision).toFixed(2))}%`;
+
+function wordsInUse(same) {
+  const { threshold, precision } = inUse;
+  if (threshold === null) return precision === null ? "No threshold is in use." : `In use: the promise of ${rightPercent(precision)} right.`;
+  const aim = precision === null ? "." : `, for ${rightPercent(precision)} right.`;
+  return (same ? "This threshold is in use" : `In use: ${shortThreshold(threshold)}`) + aim;
+}
+
 function showInUse() {
-  const inUse = session.model?.threshold ?? null;
-  const same = inUse !== null && value !== null && Math.abs(inUse - value) < 1e-9;
-  byId("threshold-in-use").textContent =
-    inUse === null ? "No threshold is in use." : same ? "This threshold is in use." : `In use: ${shortThreshold(inUse)}.`;
-  byId("use-threshold").hidden = !session.model?.writable || value === null;
+  const same = inUse.threshold !== null && value !== null && Math.abs(inUse.threshold - value) < 1e-9;
+  byId("threshold-in-use").textContent = wordsInUse(same);
+  byId("threshold-in-use").classList.toggle("same", same);
+  const writable = session.model?.writable ?? false;
+  byId("use-threshold").hidden = !writable || value === null;
   byId("use-threshold").disabled = same;
+  byId("use-none").hidden = !writable || (inUse.threshold === null && inUse.precision === null);
 }
 
 function move(threshold, chosen = null) {
@@ -102,7 +113,7 @@ function move(threshold, chosen = null) {
   }
   byId("scale-mark").hidden = threshold === null;
   byId("scale").dataset.threshold = threshold === null ? "none" : "set";
-  byId("threshold-sentence").textContent = threshold === null ? whyNone : sentenceAt(threshold);
+  byId("threshold-sentence").textContent = threshold === null ? inUse.sentence : sentenceAt(threshold);
   for (const button of byId("promises").children) {
     button.setAttribute("aria-pressed", String(chosen !== null && button.value === String(chosen.precision)));
   }
@@ -129,15 +140,32 @@ function showPromises(promises) {
     "aria-disabled": one.threshold === null ? "true" : null,
     "aria-pressed": "false",
     on: { click: () => choose(one) },
-  }, `${Number((100 * one.precision).toFixed(2))}% right`)));
+  }, `${rightPercent(one.precision)} right`)));
 }
 
-/** Sets the threshold of the service: {threshold}, or {precision} that is to be promised. */
+/** Sets the threshold of the service: {threshold}, {precision} that is to be promised, or {}. */
 export async function useThreshold(wanted) {
-  const now = await call("/v1/threshold", { method: "PUT", json: wanted });
+  const chosen = wanted.precision === undefined ? null : promise;
+  inUse = await call("/v1/threshold", { method: "PUT", json: wanted });
+  touched = false;
   await loadModel();
-  move(now.threshold, wanted.precision === undefined ? null : promise);
-  say(now.sentence);
+  move(inUse.threshold, chosen);
+  say(inUse.sentence);
+}
+
+let asked = 0;
+
+/** Also why there is none: none was set, or none keeps the promise. */
+async function learnInUse(model) {
+  const mine = ++asked;
+  byId("scale").hidden = model.model === 0;
+  if (inUse.threshold !== model.threshold) inUse = { threshold: model.threshold, precision: null, sentence: "" };
+  if (!touched) move(model.threshold, promise);
+  if (model.model === 0) return;
+  const told = await call("/v1/threshold").catch(() => null);
+  if (told === null || mine !== asked) return;
+  inUse = told;
+  move(touched ? value : inUse.threshold, promise);
 }
 
 export function startThreshold() {
@@ -156,14 +184,11 @@ export function startThreshold() {
     const wanted = promise === null ? { threshold: value } : { precision: promise.precision };
     attempt(() => useThreshold(wanted), event.target);
   });
-  on("model", async (model) => {
-    if (!touched) move(model.threshold);
-    showInUse();
-    if (model.threshold !== null) return;
-    // None was set, or none keeps the promise: the service knows which.
-    whyNone = (await call("/v1/threshold").catch(() => ({ sentence: whyNone }))).sentence;
-    if (value === null) move(null);
-  });
+  byId("use-none").addEventListener("click", (event) => attempt(async () => {
+    await useThreshold({});
+    byId("threshold").focus();
+  }, event.target));
+  on("model", learnInUse);
   on("report", (report) => {
     points = [...report.operating_points].sort((a, b) => a.threshold - b.threshold);
     showPromises(report.promises);
