@@ -5,7 +5,6 @@ its status and length.
 """
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +14,8 @@ from typing import cast
 import numpy as np
 import uvloop
 
-# A client that was turned away comes back after so many seconds, sooner than it is told to.
-PAUSE = 0.25
+# A client that was turned away comes back after so many seconds, far sooner than it is told to.
+PAUSE = 0.05
 
 
 @dataclass
@@ -46,7 +45,13 @@ class Load:
 
 
 def ask_together(port: int, requests: Sequence[bytes], n_clients: int, duration: float) -> Load:
-    """Let clients ask for some seconds, each its next question when it has the answer."""
+    """Let clients ask for some seconds, each its next question when it has the answer.
+
+    Raises
+    ------
+    ConnectionError
+        If the service closes a connection.
+    """
     return uvloop.run(_ask_together(port, requests, n_clients, duration))
 
 
@@ -54,26 +59,32 @@ async def _ask_together(
     port: int, requests: Sequence[bytes], n_clients: int, duration: float
 ) -> Load:
     loop = asyncio.get_running_loop()
-    load, ended = Load(), asyncio.Event()
+    load = Load()
+    ended: asyncio.Future[None] = loop.create_future()
     clients: list[_Client] = []
     for number in range(n_clients):
         rotated = [*requests[number % len(requests) :], *requests[: number % len(requests)]]
-        clients.append(_Client(rotated, load))
+        clients.append(_Client(rotated, load, ended))
         await loop.create_connection(partial(clients.__getitem__, -1), "127.0.0.1", port)
     start, cpu_start = perf_counter(), process_time()
     for client in clients:
         client.ask()
-    loop.call_later(duration, ended.set)
-    await ended.wait()
-    load.seconds, load.cpu_seconds = perf_counter() - start, process_time() - cpu_start
-    for client in clients:
-        client.stop()
+    end = loop.call_later(duration, ended.set_result, None)
+    try:
+        await ended
+    finally:
+        end.cancel()
+        load.seconds, load.cpu_seconds = perf_counter() - start, process_time() - cpu_start
+        for client in clients:
+            client.stop()
     return load
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, requests: Sequence[bytes], load: Load) -> None:
-        self._requests, self._load = requests, load
+    def __init__(
+        self, requests: Sequence[bytes], load: Load, ended: "asyncio.Future[None]"
+    ) -> None:
+        self._requests, self._load, self._ended = requests, load, ended
         self._place, self._since = 0, 0.0
         self._received = b""
         self._stopped = False
@@ -82,9 +93,8 @@ class _Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._stopped:
-            print(f"      a connection was lost: {exc}")
-            os._exit(1)
+        if not self._stopped and not self._ended.done():
+            self._ended.set_exception(ConnectionError(f"A connection was lost: {exc}"))
 
     def ask(self) -> None:
         if self._stopped:

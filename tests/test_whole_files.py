@@ -1,5 +1,7 @@
 """A file is there whole, or as it was before."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,36 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 def test_text_is_utf_8(tmp_path: Path) -> None:
     write_text_whole(tmp_path / "a.txt", "é")
     assert (tmp_path / "a.txt").read_bytes() == b"\xc3\xa9"
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to(tmp_path / "deep" / "a.txt")
+    write_text_whole(tmp_path / "link.txt", "whole")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "deep" / "a.txt").read_text() == "whole"
+
+
+def test_a_pipe_is_written_itself(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text_whole(pipe, "whole")
+        assert os.read(reader, 100) == b"whole"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_errors_name_the_file_and_not_its_draft(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+
+    def fill_the_disk(*, with_name: bool) -> None:
+        with written_whole(path) as draft:
+            name = (str(draft),) if with_name else ()
+            raise OSError(errno.ENOSPC, "No space left on device", *name)
+
+    for with_name in (True, False):
+        with pytest.raises(OSError, match="No space left") as caught:
+            fill_the_disk(with_name=with_name)
+        assert caught.value.filename == str(path)

@@ -1,7 +1,9 @@
 """The `nearsure` command, without typer: finds out what is missing, and says it."""
 
+import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from nearsure.errors import NearsureError
 from nearsure.extras import require
@@ -11,6 +13,11 @@ MISTAKE, INTERRUPTED = 2, 130
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
+    if sys.stdout is None:
+        # Files that are opened would be taken for it.
+        sys.exit(_failed("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
     try:
         require("typer", extra="cli", purpose="The nearsure command")
         import_module("nearsure.cli.app").app(prog_name="nearsure")

@@ -1,6 +1,7 @@
 """`nearsure calibrate`: distances and labels alone give the classifier's own confidence."""
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 from cli_runs import nearsure, points, refused, succeeded
 
-from nearsure import NEDClassifier
+from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.index import unit_vectors
+from nearsure.labels import codes_of
+from nearsure.leaving_one_out import leave_one_out
+from nearsure.neighbors import Neighbors
 
 GALLERY, LABELS = points()
 QUERIES, TRUTH = points(40, seed=1)
@@ -73,7 +77,7 @@ def confidence(*words: object) -> FloatArray:
 def test_confidence_is_that_of_the_classifier(files: tuple[Path, Path]) -> None:
     own, asked = files
     np.testing.assert_allclose(
-        confidence(own, "--queries", asked, "--distance", "l2"), expected(), rtol=1e-4
+        confidence(own, "--queries", asked, "--distance", "l2"), expected(), rtol=1e-9
     )
 
 
@@ -96,8 +100,10 @@ def test_every_convention_gives_the_same(
         "--queries",
         hits(tmp_path / "asked.jsonl", convert(asked), asked_ids, truth=None, named=False),
     ]
+    # The classifier's unit vectors are of single precision.
+    rtol = 1e-7 if metric == "cosine" else 1e-9
     np.testing.assert_allclose(
-        confidence(*words, "--distance", distance), expected(metric), rtol=1e-4
+        confidence(*words, "--distance", distance), expected(metric), rtol=rtol
     )
 
 
@@ -153,7 +159,7 @@ def test_without_queries_the_gallery_is_answered_for(files: tuple[Path, Path]) -
     assert [one["id"] for one in said] == list(range(90))
     assert [one["label"] for one in said] == prediction.labels.tolist()
     np.testing.assert_allclose(
-        [one["confidence"] for one in said], prediction.confidence, rtol=1e-4
+        [one["confidence"] for one in said], prediction.confidence, rtol=1e-9
     )
     chosen = classifier.accept_threshold(precision=0.8)
     assert [one["accepted"] for one in said] == chosen.accepts(prediction.confidence).tolist()
@@ -161,11 +167,119 @@ def test_without_queries_the_gallery_is_answered_for(files: tuple[Path, Path]) -
     assert f"{right:.2%} of 90 answers are right" in run.err
 
 
-def test_a_point_among_its_own_neighbours_is_suspected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_a_point_among_its_own_neighbours_is_suspected(tmp_path: Path, noise: float) -> None:
     own, ids, *_ = found()
+    own = own.copy()
+    # Half-precision similarities are seldom exactly 1.
+    own[::2, 0] += noise
     path = hits(tmp_path / "own.jsonl", own, ids, truth=LABELS, named=False)
     run = succeeded("calibrate", path, "--distance", "squared-l2", "--rule", "knn")
-    assert "warning: most points have a neighbour at distance 0" in run.err
+    assert "warning: most points have a neighbour of their class that is as good" in run.err
+    alone = hits(tmp_path / "alone.jsonl", own[:, 1:], ids[:, 1:], truth=LABELS, named=False)
+    assert "warning" not in succeeded("calibrate", alone, "--distance", "squared-l2").err
+
+
+def test_ids_of_another_numbering_are_refused(tmp_path: Path) -> None:
+    own, ids, *_ = found()
+    lines = []
+    for row in range(90):
+        one = {"id": row, "distances": own[row].tolist(), "labels": LABELS[ids[row]].tolist()}
+        lines.append(one | {"ids": (ids[row] + 1).tolist(), "truth": str(LABELS[row])})
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    run = nearsure("calibrate", path, "--distance", "squared-l2")
+    assert run.code == 2
+    assert "Most points found themselves, but only" in run.err
+    # Whoever has left the points out before may have any ids.
+    for line in lines:
+        line |= {name: line[name][1:] for name in ("distances", "labels", "ids")}
+    path.write_text("\n".join(map(json.dumps, lines)))
+    run = succeeded("calibrate", path, "--distance", "squared-l2")
+    assert "points were among their own neighbours" in run.err
+
+
+def test_duplicates_are_told_from_points_that_found_themselves(tmp_path: Path) -> None:
+    own, ids, *_ = found()
+    own = own.copy()
+    own[:, 1] = 0.0
+    twins = LABELS[ids]
+    twins[:, 1] = LABELS
+    np.savez(
+        tmp_path / "own.npz",
+        distances=own,
+        labels=twins,
+        ids=ids,
+        own_ids=np.arange(90),
+        truth=LABELS,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        run = succeeded("calibrate", tmp_path / "own.npz", "--distance", "squared-l2")
+    assert "warning: The loss falls down to T = 0" in run.err
+    assert "most points have a near-duplicate of their class" in run.err
+    assert "groups=" not in run.err
+
+
+@pytest.mark.parametrize("name", ["counts.json", "counts.csv"])
+def test_a_sample_takes_the_sizes_of_classes_from_a_file(tmp_path: Path, name: str) -> None:
+    own, ids, asked, asked_ids = found()
+    sample = np.arange(0, 90, 2)
+    queries = hits(tmp_path / "asked.jsonl", asked, asked_ids, truth=None, named=False)
+    np.savez(
+        tmp_path / "some.npz",
+        distances=own[sample],
+        labels=LABELS[ids[sample]],
+        ids=ids[sample],
+        own_ids=sample,
+        truth=LABELS[sample],
+    )
+    sizes = {"owl": 30, "wren": 500, "crow": 30, "emu": 4}
+    counts = tmp_path / name
+    if counts.suffix == ".json":
+        counts.write_text(json.dumps(sizes))
+    else:
+        counts.write_text("label,count\n" + "".join(f"{key},{sizes[key]}\n" for key in sizes))
+    words = [tmp_path / "some.npz", "--queries", queries, "--distance", "squared-l2"]
+    classes = sorted(sizes)
+    left = leave_one_out(
+        Neighbors(own[sample], codes_of(LABELS[ids[sample]], np.array(classes)), ids[sample]),
+        sample,
+    )
+    rule = fit_confidence(
+        left,
+        codes_of(LABELS[sample], np.array(classes)),
+        class_counts=[sizes[label] for label in classes],
+    )
+    expected = rule.posterior(
+        Neighbors(asked, codes_of(LABELS[asked_ids], np.array(classes))), n_classes=4
+    )
+    said = confidence(*words, "--class-counts", counts)
+    np.testing.assert_allclose(said, expected.confidence, rtol=1e-12)
+    run = succeeded("calibrate", *words)
+    assert "--class-counts must say how large its classes are" in run.err
+    assert not np.allclose(said, [float(row["confidence"]) for row in run.rows], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("c.json", "[1]", "must be a JSON object"),
+        ("c.json", "{", "is not JSON"),
+        ("c.json", '{"owl": 30, "wren": 30}', "Got none of 'crow'"),
+        ("c.json", '{"owl": true}', "must be a whole number. Got True"),
+        ("c.csv", "owl,30\n", "must have the columns label,count"),
+        ("c.csv", "label,count\nowl,many\n", "Got 'many' instead"),
+        ("c.csv", "label,count\nowl,1\nowl,2\n", "more than once"),
+        ("c.json", '{"owl": 1, "wren": 30, "crow": 30}', "--class-counts must count"),
+    ],
+)
+def test_class_counts_that_cannot_be_are_refused(
+    files: tuple[Path, Path], tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    words = ["calibrate", files[0], "--distance", "l2", "--class-counts", tmp_path / name]
+    assert sentence in refused(*words)
 
 
 def test_fewer_neighbours_than_at_the_fit_are_warned_of_and_more_are_cut(
@@ -192,11 +306,12 @@ def test_ragged_hits_and_a_query_without_any(files: tuple[Path, Path]) -> None:
     lines = [json.loads(line) for line in asked.read_text().splitlines()]
     lines[1] = {"distances": [], "labels": []}
     asked.write_text("\n".join(map(json.dumps, lines)))
-    said = succeeded(
-        "calibrate", own, "--queries", asked, "--distance", "l2", "--json", "--rule", "ned"
-    ).json
-    assert (said[1]["label"], said[1]["confidence"]) == (None, 0.0)
+    # Everything with an answer is right often enough to be accepted; what has none never is.
+    words = ["--distance", "l2", "--json", "--rule", "ned", "--precision", 0.2]
+    said = succeeded("calibrate", own, "--queries", asked, *words).json
+    assert (said[1]["label"], said[1]["confidence"], said[1]["accepted"]) == (None, 0.0, False)
     assert all(one["label"] is not None for one in said[2:])
+    assert all(one["accepted"] for one in said[2:])
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,78 @@ def test_images_carry_their_folder_and_path(photos: Path, tmp_path: Path) -> Non
     with np.load(output) as file:
         assert file["labels"].tolist() == ["cat", "cat", "dog"]
         assert file["ids"].tolist() == ["cat/1.png", "cat/2.png", "dog/1.png"]
-        assert file["images"].tolist() == [str(photos / name) for name in file["ids"]]
+        assert file["images"].tolist() == [f"photos/{name}" for name in file["ids"]]
+
+
+def test_images_are_found_from_the_folder_of_the_output(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos)
+    output = tmp_path / "out" / "vectors.npz"
+    words = ("embed", ".", "--encoder", "encoders_of_tests:sizes", "-o", "../out/vectors.npz")
+    assert nearsure(*words).code == 0
+    with np.load(output) as file:
+        found = [(output.parent / name).resolve() for name in file["images"]]
+    assert found == sorted(photos.rglob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        (np.zeros((1, 26)), "shape (32, 26)"),
+        (np.zeros((32, 3)), "shape (32, 26)"),
+        (np.full((32, 26), np.nan), "finite numbers"),
+        (["no", "numbers"], "array of numbers"),
+    ],
+)
+def test_what_an_encoder_returns_is_checked(
+    texts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    returned: object,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(Letters, "encode", lambda *_: returned)
+    output = tmp_path / "vectors.jsonl"
+    run = nearsure("embed", texts, "--encoder", "encoders_of_tests:letters", "-o", output)
+    assert run.code == 2
+    assert sentence in run.err
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (['{"text": "a", "id": 1}', '{"text": "b", "id": 1}'], "Got id 1 twice"),
+        (['{"text": "a", "id": 1}', '{"text": "b", "id": "x"}'], "The ids of"),
+        (['{"text": "a", "label": 1}', '{"text": "b", "label": "x"}'], "The labels of"),
+    ],
+)
+def test_ids_and_labels_are_checked(tmp_path: Path, rows: list[str], sentence: str) -> None:
+    texts = tmp_path / "t.jsonl"
+    texts.write_text("\n".join(rows), encoding="utf-8")
+    words = ("--encoder", "encoders_of_tests:letters", "-o", tmp_path / "v.npz")
+    run = nearsure("embed", texts, *words)
+    assert run.code == 2
+    assert sentence in run.err
+
+
+def test_an_encoder_may_lie_in_the_current_folder(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "encoder_lying_here.py").write_text(
+        "import numpy as np\n"
+        "class Ones:\n"
+        "    kind, dimension = 'text', 2\n"
+        "    def encode(self, inputs):\n"
+        "        return np.ones((len(inputs), 2), np.float32)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    run = nearsure("embed", texts, "--encoder", "encoder_lying_here:Ones", "-o", "v.npz")
+    assert run.code == 0, run.err
+    assert sys.path == before
 
 
 def test_a_broken_image_is_named_and_nothing_is_written(photos: Path, tmp_path: Path) -> None:

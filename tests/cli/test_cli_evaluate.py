@@ -1,5 +1,6 @@
 """`nearsure evaluate --model`: the metrics of the package, from a stream."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -125,12 +126,51 @@ def test_text_and_integer_labels_of_the_same_classes_meet(tmp_path: Path) -> Non
         gallery = write_npz(tmp_path / f"{name}.npz", points()[0], labels)
         model = tmp_path / f"{name}.safetensors"
         succeeded("fit", gallery, "-o", model)
-        stdin = jsonl(points()[0], other.tolist())
+        vectors = points(90, seed=1)[0]
         words = ["evaluate", "-", "-m", model, "--resamples", 10, "--json"]
-        assert succeeded(*words, stdin=stdin).json["n_unknown"] == 0
-    stdin = jsonl(points()[0], ["owl"] * 90)
-    words = ["evaluate", "-", "-m", tmp_path / "int.safetensors"]
-    assert "must be integers" in refused(*words, stdin=stdin)
+        run = succeeded(*words, stdin=jsonl(vectors, other.tolist()))
+        assert (run.json["n_unknown"], run.err) == (0, "")
+        # What is no integer is of a class that the gallery lacks.
+        some = ["owl", *other.astype(str)[1:].tolist()]
+        assert succeeded(*words, stdin=jsonl(vectors, some)).json["n_unknown"] == 1
+        run = succeeded(*words, stdin=jsonl(vectors, [f"00{code}" for code in codes]))
+        assert run.json["n_unknown"] == 90
+        assert "warning: no query is of a class of the gallery" in run.err
+
+
+def test_truth_values_meet_their_names(tmp_path: Path) -> None:
+    vectors, labels = points()
+    model = tmp_path / "m.safetensors"
+    gallery = write_npz(tmp_path / "g.npz", vectors, labels == "owl")
+    succeeded("fit", gallery, "-o", model)
+    words = ["evaluate", "-", "-m", model, "--resamples", 10, "--json"]
+    names = (TRUTH == "owl").astype(str).tolist()
+    assert succeeded(*words, stdin=jsonl(QUERIES, names)).json["n_unknown"] == 0
+    assert succeeded(*words, stdin=jsonl(QUERIES, TRUTH.tolist())).json["n_unknown"] == 60
+
+
+def test_the_gallerys_own_points_are_suspected(folder: Path) -> None:
+    gallery, model = folder / "gallery.npz", folder / "model.safetensors"
+    run = succeeded("evaluate", gallery, "-m", model, "--resamples", 10)
+    assert "these look like the gallery's own points" in run.err
+    document = folder / "own.json"
+    words = ["--resamples", 10, "--json", document]
+    run = succeeded("report", gallery, "-m", model, *words)
+    assert "these look like the gallery's own points" in run.err
+    assert "gallery's own points" in document.read_text()
+    run = succeeded("report", folder / "queries.npz", "-m", model, *words)
+    assert run.err == ""
+    assert "gallery's own points" not in document.read_text()
+
+
+def test_intervals_are_those_of_the_report(folder: Path) -> None:
+    said = succeeded(*evaluate(folder, "--json")).json["metrics"]
+    document = folder / "same.json"
+    model = folder / "model.safetensors"
+    words = ["-m", model, "--resamples", 50, "--json", document]
+    succeeded("report", folder / "queries.npz", *words)
+    metrics = {one["key"]: one for one in json.loads(document.read_text())["metrics"]}
+    assert said == {name: metrics[name]["estimate"] for name in said}
 
 
 def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,15 @@ def test_a_model_file_is_that_of_python_and_the_summary_tells_it(tmp_path: Path)
     assert shown.endswith(f"wrote {model}\n")
 
 
+def test_names_that_a_model_file_cannot_keep_are_said_to_be_left_out(tmp_path: Path) -> None:
+    vectors, labels = points()
+    stdin = jsonl(vectors, labels.tolist(), [f"bird {row}" for row in range(90)])
+    run = succeeded("fit", "-", "-o", tmp_path / "m.safetensors", stdin=stdin)
+    assert "a model file names its points by row number" in run.err
+    run = succeeded("fit", "-", "-o", tmp_path / "g.sqlite", stdin=stdin)
+    assert run.err == ""
+
+
 def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
     gallery, model = write_npz(tmp_path / "g.npz", *points()), tmp_path / "m.safetensors"
     words = ["-k", 7, "--rule", "sharpened", "--metric", "cosine", "--calibration", "none"]
@@ -67,7 +76,7 @@ def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
 def test_a_gallery_of_single_points_needs_a_temperature(tmp_path: Path) -> None:
     gallery = write_npz(tmp_path / "g.npz", points(5)[0], np.arange(5))
     model = tmp_path / "m.safetensors"
-    assert "give the temperature" in refused("fit", gallery, "-o", model)
+    assert "give nearsure fit a --temperature" in refused("fit", gallery, "-o", model)
     said = succeeded("fit", gallery, "-o", model, "--temperature", 2.5, "--json").json
     assert (said["rule"], said["temperature"]) == ("ned", 2.5)
     assert NEDClassifier.load(model).temperature_ == 2.5
@@ -213,12 +222,26 @@ def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
     [
         (["g.npz"], "Where shall the fit go?"),
         (["g.npz", "-o", "m.pickle"], "--output must end in .safetensors, or in .sqlite"),
-        (["g.npz", "-o", "no/m.safetensors"], "there is no folder no"),
+        (["g.npz", "-o", "g.npz/m.safetensors"], "--output: g.npz/m.safetensors cannot be written"),
+        (["postgres:me:secret@host", "-o", "m.safetensors"], "GALLERY must be a file"),
         (["g.npz", "-o", "m.safetensors", "-k", "0"], "-k must be auto, all or a whole number"),
         (["g.npz", "-o", "m.safetensors", "-k", "91"], "Got 91 instead"),
         (["g.npz", "-o", "m.safetensors", "--max-fit-samples", "auto"], "--max-fit-samples must"),
         (["g.npz", "-o", "m.safetensors", "--table", "x"], "without --into"),
-        (["g.npz", "-o", "m.safetensors", "--labels-key", "y"], "g.npz has no array 'y'"),
+        (["g.npz", "-o", "m.safetensors", "--labels-key", "y"], "no array 'y' (--labels-key)"),
+        (["g.npz", "-o", "m.safetensors", "--unknown-share", "1"], "--unknown-share must"),
+        (["g.npz", "-o", "m.safetensors", "--images-root", "."], "--images-root must be left out"),
+        (["g.npz", "-o", "m.safetensors", "--pictures-key", "x"], "--pictures-key must be left"),
+        (["g.npz", "-o", "m.safetensors", "--replace"], "--replace must be left out"),
+        (["no.sqlite", "--engine", "hnsw"], "--engine must be left out"),
+        (["no.sqlite", "--labels", "no.txt"], "--labels must be left out: the points are"),
+        (["no.sqlite", "--vectors-key", "x"], "--vectors-key must be left out"),
+        (["no.sqlite", "--labels-key", "x"], "--labels-key must be left out"),
+        (["no.sqlite", "--ids-key", "x"], "--ids-key must be left out"),
+        (["no.sqlite", "--pictures-key", "x"], "--pictures-key must be left out"),
+        (["no.sqlite", "--input-format", "npz"], "--input-format must be left out"),
+        (["no.sqlite", "--images-root", "no"], "--images-root must be left out"),
+        (["no.sqlite", "--replace"], "--replace must be left out"),
         (["no.npz", "-o", "m.safetensors"], "no.npz"),
         (["no.sqlite"], "There is no gallery at no.sqlite"),
         (["no.sqlite", "--into", "postgres"], "--into must be left out: no.sqlite is a gallery"),

@@ -37,34 +37,44 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize(
-    "words", [["fit", "-", "-o", "new.sqlite"], ["predict", "-", "-m", "m", "-o", "new.csv"]]
-)
-def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, words: list[str]) -> None:
-    model = fitted_model(tmp_path)
-    model.rename(tmp_path / "m")
-    before = names(tmp_path)
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
+    model = fitted_model(tmp_path).rename(tmp_path / "m")
+    folders = tmp_path / "fit", tmp_path / "predict"
+    for folder in folders:
+        folder.mkdir()
     vectors, labels = points(9000)
-    with started(tmp_path, *words) as running:
-        assert running.stdin is not None
-        assert running.stderr is not None
+    lines = jsonl(vectors, labels.tolist())
+    # Both at once: most of the time is that of starting.
+    with (
+        started(folders[0], "fit", "-", "-o", "new.sqlite") as fitting,
+        started(folders[1], "predict", "-", "-m", model, "-o", "new.csv") as predicting,
+    ):
         try:
-            # More than a chunk, and the pipe stays open: the command has begun to write, and waits.
-            running.stdin.write(jsonl(vectors, labels.tolist()))
-            running.stdin.flush()
-            wait_for(lambda: names(tmp_path) != before or running.poll() is not None)
-            running.send_signal(signal.SIGINT)
-            said = running.stderr.read().decode()
-            assert running.wait(PATIENCE) == 130, said
+            for folder, running in zip(folders, (fitting, predicting), strict=True):
+                interrupt(folder, running, lines)
         finally:
-            running.kill()
+            fitting.kill()
+            predicting.kill()
+
+
+def interrupt(folder: Path, running: subprocess.Popen[bytes], lines: bytes) -> None:
+    assert running.stdin is not None
+    assert running.stderr is not None
+    # More than a chunk, and the pipe stays open: the command has begun to write, and waits.
+    running.stdin.write(lines)
+    running.stdin.flush()
+    wait_for(lambda: bool(names(folder)) or running.poll() is not None)
+    running.send_signal(signal.SIGINT)
+    said = running.stderr.read().decode()
+    assert running.wait(PATIENCE) == 130, said
     assert said == "nearsure: Interrupted; nothing was left half-written.\n"
-    assert names(tmp_path) == before
+    assert names(folder) == set()
 
 
 def test_who_has_read_enough_may_go(tmp_path: Path) -> None:
     model = fitted_model(tmp_path)
-    vectors, labels = points(20_000)
+    # Several times what a pipe holds.
+    vectors, labels = points(2000)
     queries = write_npz(tmp_path / "q.npz", vectors, labels)
     with started(tmp_path, "predict", queries, "-m", model, "--neighbors", 5) as running:
         assert running.stdout is not None

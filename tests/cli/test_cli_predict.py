@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from cli_runs import fitted_model, jsonl, nearsure, points, refused, succeeded, write_npz
 
 from nearsure import NEDClassifier
+from nearsure.neighbors import Neighbors
 
 QUERIES, TRUTH = points(40, seed=1)
 
@@ -116,12 +118,7 @@ def test_chunks_and_an_sqlite_gallery_make_no_difference(
     in_file = succeeded(
         *("predict", folder / "queries.npz", "-m", folder / "gallery.sqlite", *words, "--json")
     ).json
-    for one, other in zip(whole, in_file, strict=True):
-        assert one["label"] == other["label"]
-        assert one["confidence"] == pytest.approx(other["confidence"], rel=1e-6)
-        assert [neighbor["id"] for neighbor in one["neighbors"]] == [
-            neighbor["id"] for neighbor in other["neighbors"]
-        ]
+    assert in_file == whole
 
 
 def test_standard_input_with_names_and_labels_that_are_not_asked_for(folder: Path) -> None:
@@ -141,8 +138,38 @@ def test_a_terminal_gets_a_table_of_the_first_rows(folder: Path) -> None:
     assert len(answers) == 40
     shown = [line for line in run.out.splitlines() if "│ 0." in line or "│ 1." in line]
     assert len(shown) == 3
+    words = ["predict", "-", "-m", folder / "model.safetensors"]
+    for n_rows, said in ((5, "The first 5 queries;"), (1, "The first query;")):
+        run = succeeded(*words, stdin=jsonl(QUERIES[:n_rows]), on_terminal=True)
+        assert said in run.out
     for line, answer in zip(shown, answers, strict=False):
         assert f"{answer['confidence']:.4f}" in line
+
+
+def test_a_column_of_labels_of_any_name_is_left_aside(folder: Path, tmp_path: Path) -> None:
+    rows = [",".join(map(repr, vector)) for vector in QUERIES.tolist()]
+    lines = [f"{row},{label}" for row, label in zip(rows, TRUTH, strict=True)]
+    (tmp_path / "q.csv").write_text("\n".join(["a,b,c,d,species", *lines]))
+    words = ["predict", tmp_path / "q.csv", "-m", folder / "model.safetensors"]
+    assert nearsure(*words).code == 2
+    assert succeeded(*words, "--labels-key", "species").out == succeeded(*predict(folder)).out
+
+
+def test_a_query_without_neighbours_is_never_accepted(
+    folder: Path, classifier: NEDClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prediction = classifier.predict_with_confidence(QUERIES)
+    found = prediction.neighbors
+    counts = found.counts.copy()
+    counts[4] = 0
+    none_found = replace(
+        prediction,
+        neighbors=Neighbors(found.sq_distances, found.labels, found.ids, counts),
+    )
+    monkeypatch.setattr(NEDClassifier, "predict_with_confidence", lambda *_: none_found)
+    said = succeeded(*predict(folder, "--json", "--threshold", 0)).json
+    assert [row for row, one in enumerate(said) if not one["accepted"]] == [4]
+    assert said[4]["label"] is None
 
 
 def test_a_label_cannot_move_the_cursor(tmp_path: Path) -> None:

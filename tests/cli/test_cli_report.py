@@ -1,8 +1,11 @@
 """`nearsure report`: the document of the report package, in files."""
 
+import base64
+import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_runs import fitted_model, jsonl, points, refused, succeeded, write_npz
 from PIL import Image
@@ -49,6 +52,50 @@ def test_without_queries_the_gallery_is_asked_about_itself(folder: Path) -> None
     assert run.json == json.loads(report_json(expected))
 
 
+def test_a_folder_that_is_missing_is_made(folder: Path) -> None:
+    words = ["-m", folder / "model.safetensors", "--resamples", 20]
+    succeeded("report", folder / "queries.npz", *words, "-o", folder / "deep" / "er" / "r.html")
+    assert (folder / "deep" / "er" / "r.html").is_file()
+
+
+@pytest.mark.parametrize("ids", ["shuffled", "text"])
+def test_a_model_file_shows_each_row_its_own_picture(tmp_path: Path, ids: str) -> None:
+    vectors, labels = points()
+    names: list[object] = [(7 * row) % 90 for row in range(90)]
+    if ids == "text":
+        names = [f"p{name}" for name in names]
+    lines = [json.loads(line) for line in jsonl(vectors, labels.tolist(), names).splitlines()]
+    for row, line in enumerate(lines):
+        line["image"] = f"{row}.png"
+        Image.new("RGB", (8, 8), (2 * row, 0, 0)).save(tmp_path / f"{row}.png")
+    gallery = tmp_path / "g.jsonl"
+    gallery.write_text("\n".join(map(json.dumps, lines)))
+    succeeded("fit", gallery, "-o", tmp_path / "m.safetensors")
+    words = ["-m", tmp_path / "m.safetensors", "--resamples", 20, "--json", "-"]
+    said = succeeded("report", *words, "--gallery-images", gallery).json
+    shown = {one["id"]: one["picture"] for one in said["audit"]["suspects"]}
+    assert len(shown) > 3
+    for row, address in shown.items():
+        pixels = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+        red = pixels.convert("RGB").getpixel((4, 4))[0]  # type: ignore[index]
+        assert abs(red - 2 * row) <= 2
+
+
+def test_images_of_another_gallery_are_told(tmp_path: Path) -> None:
+    vectors, labels = points()
+    ids = [f"p{row}" for row in range(90)]
+    gallery = write_npz(tmp_path / "g.npz", vectors, labels, ids=np.array(ids))
+    images = np.array(["a.png"] * 90)
+    other = write_npz(tmp_path / "o.npz", vectors, labels, ids=np.arange(90), images=images)
+    succeeded("fit", gallery, "-o", tmp_path / "g.sqlite")
+    words = ["-m", tmp_path / "g.sqlite", "--resamples", 20, "--json", "-"]
+    assert "none of the ids" in succeeded("report", *words, "--gallery-images", other).err
+    succeeded("fit", gallery, "-o", tmp_path / "m.safetensors")
+    few = write_npz(tmp_path / "f.npz", vectors[:9], labels[:9], images=images[:9])
+    words = ["-m", tmp_path / "m.safetensors", "--resamples", 20, "--json", "-"]
+    assert "has 9 rows" in succeeded("report", *words, "--gallery-images", few).err
+
+
 def test_pictures_of_queries_and_of_the_gallery_are_found(tmp_path: Path) -> None:
     vectors, labels = points()
     (tmp_path / "photos").mkdir()
@@ -81,7 +128,9 @@ def test_pictures_of_queries_and_of_the_gallery_are_found(tmp_path: Path) -> Non
     [
         (["queries.npz"], "Where shall the report go?"),
         (["--labels-key", "x", "-o", "r.html"], "without QUERIES"),
-        (["queries.npz", "-o", "no/r.html"], "No such file or directory"),
+        (["queries.npz", "-o", "queries.npz/r.html"], "--output: queries.npz/r.html cannot be"),
+        (["queries.npz", "-o", "r.txt"], "--output must end in .html or .htm"),
+        (["queries.npz", "--json", "r.html"], "--json must end in .json"),
         (["queries.npz", "--labels-key", "x", "-o", "n.html"], "queries.npz has no array 'x'"),
     ],
 )

@@ -1,13 +1,18 @@
 """`nearsure serve`: what is typed becomes settings, and tokens are never typed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from cli_runs import nearsure, refused, succeeded
 
 from nearsure import service
+from nearsure.cli.serve import EXAMPLES
 from nearsure.cli.tokens import given_tokens
 from nearsure.service import ServiceSettings
+from nearsure.service.security import Tokens, check_listening
 
 
 @pytest.fixture
@@ -67,6 +72,49 @@ def test_tokens_come_from_the_environment_and_from_a_file(
     assert served[0].write_tokens == ("three", "four")
     file.chmod(0o644)
     assert "chmod 600" in succeeded("serve", "g.sqlite", "--tokens-file", file).err
+
+
+@pytest.mark.parametrize("content", ["", "read = []", "read = []\nwrite = []"])
+def test_a_file_without_a_token_does_not_turn_authentication_off(
+    served: list[ServiceSettings], content: str
+) -> None:
+    Path("tokens.toml").write_text(content)
+    said = refused("serve", "g.sqlite", "--tokens-file", "tokens.toml")
+    assert "tokens.toml must hold a token" in said
+    assert served == []
+
+
+@pytest.mark.parametrize("name", ["NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"])
+@pytest.mark.parametrize("content", ["", " , "])
+def test_neither_does_an_empty_variable(
+    served: list[ServiceSettings], monkeypatch: pytest.MonkeyPatch, name: str, content: str
+) -> None:
+    monkeypatch.setenv(name, content)
+    assert f"{name} must hold tokens" in refused("serve", "g.sqlite")
+    assert served == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_the_help_work_as_typed(
+    served: list[ServiceSettings], monkeypatch: pytest.MonkeyPatch, example: str, tmp_path: Path
+) -> None:
+    Path("birds.sqlite").write_bytes(b"")
+    stand_in = tmp_path / "nearsure"
+    stand_in.write_text('#!/bin/sh\nprintf \'%s\\n\' "$NEARSURE_READ_TOKENS" "$@"\n')
+    stand_in.chmod(0o700)
+    folders = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    typed = subprocess.run(  # noqa: S603 - ours
+        ["/bin/sh", "-c", example],
+        env={"PATH": folders},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    token, *words = typed.stdout.splitlines()
+    if token:
+        monkeypatch.setenv("NEARSURE_READ_TOKENS", token)
+    succeeded(*words)
+    check_listening(served[0].host, Tokens(served[0].read_tokens))
 
 
 def test_no_token_is_shown() -> None:

@@ -1,8 +1,7 @@
 """Changes a gallery until it is killed; started once, it forks a new writer for each order.
 
-An order is a line of JSON on the standard input: the path, the index, a seed, after how many
-seconds the writer is killed, and whether they count from its start or from the first thing that it
-tells.
+An order is a line of JSON on the standard input: the path, the index, a seed, how many things the
+writer tells before it is killed, and how many seconds after them.
 The answer is a line of JSON: all that the writer has told.
 """
 
@@ -11,7 +10,9 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
+import traceback
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,19 @@ def vectors_of(seed: int, n: int) -> AnyArray:
 
 def main() -> None:
     """Obey until the input ends."""
+    warm_up()
     for line in sys.stdin:
         order = json.loads(line)
         print(json.dumps(told_until_killed(order)), flush=True)  # noqa: T201
+
+
+def warm_up() -> None:
+    """Load what the first change loads, once and not in each writer."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteEngine.create(f"{folder}/gallery.sqlite", DIMENSION) as engine,
+    ):
+        make(engine, {"do": "add", "ids": ["a"], "label": LABELS[0], "seed": 0})
 
 
 def told_until_killed(order: dict[str, Any]) -> list[Any]:
@@ -47,11 +58,15 @@ def told_until_killed(order: dict[str, Any]) -> list[Any]:
         os.close(reading)
         try:
             change_for_ever(order, writing)
+        except Exception:  # noqa: BLE001
+            # Otherwise a writer that fails would look like one that was killed early.
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as told:
-        first = "" if order["early"] else told.readline()
+        # Counted, as a busy machine may need long for the first of them.
+        first = "".join(told.readline() for _ in range(order["lines"]))
         time.sleep(order["seconds"])
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)

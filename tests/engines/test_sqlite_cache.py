@@ -1,7 +1,10 @@
 """The index beside a gallery saves time, and never decides what is found."""
 
+import hashlib
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +16,10 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.embedded import IndexSettings
 from nearsure.engines.sqlite import SqliteEngine, memory
 from nearsure.engines.sqlite.gallery_index import GalleryIndex
+from nearsure.engines.sqlite.index_cache import CHECKSUM
 from nearsure.model_file import read_model, write_model
 
-N_POINTS = 300
+N_POINTS = 200
 QUERIES = clusters(20, seed=1)[0]
 
 
@@ -90,12 +94,12 @@ def test_brought_up_to_date_after_a_crash(gallery: Path, builds: list[int]) -> N
 def test_built_anew_when_little_is_left_of_it(gallery: Path, builds: list[int]) -> None:
     engine = SqliteEngine(gallery)
     ids = batch(N_POINTS, 0)[1]
-    engine.remove(ids[:280])
+    engine.remove(ids[: N_POINTS - 20])
     engine._file.close()
     with SqliteEngine(gallery) as again:
         assert builds == [20]
         check_points(again)
-        again.remove(ids[280:])
+        again.remove(ids[N_POINTS - 20 :])
     with SqliteEngine(gallery) as again:
         assert again.size() == 0
         again.add(*batch(10, 3))
@@ -126,13 +130,23 @@ def gone(path: Path) -> None:
 
 
 def without_state(path: Path) -> None:
-    manifest, arrays = read_model(path)
-    write_model(path, {"mark": manifest["mark"], "state": {"settings": 3}}, arrays)
+    write_model(path, {"state": {"settings": 3}}, read_model(path)[1])
+    with closing(sqlite3.connect(path.with_suffix(""))) as gallery, gallery:
+        checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+        gallery.execute("UPDATE settings SET value = ? WHERE name = ?", (checksum, CHECKSUM))
 
 
 def of_another_gallery(path: Path) -> None:
-    manifest, arrays = read_model(path)
-    write_model(path, {**manifest, "mark": "another"}, arrays)
+    """It knows what this gallery knows of its own cache."""
+    other = path.with_name("other.sqlite")
+    with SqliteEngine(path.with_suffix("")) as engine:
+        index = engine.index_type
+    with SqliteEngine.create(other, DIMENSION, index=index) as engine:
+        engine.add(*batch(N_POINTS, 9))
+    manifest, arrays = read_model(cache_of(other))
+    with closing(sqlite3.connect(path.with_suffix(""))) as gallery:
+        known = gallery.execute("SELECT value FROM settings WHERE name = ?", (CHECKSUM,))
+        write_model(path, {**manifest, "mark": known.fetchone()[0]}, arrays)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +162,15 @@ def test_whatever_is_wrong_with_it_is_no_error(
         engine.add(*batch(5, 4))
     with SqliteEngine(gallery) as engine:
         assert engine.size() == N_POINTS + 5
+
+
+def test_nothing_of_another_gallery_reaches_faiss(
+    gallery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_another_gallery(cache_of(gallery))
+    monkeypatch.setattr(GalleryIndex, "from_state", lambda *_: pytest.fail("it was read"))
+    with SqliteEngine(gallery) as engine:
+        assert engine.size() == N_POINTS
 
 
 def test_other_settings_are_not_taken_from_it(gallery: Path, builds: list[int]) -> None:

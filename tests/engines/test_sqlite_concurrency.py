@@ -12,7 +12,7 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import EngineUnavailableError, InvalidInputError
 
 DIMENSION = 6
-N_BATCHES, SIZE = 25, 5
+N_BATCHES, SIZE = 15, 5
 FIRST, SECOND = "first label", "second label"
 
 

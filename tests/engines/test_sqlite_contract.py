@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from contract import ClassifierContract, EngineContract
 from contract_base import EngineTests
+from contract_changing import ChangingTests
+from contract_lifetime import LifetimeTests
 
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import IndexSettings, hnsw
@@ -72,8 +74,8 @@ class TestHnsw(GraphIsSearched, EngineContract):
     pass
 
 
-class TestIvf(CellsAreOpened, EngineContract):
-    pass
+class TestIvf(CellsAreOpened, ChangingTests, LifetimeTests):
+    """Without what does not depend on the index, or is the same as for a `FaissEngine`."""
 
 
 class TestCosine(SqliteEngines, EngineContract):
@@ -84,13 +86,5 @@ class TestClassifierOnText(SqliteEngines, ClassifierContract):
     pass
 
 
-class TestClassifierOnIntegers(SqliteEngines, ClassifierContract):
-    created = INTEGERS
-
-
 class TestClassifierOnHnsw(GraphIsSearched, ClassifierContract):
-    pass
-
-
-class TestClassifierOnIvf(CellsAreOpened, ClassifierContract):
-    pass
+    """With integers, so that these are classified, too."""

@@ -20,7 +20,7 @@ from nearsure.engines.sqlite import SqliteEngine
 Order: TypeAlias = dict[str, Any]
 Contents: TypeAlias = dict[str, tuple[str, bytes]]
 WRITER = Path(__file__).with_name("sqlite_writer.py")
-N_KILLS = 9
+N_KILLS = 7
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +64,9 @@ def test_nothing_is_lost_and_nothing_is_half_there(
                 "path": str(path),
                 "index": index,
                 "seed": 100 * N_KILLS + kill,
-                "seconds": own.uniform(0.0, 0.15),
                 # Some while they open the gallery.
-                "early": kill % 4 == 3,
+                "lines": 0 if kill % 4 == 3 else own.randrange(3, 24),
+                "seconds": own.uniform(0.0, 0.03),
             }
         )
         changes = [entry for entry in told if entry != "done"]
@@ -95,7 +95,7 @@ def test_another_process_is_told_that_the_gallery_is_taken(
 ) -> None:
     path = tmp_path / "gallery.sqlite"
     with SqliteEngine.create(path, DIMENSION):
-        order = {"path": str(path), "index": "auto", "seed": 0, "seconds": 0, "early": False}
+        order = {"path": str(path), "index": "auto", "seed": 0, "lines": 1, "seconds": 0}
         (told,) = killed_writer(order)
     assert "gallery.sqlite is open already, here or in another process" in told
     # A process that is killed leaves no lock behind.

@@ -21,11 +21,12 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings, create_app
+from nearsure.service.documents import LiveDocument
 
 HOSTILE = "<img src=x onerror='window.fooled=1'>"
 CLASSES = ("cat", "dog", "owl", HOSTILE)
 DIMENSION = 6
-MEMBERS = 30
+MEMBERS = 16
 READ_TOKEN, WRITE_TOKEN = "read-" + 16 * "r", "write-" + 16 * "w"
 # Far inside their classes, and labelled as another.
 MISLABELLED = {"cat-03": "dog", "owl-07": "cat", "dog-11": "owl"}
@@ -57,6 +58,23 @@ def make_gallery(path: Path) -> None:
         model = path.with_suffix(".model")
         classifier.save(model)
         engine.notes["model"] = model.read_bytes()
+
+
+def make_long_named(path: Path) -> None:
+    """Two classes, one label wrong, and every name as long as may be."""
+    random = np.random.default_rng(8)
+    names = np.array(["W" * 200, "many words " * 18])
+    classes = np.repeat([0, 1], 8)
+    vectors = 4.0 * np.eye(2, DIMENSION)[classes] + random.normal(0, 0.8, (16, DIMENSION))
+    labels = names[classes]
+    labels[3] = names[1]
+    vectors[3] = 4.0 * np.eye(2, DIMENSION)[0]
+    with SqliteEngine.create(path, DIMENSION) as engine:
+        engine.add(vectors, np.array([f"{'x' * 196}-{place:03d}" for place in range(16)]), labels)
+
+
+def make_empty(path: Path) -> None:
+    SqliteEngine.create(path, DIMENSION).close()
 
 
 def _picture(place: int) -> bytes:
@@ -115,10 +133,13 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, *, tokens: bool = False) -> Iterator[Served]:
-    """The real app behind a real port; guarded and for images, or open and for text."""
-    gallery = folder / "gallery.sqlite"
-    make_gallery(gallery)
+def serving(
+    gallery: Path, *, tokens: bool = False, report: bytes | None = None
+) -> Iterator[Served]:
+    """The real app behind a real port; guarded and for images, or open and for text.
+
+    A report that was made before saves making one of every gallery.
+    """
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -137,6 +158,9 @@ def serving(folder: Path, *, tokens: bool = False) -> Iterator[Served]:
             while not server.started:
                 assert thread.is_alive(), "the service did not start"
                 time.sleep(0.02)
+            if report is not None:
+                service = app.state.service
+                service.report = LiveDocument(service.gallery, lambda _: report)
             yield Served(f"http://127.0.0.1:{port}", WRITE_TOKEN if tokens else None)
         finally:
             server.should_exit = True

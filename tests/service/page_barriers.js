@@ -21,6 +21,10 @@
   if (all("h1").filter(seen).length !== 1) found.push("there must be one h1");
   const ids = all("[id]").map((one) => one.id);
   for (const id of new Set(ids.filter((one, place) => ids.indexOf(one) !== place))) found.push(`id twice: ${id}`);
+  for (const one of all("[aria-labelledby]")) {
+    const label = one.getAttribute("aria-labelledby");
+    if (one.parentElement.closest(`[aria-labelledby="${label}"]`)) found.push(`named like what holds it: ${name(one)}`);
+  }
   for (const kind of ["aria-controls", "aria-labelledby", "aria-describedby", "for", "list"]) {
     for (const one of all(`[${kind}]`)) {
       for (const id of one.getAttribute(kind).split(/\s+/)) {

@@ -26,6 +26,11 @@ class ServiceProcesses:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
+    @property
+    def id(self) -> int:
+        """That of the process which the others are forked from."""
+        return self._process.pid
+
     def start(self, **settings: object) -> int:
         """Start a service with these settings; its process id."""
         return int(self._asked({"start": settings}))

@@ -214,3 +214,17 @@ def test_closing_answers_what_waits_and_takes_nothing_new() -> None:
         await closing
 
     asyncio.run(run())
+
+
+def test_closing_does_not_wait_for_ever_for_a_batch_that_hangs() -> None:
+    async def run() -> None:
+        worker = Worker(held=True)
+        batcher = MicroBatcher(worker, largest_queue=100, patience=0.2)
+        asked = await started(batcher, 1)
+        async with asyncio.timeout(5):
+            await batcher.close()
+        with pytest.raises(Overloaded, match="no answer within"):
+            await asked[0]
+        worker.go.set()
+
+    asyncio.run(run())

@@ -1,7 +1,7 @@
 """The page in a real browser, against the real service."""
 
 import io
-import os
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser_page import BARRIERS, WIDE, WatchedPage, expect_fit, opened_browser, resize
 from browser_service import (
     CLASSES,
     HOSTILE,
@@ -18,86 +19,75 @@ from browser_service import (
     WRITE_TOKEN,
     Served,
     center_of,
+    make_empty,
+    make_gallery,
+    make_long_named,
     serving,
 )
 from PIL import Image
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from nearsure.arrays import AnyArray
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
-TELL_VIOLATIONS = """
-addEventListener("securitypolicyviolation", (event) => console.error(event.violatedDirective));
-"""
-BARRIERS = Path(__file__).with_name("page_barriers.js").read_text("utf-8")
-# Charts follow a new width only after a while.
-SETTLED_WIDTH = """async (wanted) => {
-  const end = performance.now() + 5000;
-  const width = () => document.documentElement.scrollWidth;
-  while (width() !== wanted && performance.now() < end) await new Promise(requestAnimationFrame);
-  return width();
-}"""
-# A machine that builds other things at the same time is slow.
-PATIENCE = 20_000
-expect.set_options(timeout=PATIENCE)
-
-
-def is_expected(line: ConsoleMessage) -> bool:
-    """Chromium itself notes every answer of 401, and the page lives with items without pictures."""
-    return "status of 401" in line.text or line.location["url"].endswith("/picture")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = os.environ.get("NEARSURE_CHROMIUM") or next(
-        filter(None, map(shutil.which, BROWSERS)), None
-    )
-    if found is None:
-        pytest.skip("no Chromium is installed; NEARSURE_CHROMIUM may name one")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+    with opened_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("open")) as running:
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "gallery.sqlite"
+    make_gallery(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(gallery: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """For tests that change nothing."""
+    with serving(shutil.copy(gallery, tmp_path_factory.mktemp("shared"))) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("guarded"), tokens=True) as running:
+def report(served: Served) -> bytes:
+    return json.dumps(served.call("/v1/report")).encode()
+
+
+@pytest.fixture
+def fresh(gallery: Path, report: bytes, tmp_path: Path) -> Iterator[Served]:
+    """A gallery of the test's own."""
+    with serving(shutil.copy(gallery, tmp_path), report=report) as running:
         yield running
 
 
 @pytest.fixture
+def guarded(gallery: Path, report: bytes, tmp_path: Path) -> Iterator[Served]:
+    with serving(shutil.copy(gallery, tmp_path), tokens=True, report=report) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Browser) -> WatchedPage:
+    return WatchedPage(browser)
+
+
+@pytest.fixture
+def reader(watched: WatchedPage) -> Iterator[Page]:
+    """One page for all tests that only ask; it is loaded once."""
+    resize(watched.page, WIDE)
+    yield watched.page
+    watched.check_peace()
+
+
+@pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A fresh page; whatever it complains about fails the test."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    context.add_init_script(TELL_VIOLATIONS)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    complaints: list[str] = []
-
-    def hear(line: ConsoleMessage) -> None:
-        if line.type == "error" and not is_expected(line):
-            complaints.append(line.text)
-
-    page.on("console", hear)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield page
-    context.close()
-    assert complaints == []
+    """A page of the test's own."""
+    watched = WatchedPage(browser)
+    yield watched.page
+    watched.page.context.close()
+    watched.check_peace()
 
 
 def opened(page: Page, served: Served, tab: str = "ask") -> Page:
@@ -120,7 +110,7 @@ def expect_answer(page: Page, answer: dict[str, Any]) -> None:
     """That the page shows what the API said."""
     expect(page.locator("#answer-label")).to_have_text(str(answer["label"]))
     expect(page.locator("#answer-confidence")).to_have_text(shown_percent(answer["confidence"]))
-    names = [f"Ask about item {neighbor['id']}" for neighbor in answer["neighbors"]]
+    names = [str(neighbor["id"]) for neighbor in answer["neighbors"]]
     expect(page.locator("#neighbors .link")).to_have_text(names)
     expect(page.locator("#class-shares > li")).to_have_count(len(answer["classes"]))
 
@@ -135,29 +125,29 @@ def paste(page: Page, text: str) -> None:
     page.locator('[data-mode="paste"]').get_by_role("button", name="Ask").click()
 
 
-def test_a_pasted_vector_is_answered(page: Page, served: Served) -> None:
-    opened(page, served)
-    choose(page, "Vector")
+def test_a_pasted_vector_is_answered(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Vector")
     vectors = {name: (center_of(name) + 0.25).tolist() for name in ("cat", "dog", "owl")}
-    paste(page, str(vectors["cat"]))
-    expect_answer(page, asked(served, vector=vectors["cat"]))
-    paste(page, " ".join(map(str, vectors["dog"])))
-    expect_answer(page, asked(served, vector=vectors["dog"]))
-    paste(page, ",\n".join(map(str, vectors["owl"])))
-    expect_answer(page, asked(served, vector=vectors["owl"]))
-    expect(page.locator("#answer-label")).to_have_text("owl")
-    expect(page.locator(".chip")).to_have_text("Known")
-    paste(page, "-30 -30 -30 -30 -30 -30")
-    expect(page.locator(".chip")).to_have_text("Unknown")
+    paste(reader, str(vectors["cat"]))
+    expect_answer(reader, asked(served, vector=vectors["cat"]))
+    paste(reader, " ".join(map(str, vectors["dog"])))
+    expect_answer(reader, asked(served, vector=vectors["dog"]))
+    paste(reader, ",\n".join(map(str, vectors["owl"])))
+    expect_answer(reader, asked(served, vector=vectors["owl"]))
+    expect(reader.locator("#answer-label")).to_have_text("owl")
+    expect(reader.locator(".chip")).to_have_text("Known")
+    paste(reader, "-30 -30 -30 -30 -30 -30")
+    expect(reader.locator(".chip")).to_have_text("Unknown")
     for text, said in (
         ("", "Paste a vector of 6 numbers first."),
         ("1 2 3", "The gallery holds vectors of 6 numbers. Got 3 instead."),
         ("1 2 3 4 5 cat", 'Entry 6 must be a finite number. Got "cat" instead.'),
         ("[1, 2", "This begins like JSON but is not."),
     ):
-        paste(page, text)
-        expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
-        expect(page.locator("#answer-label")).to_have_count(0)
+        paste(reader, text)
+        expect(reader.get_by_role("alert").filter(has_text=said)).to_be_visible()
+        expect(reader.locator("#answer-label")).to_have_count(0)
 
 
 def as_npy(rows: AnyArray, kind: str) -> bytes:
@@ -166,9 +156,9 @@ def as_npy(rows: AnyArray, kind: str) -> bytes:
     return content.getvalue()
 
 
-def test_vectors_of_files_are_asked_about(page: Page, served: Served) -> None:
-    opened(page, served)
-    choose(page, "File")
+def test_vectors_of_files_are_asked_about(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "File")
     rows = np.stack([center_of("dog"), center_of("owl")])
     files = {
         "one.json": b'{"vector": [0, 4, 0, 0, 0, 0]}',
@@ -181,127 +171,134 @@ def test_vectors_of_files_are_asked_about(page: Page, served: Served) -> None:
     }
     answers = [asked(served, vector=row.tolist()) for row in rows]
     for name, content in files.items():
-        page.locator("#vector-file").set_input_files(
+        reader.locator("#vector-file").set_input_files(
             {"name": name, "mimeType": "application/octet-stream", "buffer": content}
         )
-        expect_answer(page, answers[0])
+        expect_answer(reader, answers[0])
         has_rows = not name.startswith("one.")
-        expect(page.locator("#row-choice")).to_be_visible(visible=has_rows)
+        expect(reader.locator("#row-choice")).to_be_visible(visible=has_rows)
         if has_rows:
-            page.get_by_label("Row").fill("2")
-            page.locator("#row-choice").get_by_role("button", name="Ask").click()
-            expect_answer(page, answers[1])
+            reader.get_by_label("Row").fill("2")
+            reader.locator("#row-choice").get_by_role("button", name="Ask").click()
+            expect_answer(reader, answers[1])
 
 
-def test_a_text_is_asked_about_where_an_encoder_is_configured(page: Page, served: Served) -> None:
-    opened(page, served)
-    expect(page.get_by_role("radio", name="Text")).to_be_checked()
-    expect(page.get_by_role("radio", name="Image")).to_be_hidden()
-    page.get_by_role("textbox", name="Text").fill("surely an owl")
-    page.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
-    expect_answer(page, asked(served, text="surely an owl"))
-
-
-def test_the_slider_judges_at_once_and_its_threshold_can_be_used(
-    page: Page, served: Served
-) -> None:
-    opened(page, served)
-    choose(page, "Item")
-    page.get_by_role("searchbox", name="An item of the gallery").fill("dog-05")
-    page.get_by_role("button", name="dog dog-05").click()
+def test_a_text_is_asked_about_and_the_slider_judges_at_once(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Text")
+    reader.get_by_role("textbox", name="Text").fill("surely an owl")
+    reader.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
+    expect_answer(reader, asked(served, text="surely an owl"))
+    choose(reader, "Item")
+    reader.get_by_role("searchbox", name="An item of the gallery").fill("dog-05")
+    reader.get_by_role("button", name="dog dog-05").click()
     answer = asked(served, item="dog-05")
-    expect_answer(page, answer)
-    expect(page.locator("#answer .thumb img")).to_be_visible()
-    slider = page.get_by_role("slider")
-    report = served.call("/v1/report")
-    expect(page.locator("#promises button").first).to_be_visible()
+    expect_answer(reader, answer)
+    expect(reader.locator("#answer .thumb img")).to_be_visible()
+    expect(reader.locator("#promises button").first).to_be_visible()
+    slider = reader.get_by_role("slider")
     for threshold, accepted in ((0.05, True), (1.0, False)):
         slider.fill(str(threshold))
-        judged = page.locator("#judgement")
+        judged = reader.locator("#judgement")
         expect(judged).to_contain_text("Accepted." if accepted else "Not accepted.")
         assert (answer["confidence"] >= threshold) == accepted
     slider.fill("0.5")
-    point = next(one for one in report["operating_points"] if one["threshold"] >= 0.5)
+    points = served.call("/v1/report")["operating_points"]
+    point = next(one for one in points if one["threshold"] >= 0.5)
     right = {name: 100 * share for name, share in point["precision"].items()}
-    expect(page.locator("#threshold-sentence")).to_have_text(
+    expect(reader.locator("#threshold-sentence")).to_have_text(
         f"Accept above 0.50: {100 * point['coverage']:.0f}% of queries, "
         f"{right['value']:.1f}% right ({right['low']:.1f} to {right['high']:.1f})."
     )
     slider.press("ArrowRight")
     expect(slider).to_have_attribute("aria-valuetext", "0.505")
-    slider.fill("0.77")
-    page.get_by_role("button", name="Use this threshold").click()
-    expect(page.locator("#threshold-in-use")).to_have_text("This threshold is in use.")
-    assert served.call("/v1/threshold")["threshold"] == 0.77
-    page.reload()
-    expect(page.get_by_role("slider")).to_have_value("0.77")
 
 
-def test_nothing_bars_the_way(page: Page, served: Served) -> None:
-    opened(page, served)
+def test_a_threshold_is_used_and_given_up(page: Page, fresh: Served) -> None:
+    fresh.call("/v1/threshold", {"precision": 0.999}, "PUT")
+    opened(page, fresh)
+    expect(page.get_by_role("radio", name="Text")).to_be_checked()
+    expect(page.get_by_role("radio", name="Image")).to_be_hidden()
+    in_use = page.locator("#threshold-in-use")
+    expect(in_use).to_have_text("In use: the promise of 99.9% right.")
     choose(page, "Item")
     page.locator("#item-choices button").first.click()
-    expect(page.locator("#neighbors > li").first).to_be_visible()
+    expect(page.locator("#judgement")).to_contain_text("No threshold keeps the promise")
+    page.get_by_role("button", name="Use none").click()
+    expect(in_use).to_have_text("No threshold is in use.")
+    expect(page.locator("#judgement")).to_contain_text("No threshold. Move the slider")
+    expect(page.get_by_role("button", name="Use none")).to_be_hidden()
+    slider = page.get_by_role("slider")
+    expect(slider).to_be_focused()
+    assert fresh.call("/v1/threshold")["precision"] is None
+    slider.fill("0.77")
+    page.get_by_role("button", name="Use this threshold").click()
+    expect(in_use).to_have_text("This threshold is in use.")
+    assert fresh.call("/v1/threshold")["threshold"] == 0.77
+    fresh.call("/v1/threshold", {"precision": 0.3}, "PUT")
+    page.reload()
+    expect(in_use).to_have_text("This threshold is in use, for 30% right.")
+
+
+def test_nothing_bars_the_way(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Item")
+    reader.locator("#item-choices button").first.click()
+    expect(reader.locator("#neighbors > li").first).to_be_visible()
     waiting = {"ask": "#promises button", "gallery": ".suspect", "report": "#report h2"}
     for tab, sign in waiting.items():
-        opened(page, served, tab)
-        expect(page.locator(sign).first).to_be_visible()
-        page.emulate_media(color_scheme="light")
-        assert page.evaluate(BARRIERS) == []
-        page.emulate_media(color_scheme="dark")
-        assert page.evaluate(BARRIERS) == []
-        page.set_viewport_size({"width": 360, "height": 740})
-        assert page.evaluate(SETTLED_WIDTH, 360) == 360, tab
-        page.set_viewport_size({"width": 1200, "height": 900})
+        opened(reader, served, tab)
+        expect(reader.locator(sign).first).to_be_visible()
+        for scheme in ("dark", "light"):
+            reader.emulate_media(color_scheme=scheme)
+            assert reader.evaluate(BARRIERS) == []
+        expect_fit(reader)
 
 
 @pytest.mark.parametrize("tab", ["ask", "gallery"])
-def test_the_tab_key_reaches_everything(page: Page, served: Served, tab: str) -> None:
-    opened(page, served, tab)
-    expect(
-        page.locator("#items tr" if tab == "gallery" else "#promises button").first
-    ).to_be_visible()
-    if tab == "gallery":
-        expect(page.locator(".suspect").first).to_be_visible()
-    goals = page.evaluate(
+def test_the_tab_key_reaches_everything(reader: Page, served: Served, tab: str) -> None:
+    opened(reader, served, tab)
+    for sign in {"ask": ["#promises button"], "gallery": ["#items tr", ".suspect"]}[tab]:
+        expect(reader.locator(sign).first).to_be_visible()
+    goals = reader.evaluate(
         """() => {
           const kinds = "button, input, textarea, a[href], [tabindex='0']";
           const goals = [...document.querySelectorAll(kinds)].filter((one) => one.checkVisibility()
             && !one.disabled && one.tabIndex >= 0 && !(one.type === "radio" && !one.checked));
-          goals.forEach((one, place) => { one.dataset.goal = place; });
+          window.unreached = new Set(goals);
+          document.addEventListener("focusin", (event) => window.unreached.delete(event.target));
           document.activeElement.blur();
           return goals.length;
         }"""
     )
-    reached = set()
+    assert goals > 10
     for _ in range(goals + 5):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.dataset.goal"))
-    assert {str(place) for place in range(goals)} <= reached
+        reader.keyboard.press("Tab")
+    assert reader.evaluate("[...window.unreached].map((one) => one.outerHTML)") == []
 
 
-def test_tabs_by_keyboard_the_live_report_and_hostile_labels(page: Page, served: Served) -> None:
-    opened(page, served)
-    choose(page, "Item")
-    page.get_by_role("searchbox", name="An item of the gallery").fill("odd-02")
-    page.locator('#item-choices button[value="odd-02"]').click()
-    expect(page.locator("#answer-label")).to_have_text(HOSTILE)
-    page.get_by_role("tab", name="Ask").focus()
+def test_tabs_by_keyboard_the_live_report_and_hostile_labels(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Item")
+    reader.get_by_role("searchbox", name="An item of the gallery").fill("odd-02")
+    reader.locator('#item-choices button[value="odd-02"]').click()
+    expect(reader.locator("#answer-label")).to_have_text(HOSTILE)
+    reader.get_by_role("tab", name="Ask").focus()
     for key, name in (("ArrowRight", "Gallery"), ("Home", "Ask"), ("ArrowLeft", "Report")):
-        page.keyboard.press(key)
-        expect(page.get_by_role("tab", name=name)).to_be_focused()
-        expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
-        expect(page.get_by_role("tabpanel")).to_have_count(1)
+        reader.keyboard.press(key)
+        expect(reader.get_by_role("tab", name=name)).to_be_focused()
+        expect(reader.get_by_role("tabpanel", name=name)).to_be_visible()
+        expect(reader.get_by_role("tabpanel")).to_have_count(1)
     accuracy = next(m for m in served.call("/v1/report")["metrics"] if m["key"] == "accuracy")
-    expect(page.locator("#report")).to_contain_text(f"{100 * accuracy['estimate']['value']:.1f}%")
-    expect(page.locator("#report")).to_contain_text(HOSTILE)
-    assert page.locator("#report canvas").count() > 0
-    assert page.evaluate("window.fooled === undefined")
-    assert page.locator('img[src="x"]').count() == 0
+    expect(reader.locator("#report")).to_contain_text(f"{100 * accuracy['estimate']['value']:.1f}%")
+    expect(reader.locator("#report")).to_contain_text(HOSTILE)
+    assert reader.locator("#report canvas").count() > 0
+    assert reader.evaluate("window.fooled === undefined")
+    assert reader.locator('img[src="x"]').count() == 0
 
 
-def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, served: Served) -> None:
-    opened(page, served, "gallery")
+def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, fresh: Served) -> None:
+    opened(page, fresh, "gallery")
     suspect = page.locator('.suspect[data-id="cat-03"]')
     expect(suspect).to_contain_text("labelled dog")
     suspect.get_by_role("button", name="Relabel to cat").click()
@@ -310,27 +307,46 @@ def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, served:
     )
     expect(suspect).to_have_count(0)
     assert page.evaluate("document.activeElement.closest('#suspects, #suspects-heading') !== null")
-    assert served.label_of("cat-03") == "cat"
+    assert fresh.label_of("cat-03") == "cat"
     page.reload()
     expect(page.locator('#items tr[data-id="cat-03"] td').first).to_have_text("cat")
-    expect(page.locator(".suspect").first).to_be_visible()
+    expect(page.locator(".suspect")).to_have_count(len(MISLABELLED) - 1)
     expect(suspect).to_have_count(0)
-
-    page.locator('.suspect[data-id="owl-07"]').get_by_role("button", name="Other label").click()
-    page.get_by_label("New label").fill("hawk")
-    page.get_by_role("dialog").get_by_role("button", name="Relabel").click()
-    expect(page.locator("#status-text")).to_contain_text("“hawk”")
-    assert served.label_of("owl-07") == "hawk"
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#status-text")).to_contain_text("is labelled “cat” now")
-    assert served.label_of("owl-07") == MISLABELLED["owl-07"]
-    expect(page.locator('.suspect[data-id="owl-07"]')).to_be_visible()
+    check_undo(page, fresh)
 
 
-def test_items_page_by_page_a_new_one_and_one_less(page: Page, served: Served) -> None:
-    opened(page, served, "gallery")
-    first = served.call("/v1/items?limit=20")
-    following = served.call(f"/v1/items?limit=20&after={first['next']}")
+def check_undo(page: Page, fresh: Served) -> None:
+    suspect = page.locator('.suspect[data-id="owl-07"]')
+
+    def relabel() -> None:
+        suspect.get_by_role("button", name="Other label").click()
+        page.get_by_label("New label").fill("hawk")
+        page.keyboard.press("Enter")
+        expect(page.locator("#status-text")).to_contain_text("“hawk” now")
+        expect(suspect).to_have_count(0)
+        assert fresh.label_of("owl-07") == "hawk"
+
+    def expect_undone() -> None:
+        expect(page.locator("#status-text")).to_have_text("Item owl-07 is labelled “cat” again.")
+        expect(page.locator("#status-undo")).to_be_hidden()
+        expect(suspect.get_by_role("button", name="Relabel to owl")).to_be_focused()
+        assert fresh.label_of("owl-07") == MISLABELLED["owl-07"]
+
+    relabel()
+    page.keyboard.press("Control+z")
+    expect_undone()
+    relabel()
+    page.get_by_role("tab", name="Gallery").focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect_undone()
+
+
+def test_items_page_by_page_a_new_one_and_one_less(page: Page, fresh: Served) -> None:
+    opened(page, fresh, "gallery")
+    first = fresh.call("/v1/items?limit=20")
+    following = fresh.call(f"/v1/items?limit=20&after={first['next']}")
     for button, shown in (("Next", following), ("Previous", first)):
         page.get_by_role("button", name=button).click()
         expect(page.locator("#items th")).to_have_text([item["id"] for item in shown["items"]])
@@ -344,16 +360,16 @@ def test_items_page_by_page_a_new_one_and_one_less(page: Page, served: Served) -
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.locator("#items tr")).to_have_count(1)
     expect(page.locator("#items th")).to_have_text("a yak / 1")
-    size = served.call("/v1/model")["size"]
+    size = fresh.call("/v1/model")["size"]
     remove = page.locator('.suspect[data-id="dog-11"]').get_by_role("button", name="Remove")
     remove.click()
     page.get_by_role("button", name="Keep it").click()
-    assert served.call("/v1/model")["size"] == size
+    assert fresh.call("/v1/model")["size"] == size
     expect(remove).to_be_focused()
     remove.click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#status-text")).to_have_text("Item dog-11 is removed.")
-    assert served.call("/v1/model")["size"] == size - 1
+    assert fresh.call("/v1/model")["size"] == size - 1
 
 
 def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Served) -> None:
@@ -378,7 +394,17 @@ def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Se
     expect(page.locator(".suspect").first).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("Relabel|Remove|Add"))).to_have_count(0)
     page.reload()
-    expect(page.get_by_role("tab", name="Gallery")).to_be_visible()
+    expect(page.locator(".suspect").first).to_be_visible()
+    page.evaluate(
+        """() => {
+          sessionStorage.setItem("nearsure-token", "taken back");
+          document.querySelector("#items button").click();
+        }"""
+    )
+    page.get_by_label("Token").fill(READ_TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tab", name="Ask")).to_be_focused()
+    expect(page.locator("#question-problem")).to_be_empty()
     assert page.evaluate("JSON.stringify(localStorage)").find(READ_TOKEN) == -1
     page.get_by_role("button", name="Forget the token").click()
     expect(page.get_by_label("Token")).to_be_visible()
@@ -400,3 +426,111 @@ def test_an_old_fit_is_said_and_made_anew(page: Page, guarded: Served) -> None:
     page.get_by_role("button", name="Fit anew").click()
     expect(page.locator("#stale")).to_be_hidden()
     expect(page.locator("#facts")).to_contain_text(f"fit {number + 1}")
+
+
+def test_the_longest_names_break_nothing(page: Page, report: bytes, tmp_path: Path) -> None:
+    make_long_named(tmp_path / "long.sqlite")
+    with serving(tmp_path / "long.sqlite", report=report) as served:
+        opened(page, served)
+        choose(page, "Item")
+        page.locator("#item-choices button").first.click()
+        card = page.locator("#neighbors .link").first
+        expect(card).to_have_attribute("title", re.compile("^Ask about item x{196}-0"))
+        expect(
+            page.get_by_role("button", name=re.compile("^Ask about item x{196}-0"))
+        ).to_have_count(12)
+        height = page.locator("#neighbors .neighbor-id").first.evaluate("(one) => one.clientHeight")
+        assert height < 50
+        expect_fit(page)
+        opened(page, served, "gallery")
+        expect(page.locator(".suspect")).to_have_count(1)
+        expect_fit(page)
+        page.locator(".suspect .main").click()
+        expect(page.get_by_role("button", name="Undo")).to_be_visible()
+        expect_fit(page)
+
+
+class Busy:
+    """Turns requests away, so many times."""
+
+    def __init__(self, status: int, times: int) -> None:
+        self.status, self.times = status, times
+
+    def __call__(self, route: Route) -> None:
+        if self.times == 0:
+            route.continue_()
+            return
+        self.times -= 1
+        problem = {"error": "overloaded", "message": "Too many wait."}
+        route.fulfill(status=self.status, json=problem, headers={"Retry-After": "0.01"})
+
+
+def test_a_busy_service_is_asked_again(page: Page, fresh: Served) -> None:
+    # Asked once and three times again: this one fails, and so do three pictures.
+    busy = {"**/v1/audit": Busy(503, 4), "**/picture": Busy(429, 12), "**/v1/model": Busy(429, 3)}
+    for address, answer in busy.items():
+        page.route(address, answer)
+    opened(page, fresh, "gallery")
+    expect(page.locator("#suspects-note")).to_contain_text("Too many wait.")
+    expect(page.locator("#items tr")).to_have_count(20)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".suspect")).to_have_count(len(MISLABELLED))
+    expect(page.locator("#suspects-heading")).to_be_focused()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("#items img")).to_have_count(20)
+    assert [one.times for one in busy.values()] == [0, 0, 0]
+    page.route("**/v1/items?*", lambda route: route.abort())
+    page.get_by_role("button", name="Previous").click()
+    expect(page.locator("#items-place")).to_contain_text("The service does not answer.")
+    page.unroute("**/v1/items?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#items-place")).to_contain_text("1 to 20 of")
+
+
+def test_an_empty_gallery_says_what_to_do(page: Page, report: bytes, tmp_path: Path) -> None:
+    make_empty(tmp_path / "empty.sqlite")
+    with serving(tmp_path / "empty.sqlite", report=report) as served:
+        opened(page, served)
+        expect(page.locator("#facts")).to_have_text("0 items · 6 dimensions · not fitted yet")
+        expect(page.locator("#stale-text")).to_contain_text("The gallery is empty")
+        expect(page.get_by_role("button", name="Fit")).to_be_hidden()
+        expect(page.get_by_role("slider")).to_be_hidden()
+        choose(page, "Item")
+        expect(page.locator("#item-found")).to_have_text(
+            "The gallery holds no items yet. Add some under Gallery."
+        )
+        choose(page, "Vector")
+        paste(page, "1 2 3 4 5 6")
+        problem = page.locator("#question-problem")
+        expect(problem).to_have_text("Nothing is fitted yet, so nothing can be asked.")
+        items = [
+            {"label": name, "vector": (center_of(name) + 0.1 * place).tolist()}
+            for name in ("cat", "dog")
+            for place in range(8)
+        ]
+        served.call("/v1/items", {"items": items}, "POST")
+        opened(page, served, "gallery")
+        expect(page.locator("#suspects-note")).to_contain_text("as soon as the gallery is fitted")
+        adding = page.locator("#add-form")
+        adding.get_by_label("Label").fill("cat")
+        adding.get_by_label("Vector").fill("4 0 0 0 0 1")
+        adding.get_by_role("button", name="Add").click()
+        expect(page.locator("#facts")).to_contain_text("17 items")
+        too_few = {"error": "too_few_items", "message": "POST /v1/items."}
+        page.route("**/v1/refit", lambda route: route.fulfill(status=409, json=too_few))
+        page.get_by_role("button", name="Fit").click()
+        expect(page.locator("#problem-text")).to_contain_text("A fit needs items of two classes")
+        expect(page.locator("#status-text")).to_be_empty()
+        page.unroute("**/v1/refit")
+        opened(page, served)
+        paste(page, "1 2 3 4 5 6")
+        expect(problem).not_to_be_empty()
+        page.get_by_role("button", name="Fit").click()
+        expect(page.locator("#facts")).to_have_text("17 items · 2 classes · 6 dimensions · fit 1")
+        expect(problem).to_be_empty()
+        expect(page.locator("#problem")).to_be_hidden()
+        expect(page.locator("#answer-body")).to_contain_text("Ask, and see here")
+        expect(page.locator("#suspects-note")).to_have_text(
+            "No label is doubted by its neighbours."
+        )

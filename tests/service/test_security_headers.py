@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from asgi_calls import call, echo, make_scope
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.service.in_flight import InFlightLimit
 from nearsure.service.security_headers import SecurityHeaders
@@ -15,7 +15,10 @@ def policy_of(header: str) -> dict[str, list[str]]:
     return {name: sources for name, *sources in parts}
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/predict", "/assets/page.js", "/healthz", "/none"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/v1/predict", "/assets/page.js", "/healthz", "/none", "/metrics", "/openapi.json"],
+)
 def test_every_answer_has_them(path: str) -> None:
     headers = asyncio.run(call(SecurityHeaders(echo), make_scope("GET", path))).headers
     assert policy_of(headers["content-security-policy"]) == {
@@ -34,7 +37,34 @@ def test_every_answer_has_them(path: str) -> None:
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cross-origin-resource-policy"] == "same-origin"
     assert "camera=()" in headers["permissions-policy"]
-    assert headers.get("cache-control") == ("no-store" if path.startswith("/v1") else None)
+    assert headers["cache-control"] == "no-store"
+
+
+def test_an_answer_that_says_how_long_it_lasts_keeps_that() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        head = [(b"cache-control", b"no-cache")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body"})
+
+    sent = asyncio.run(headers_of(SecurityHeaders(app)))
+    assert [value for name, value in sent if name == b"cache-control"] == [b"no-cache"]
+
+
+async def headers_of(app: ASGIApp) -> list[tuple[bytes, bytes]]:
+    """All of them, also those that come twice."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(make_scope(), unread, send)
+    headers: list[tuple[bytes, bytes]] = sent[0]["headers"]
+    return headers
+
+
+async def unread() -> Message:
+    raise AssertionError("nobody reads")
 
 
 def test_refusals_have_them_too() -> None:

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from nearsure.service.documents import LiveDocument
 from nearsure.service.page import PAGE, SCRIPTS, STYLES
 from nearsure.service.served_gallery import ServedGallery
+from nearsure.service.work_threads import WorkThreads
 
 READ, WRITE = "r" * 20, "w" * 20
 
@@ -58,7 +59,7 @@ def test_a_report_that_was_overtaken_is_shown_for_a_while(
             gallery.remove(gallery.engine.fetch(["p001"]).ids)  # type: ignore[arg-type]
         return b"%d" % len(made)
 
-    live = LiveDocument(gallery, make)
+    live = LiveDocument(gallery, make, WorkThreads(1, "test"))
     assert live.now() is None
     live.wait(10)
     assert live.now() == b"1"
@@ -75,7 +76,9 @@ def test_a_report_that_fails_is_no_failure_of_the_service(client: TestClient) ->
     def make(_: object) -> bytes:
         raise RuntimeError("password=hunter2")
 
-    service.state.service.report = LiveDocument(service.state.service.gallery, make)
+    service.state.service.report = LiveDocument(
+        service.state.service.gallery, make, WorkThreads(1, "test")
+    )
     assert client.get("/v1/report").status_code == 202
     service.state.service.report.wait(10)
     answer = client.get("/v1/report")

@@ -194,8 +194,11 @@ def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
         service.state.service.refits.wait(20)
         assert client.get("/v1/refit").json()["state"] == "idle"
         model = client.get("/v1/model").json()
-        # It was begun again, on what was left.
-        assert (model["model"], model["size"], model["share_changed"]) == (2, 105, 0.0)
+        # It took them for what they were when it began.
+        assert (model["model"], model["size"]) == (2, 105)
+        assert model["share_changed"] == pytest.approx(15 / 105)
+        counts = service.state.service.gallery.fit.class_counts
+        assert counts.tolist() == [15, 30, 30, 30]
 
 
 def test_a_fit_that_fails_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:

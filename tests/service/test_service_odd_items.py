@@ -3,20 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
-from time import sleep
 from typing import Any
-from unittest.mock import Mock
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 from refusals import refused
 from served_examples import DIMENSION, clusters, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.engines.embedded import FaissEngine
-from nearsure.errors import InvalidInputError
-from nearsure.service.served_gallery import ServedGallery
 
 ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION
 ODD_IDS = [
@@ -202,33 +197,3 @@ def test_one_item_is_removed_and_added_by_one_only(changing: TestClient) -> None
         thread.join()
     assert sorted(statuses) == [200, 201] + [404] * 5 + [409] * 5
     assert changing.get("/v1/items").json()["total"] == 32
-
-
-def test_what_fails_because_of_a_write_under_way_is_tried_again() -> None:
-    gallery = ServedGallery(Mock(), Mock(), None)
-    writing, failed = Event(), Event()
-    attempts = 0
-
-    def write() -> None:
-        with gallery._writing:
-            writing.set()
-            assert failed.wait(10)
-            # Its change is there already, but it is not counted yet.
-            sleep(0.05)
-            gallery._note(np.array(["p001"]))
-
-    def read() -> str:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            failed.set()
-            raise InvalidInputError("ids must be those of points in the gallery.")
-        return "read"
-
-    writer = Thread(target=write)
-    writer.start()
-    assert writing.wait(10)
-    assert gallery.steadily(read) == "read"
-    writer.join()
-    with pytest.raises(ZeroDivisionError):
-        gallery.steadily(lambda: str(1 / 0))

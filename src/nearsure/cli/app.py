@@ -22,6 +22,8 @@ from nearsure.cli import (
 )
 from nearsure.cli.registering import flowing
 from nearsure.cli.saying import sentences_of_warnings, tell
+from nearsure.cli.typed_words import as_typed
+from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
     from typer import Context
@@ -48,6 +50,9 @@ class Commands(TyperGroup):
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
+        except NearsureError as error:
+            error.args = (as_typed(str(error)),)
+            raise
         except KeyboardInterrupt:
             tell(GOES_ON if ctx.invoked_subcommand in RESUMABLE else NOTHING_LEFT)
             raise typer.Exit(INTERRUPTED) from None

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nearsure.classifier import NEDClassifier
+from nearsure.cli.checked_files import check_files
 from nearsure.cli.input_files import Columns, labels_of, opened_file
 from nearsure.cli.opened_model import opened_model
-from nearsure.cli.records import Destination
+from nearsure.cli.records import SUFFIXES, Destination
 from nearsure.cli.saying import busy
 from nearsure.cli.showing import show_json, show_table
 from nearsure.errors import ConfigError
@@ -46,6 +47,12 @@ def audit_gallery(request: AuditRequest, *, output: Path | None, as_json: bool, 
     if (request.points is None) == (request.model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
     # Found out before the work is done.
+    check_files(
+        {"GALLERY": request.points, "--labels": request.columns.labels, "--model": request.model},
+        {"--output": output},
+    )
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"--output must end in {', '.join(SUFFIXES)}. Got {output.name} instead.")
     written = None if output is None else Destination.chosen(output, None, as_json=False, rows=rows)
     if request.model is None:
         found = _audit_of_file(request, str(request.points))

@@ -44,8 +44,8 @@ def calibrate(
         str | None,
         typer.Argument(
             help="What your engine found for points of the gallery, with their true labels: "
-            f"{HITS}. With ids, a point is left out of its own neighbours; without, it must not be "
-            "there. Not needed with --rule rule.json."
+            f"{HITS}. With ids of points and neighbours, a point is left out of its own; without, "
+            "it must not be there. Not needed with --rule rule.json."
         ),
     ] = None,
     *,
@@ -67,6 +67,13 @@ def calibrate(
     save: Annotated[
         Path | None, typer.Option(help="JSON file that keeps what was fitted, for --rule.")
     ] = None,
+    class_counts: Annotated[
+        Path | None,
+        typer.Option(
+            help="How many points the gallery has of each class, where GALLERY_HITS is of some of "
+            "its points: a csv file label,count or a json file of an object."
+        ),
+    ] = None,
     input_format: Annotated[
         Literal["npz", "jsonl", "parquet", "csv"] | None,
         typer.Option("--input-format", help="What the files are, where their names do not say."),
@@ -79,8 +86,8 @@ def calibrate(
 ) -> None:
     """Confidence for neighbours from an engine of your own: distances and labels are enough.
 
-    Search every gallery point among the gallery (or a random sample of the points, if classes are
-    alike in size), for one neighbour more than you want to use. What is learned from these holds
+    Search every gallery point among the gallery (or a random sample of the points, with
+    --class-counts), for one neighbour more than you want to use. What is learned from these holds
     for queries of the same engine.
     """
     from nearsure.cli.calibrating import CalibrateRequest, calibrate_hits  # noqa: PLC0415
@@ -88,7 +95,15 @@ def calibrate(
 
     calibrate_hits(
         CalibrateRequest(
-            gallery_hits, queries, distance, rule, calibration, save, input_format, precision
+            gallery_hits,
+            queries,
+            distance,
+            rule,
+            calibration,
+            save,
+            input_format,
+            precision,
+            class_counts,
         ),
         Destination.chosen(output, output_format, as_json=as_json, rows=rows),
     )

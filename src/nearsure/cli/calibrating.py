@@ -11,6 +11,8 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.classifier import fit_confidence
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.cli.calibrate import DistanceName
+from nearsure.cli.checked_files import check_files, check_suffix
+from nearsure.cli.class_counts import check_all_counted, class_counts_in
 from nearsure.cli.input_files import labels_like
 from nearsure.cli.records import Destination
 from nearsure.cli.saved_rule import SavedRule
@@ -23,6 +25,7 @@ from nearsure.leaving_one_out import leave_one_out
 from nearsure.metrics import accuracy, expected_calibration_error
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.report.own_points import are_most, nearly_found
 
 CONVENTIONS: dict[DistanceName, Callable[..., Neighbors]] = {
     "squared-l2": Neighbors.from_squared_l2,
@@ -32,8 +35,8 @@ CONVENTIONS: dict[DistanceName, Callable[..., Neighbors]] = {
     "inner-product": Neighbors.from_inner_product,
     "negative-inner-product": Neighbors.from_negative_inner_product,
 }
-# Of the points that have a neighbour at distance 0: more can hardly be duplicates.
-SUSPICIOUS_SHARE = 0.5
+# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
+LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class CalibrateRequest:
     save: Path | None
     format: str | None
     precision: float | None
+    class_counts: Path | None = None
 
     @property
     def is_saved(self) -> bool:
@@ -67,6 +71,15 @@ class Own:
 def calibrate_hits(request: CalibrateRequest, destination: Destination) -> None:
     """Learn how sure to be, or read what was learned, and answer queries."""
     _check(request)
+    check_suffix("--save", request.save, (".json",))
+    check_files(
+        {
+            "GALLERY_HITS": request.gallery_hits,
+            "--queries": request.queries,
+            "--rule": request.rule if request.is_saved else None,
+        },
+        {"--save": request.save, "--output": destination.path},
+    )
     own: Own | None = None
     if request.is_saved:
         saved = SavedRule.load(Path(request.rule))
@@ -96,10 +109,11 @@ def _check(request: CalibrateRequest) -> None:
         )
     if request.is_saved and (request.queries is None or request.save is not None):
         raise ConfigError("--rule rule.json answers --queries, and fits nothing to --save.")
-    if request.is_saved and (request.precision is not None or request.calibration != "auto"):
+    of_fits = (request.precision, request.class_counts, request.calibration)
+    if request.is_saved and of_fits != (None, None, "auto"):
         raise ConfigError(
-            "--precision and --calibration need the points of the gallery, which a saved rule has "
-            "not: give GALLERY_HITS."
+            "--precision, --calibration and --class-counts need the points of the gallery, which a "
+            "saved rule has not: give GALLERY_HITS."
         )
     if not request.is_saved and request.gallery_hits is None:
         raise ConfigError("Give GALLERY_HITS to fit on, or --rule rule.json.")
@@ -121,23 +135,72 @@ def _fitted(request: CalibrateRequest) -> tuple[SavedRule, Own]:
     distance = request.distance or "squared-l2"
     present = hits.neighbor_labels[_valid(hits)]
     classes = np.unique(np.concatenate([labels_like(present, hits.truth), hits.truth]))
-    found = _neighbors(hits, classes, distance)
-    if found.ids is not None and hits.own_ids is not None:
-        found = leave_one_out(found, hits.own_ids)
-    elif (found.sq_distances[:, 0] == 0).mean() > SUSPICIOUS_SHARE:
+    counts: IntArray | None = None
+    if request.class_counts is not None:
+        counted, counts = class_counts_in(request.class_counts, hits.truth)
+        check_all_counted(request.class_counts, classes, counted)
+        classes = counted
+    elif _are_some_of_the_points(hits):
         tell(
-            "warning: most points have a neighbour at distance 0. If these are the points "
-            "themselves, give the ids of neighbours and points, so that they can be left out."
+            "warning: neighbours are points that are not among GALLERY_HITS themselves. If these "
+            "are a sample of the gallery, --class-counts must say how large its classes are."
         )
     codes = codes_of(hits.truth, classes)
+    found = _without_themselves(hits, _neighbors(hits, classes, distance), codes)
     with busy("fitting"):
-        rule = fit_confidence(found, codes, rule=request.rule, calibration=request.calibration)
+        rule = fit_confidence(
+            found,
+            codes,
+            rule=request.rule,
+            calibration=request.calibration,
+            class_counts=counts,
+        )
     temperature = "" if rule.temperature is None else f", T = {rule.temperature:.6g}"
     tell(
         f"Fitted {rule.name} on {len(codes):,} points of {len(classes):,} classes with {found.k} "
         f"neighbours each{temperature}."
     )
     return SavedRule(rule, classes, distance, found.k), Own(hits, found, codes)
+
+
+def _without_themselves(hits: HitSet, found: Neighbors, codes: IntArray) -> Neighbors:
+    """Neighbours without the points that were searched, if ids tell; doubts are said."""
+    if found.ids is None or hits.own_ids is None:
+        if are_most(nearly_found(found, codes)):
+            tell(
+                "warning: most points have a neighbour of their class that is as good as "
+                "themselves, so that confidence will be far too high. Give the ids of neighbours "
+                "and points, so that points can be left out of their own neighbours."
+            )
+        return found
+    left = leave_one_out(found, hits.own_ids)
+    itself = ((found.ids == hits.own_ids[:, None]) & found.valid).any(axis=1)
+    doubtful = are_most(nearly_found(left, codes))
+    if itself.mean() < LEAST_SHARE:
+        if doubtful:
+            raise InvalidInputError(
+                "Ids of the points must be those that neighbours have. Most points found "
+                f"themselves, but only {int(itself.sum()):,} of {len(itself):,} by their id."
+            )
+        tell(
+            f"{int(itself.sum()):,} of {len(itself):,} points were among their own neighbours, and "
+            "were left out."
+        )
+    elif doubtful:
+        tell(
+            "warning: most points have a near-duplicate of their class in the gallery. New queries "
+            "that have none will get too high a confidence: remove duplicates."
+        )
+    return left
+
+
+def _are_some_of_the_points(hits: HitSet) -> bool:
+    """Whether ids tell that the gallery has more points than these."""
+    if hits.ids is None or hits.own_ids is None:
+        return False
+    among = np.isin(hits.ids[_valid(hits)], hits.own_ids)
+    # Where hardly any is, ids are of another numbering, which is found out elsewhere.
+    return bool(among.any() and not among.all())
 
 
 def _neighbors(hits: HitSet, classes: AnyArray, distance: DistanceName) -> Neighbors:
@@ -201,7 +264,7 @@ def _answer(
         "confidence": confidence,
     }
     if threshold is not None:
-        columns["accepted"] = confidence >= threshold
+        columns["accepted"] = (confidence >= threshold) & (neighbors.counts > 0)
     if hits.truth is not None:
         columns["truth"] = hits.truth
         truth = codes_of(labels_like(hits.truth, saved.classes), saved.classes)

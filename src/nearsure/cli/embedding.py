@@ -1,5 +1,6 @@
 """Images or texts, some at a time, through an encoder into a file."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +10,12 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from nearsure.cli.checked_files import check_files, writing
 from nearsure.cli.saying import progress, tell
 from nearsure.embedding_files import open_records
 from nearsure.encoders import Encoder, open_encoder
 from nearsure.encoders.inputs import EncoderInput, image_inputs, text_inputs
-from nearsure.errors import BrokenImageError, ConfigError
+from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
 from nearsure.whole_files import written_whole
 
 # Encoded together; a bar moves on after each.
@@ -39,12 +41,14 @@ def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_im
         raise ConfigError(
             f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
         )
+    check_files({"SOURCE": source}, {"--output": output})
     opened = open_encoder(encoder)
     inputs = image_inputs(source) if opened.kind == "image" else text_inputs(source)
+    check_inputs(inputs, source)
     written = 0
     with _npz(output) if suffix == ".npz" else open_records(output, FORMATS[suffix]) as records:  # type: ignore[arg-type]
         for encoded, vectors in _portions(opened, inputs, skip=skip_broken_images):
-            records.write(_columns(encoded, vectors))
+            records.write(_columns(encoded, vectors, output))
             written += len(encoded)
         if not written:
             raise BrokenImageError(f"None of the {len(inputs)} images of {source} can be decoded.")
@@ -59,7 +63,7 @@ def _portions(encoder: Encoder, inputs: Sequence[EncoderInput], *, skip: bool) -
         for start in range(0, len(inputs), PORTION):
             portion = inputs[start : start + PORTION]
             try:
-                vectors = encoder.encode(_contents(portion))
+                vectors = _encoded(encoder, portion)
             except BrokenImageError:
                 portion, vectors = _one_by_one(encoder, portion, skip=skip)
             if portion:
@@ -67,8 +71,42 @@ def _portions(encoder: Encoder, inputs: Sequence[EncoderInput], *, skip: bool) -
             advance(len(inputs[start : start + PORTION]))
 
 
-def _contents(portion: Sequence[EncoderInput]) -> Any:  # noqa: ANN401 - all bytes, or all text
-    return [one.content() for one in portion]
+def check_inputs(inputs: Sequence[EncoderInput], source: Path) -> None:
+    """An error if other commands could not take what would be written."""
+    for name, values in (
+        ("ids", [one.id for one in inputs]),
+        ("labels", [one.label for one in inputs if one.label is not None]),
+    ):
+        if len({type(value) for value in values}) > 1:
+            raise EmbeddingsFileError(
+                f"The {name} of {source} must all be text, or all be integers. Got both."
+            )
+    seen: set[str | int] = set()
+    for one in inputs:
+        if one.id in seen:
+            raise EmbeddingsFileError(f"{source} must name each row once. Got id {one.id!r} twice.")
+        seen.add(one.id)
+
+
+def _encoded(encoder: Encoder, portion: Sequence[EncoderInput]) -> NDArray[np.float32]:
+    """What an encoder makes of some inputs, which anybody may have written."""
+    contents: Any = [one.content() for one in portion]  # all bytes, or all text
+    returned = encoder.encode(contents)
+    try:
+        vectors = np.asarray(returned, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"The encoder must give an array of numbers: {error}.") from error
+    expected = (len(portion), encoder.dimension)
+    if vectors.shape != expected:
+        raise ConfigError(
+            f"The encoder must give an array of shape {expected} for {len(portion)} inputs. Got "
+            f"{vectors.shape} instead."
+        )
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        name = portion[int(finite.argmin())].id
+        raise ConfigError(f"The encoder must give finite numbers. Got others for {name!r}.")
+    return vectors
 
 
 def _one_by_one(encoder: Encoder, portion: Sequence[EncoderInput], *, skip: bool) -> Encoded:
@@ -76,7 +114,7 @@ def _one_by_one(encoder: Encoder, portion: Sequence[EncoderInput], *, skip: bool
     kept, vectors = [], [np.empty((0, encoder.dimension), np.float32)]
     for one in portion:
         try:
-            vectors.append(encoder.encode(_contents([one])))
+            vectors.append(_encoded(encoder, [one]))
         except BrokenImageError as error:
             if not skip:
                 reason = str(error).removeprefix("Image 1 cannot be decoded: ").rstrip(".")
@@ -89,12 +127,19 @@ def _one_by_one(encoder: Encoder, portion: Sequence[EncoderInput], *, skip: bool
     return kept, np.concatenate(vectors)
 
 
-def _columns(encoded: Sequence[EncoderInput], vectors: NDArray[np.float32]) -> dict[str, Any]:
+def _columns(
+    encoded: Sequence[EncoderInput], vectors: NDArray[np.float32], output: Path
+) -> dict[str, Any]:
     columns: dict[str, Any] = {"id": [one.id for one in encoded]}
     if encoded[0].label is not None:
         columns["label"] = [one.label for one in encoded]
     if encoded[0].image is not None:
-        columns["image"] = [one.image.as_posix() for one in encoded if one.image is not None]
+        # Whoever reads the file takes them from its folder.
+        columns["image"] = [
+            Path(os.path.relpath(one.image, output.parent)).as_posix()
+            for one in encoded
+            if one.image is not None
+        ]
     return columns | {"vector": vectors}
 
 
@@ -103,7 +148,7 @@ def _npz(path: Path) -> Iterator[Records]:
     """Collects rows and writes them as arrays at the end."""
     rows = _Collected()
     yield rows
-    with written_whole(path, keep_suffix=True) as draft:
+    with writing("--output", path), written_whole(path, keep_suffix=True) as draft:
         np.savez(
             draft,
             **{  # type: ignore[arg-type]

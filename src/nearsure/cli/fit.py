@@ -89,9 +89,7 @@ def fit(
     unknown_share: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Share of the queries that is of no class of the gallery.",
+            help="Share of the queries that is of no class of the gallery: below 1.",
             rich_help_panel=FITTING,
         ),
     ] = None,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from nearsure.classifier import NEDClassifier
+from nearsure.cli.checked_files import check_files
 from nearsure.cli.engine_addresses import (
     check_is_there,
     engine_options,
@@ -14,7 +15,8 @@ from nearsure.cli.engine_addresses import (
     opened,
 )
 from nearsure.cli.fit_summary import FitSummary, summary_of
-from nearsure.cli.input_files import Columns, folder_of, labels_of, opened_file
+from nearsure.cli.image_paths import ImagePaths
+from nearsure.cli.input_files import Columns, labels_of, opened_file
 from nearsure.cli.loading import filled_engine, filled_sqlite
 from nearsure.cli.opened_model import keep_in, save_model
 from nearsure.cli.saying import busy, tell
@@ -86,6 +88,11 @@ def fit_gallery(request: FitRequest, *, as_json: bool) -> None:
 def _check(request: FitRequest) -> None:
     output, into = request.output, request.into
     there_already = is_engine(request.gallery)
+    check_files(
+        {"GALLERY": None if there_already else request.gallery, "--labels": request.columns.labels},
+        {"--output": output},
+    )
+    _check_nothing_is_ignored(request, there_already=there_already)
     if there_already and into is not None:
         raise ConfigError(
             f"--into must be left out: {_named(request.gallery)} is a gallery already, fitted "
@@ -103,14 +110,38 @@ def _check(request: FitRequest) -> None:
     if output.suffix != MODEL_SUFFIX and not (may_be_sqlite and is_sqlite(output)):
         allowed = ".safetensors" + (", or in .sqlite for a gallery" if may_be_sqlite else "")
         raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output: there is no folder {output.parent}.")
-    if request.index != "auto" and (into is not None or there_already):
-        raise ConfigError(
-            "--engine must be left out: the index is the engine's own, --engine-option index=..."
-        )
     if not (there_already or into) and request.options:
         raise ConfigError("Options of an engine were given without --into, which names it.")
+
+
+def _check_nothing_is_ignored(request: FitRequest, *, there_already: bool) -> None:
+    if there_already:
+        columns = request.columns
+        where = "the points are in the gallery already"
+        of_files = {
+            "--labels": columns.labels,
+            "--vectors-key": columns.vectors_key,
+            "--labels-key": columns.labels_key,
+            "--ids-key": columns.ids_key,
+            "--input-format": columns.format,
+        }
+        _refuse(of_files, where)
+    if there_already or request.into is not None:
+        index = None if request.index == "auto" else request.index
+        _refuse({"--engine": index}, "the index is the engine's own, --engine-option index=...")
+    if there_already or request.into is not None or not is_sqlite(request.output or ""):
+        of_new_galleries = {
+            "--pictures-key": request.columns.pictures_key,
+            "--images-root": request.images_root,
+            "--replace": request.replace or None,
+        }
+        _refuse(of_new_galleries, "it is of -o gallery.sqlite, from a file of embeddings")
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{option} must be left out: {why}.")
 
 
 def _fit_where_it_is(request: FitRequest) -> FitSummary:
@@ -148,7 +179,7 @@ def _fit_sqlite(request: FitRequest) -> FitSummary:
             _output(request),
             metric=request.metric or "euclidean",
             index=request.index,
-            images_root=request.images_root or folder_of(request.gallery),
+            images=ImagePaths(request.gallery, request.images_root),
             replace=request.replace,
         ) as engine,
     ):
@@ -160,7 +191,7 @@ def _fit_sqlite(request: FitRequest) -> FitSummary:
 def _fit_in_memory(request: FitRequest) -> FitSummary:
     with opened_file(request.gallery, request.columns, labels="required") as stream:
         points = stream.read_all()
-    if request.columns.ids_key is not None:
+    if points.ids is not None:
         tell(
             "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."
         )

@@ -1,9 +1,9 @@
 """Pictures of a file of embeddings as thumbnails in an .sqlite gallery."""
 
 import base64
-from pathlib import Path
 
 from nearsure.arrays import AnyArray
+from nearsure.cli.image_paths import ImagePaths
 from nearsure.cli.saying import tell
 from nearsure.embedding_files import EmbeddingChunk
 from nearsure.engines.sqlite import SqliteEngine
@@ -17,12 +17,12 @@ class PictureLoader:
     ----------
     engine : SqliteEngine
         The gallery.
-    root : path
-        Where paths of pictures start from.
+    images : ImagePaths
+        Where pictures are.
     """
 
-    def __init__(self, engine: SqliteEngine, root: Path) -> None:
-        self._engine, self._root = engine, root
+    def __init__(self, engine: SqliteEngine, images: ImagePaths) -> None:
+        self._engine, self._images = engine, images
         self._thumbnails = Thumbnails()
 
     def put(self, names: AnyArray, chunk: EmbeddingChunk) -> None:
@@ -37,7 +37,7 @@ class PictureLoader:
         """
         small = {}
         for name, picture in zip(names.tolist(), chunk.pictures or (), strict=False):
-            address = self._thumbnails.of(None if picture is None else self._root / picture)
+            address = self._thumbnails.of(self._images.of(picture))
             if address is not None:
                 small[name] = base64.b64decode(address.partition(",")[2])
         if small:
@@ -45,6 +45,7 @@ class PictureLoader:
 
     def tell(self) -> None:
         """Say which pictures could not be read."""
+        self._images.tell()
         note = self._thumbnails.note()
         if note is not None:
             tell(note)

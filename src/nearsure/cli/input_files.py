@@ -9,6 +9,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
 from nearsure.embedding_files import EmbeddingChunk, EmbeddingStream, open_embeddings
+from nearsure.embedding_files.written_integers import is_written_integer
 from nearsure.errors import InvalidInputError
 
 
@@ -85,11 +86,11 @@ def labels_like(labels: AnyArray, classes: AnyArray) -> AnyArray:
     if classes.dtype.kind == "U" and labels.dtype.kind != "U":
         return labels.astype(str)
     if classes.dtype.kind in "iu" and labels.dtype.kind == "U":
-        try:
-            return labels.astype(np.int64)
-        except (ValueError, OverflowError):
+        texts = [str(label) for label in labels if not is_written_integer(label)]
+        if texts:
             raise InvalidInputError(
                 "Labels of the queries must be integers, as those of the gallery are. Got "
-                "text instead."
-            ) from None
+                f"{texts[0]!r} instead."
+            )
+        return labels.astype(np.int64)
     return labels

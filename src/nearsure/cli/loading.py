@@ -1,9 +1,10 @@
 """Embeddings streamed into an engine, chunk by chunk; what is cut off is taken back."""
 
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from nearsure.arrays import AnyArray
 from nearsure.cli.engine_addresses import Kind, empty_gallery
 from nearsure.cli.gallery_pictures import PictureLoader
+from nearsure.cli.image_paths import ImagePaths
 from nearsure.cli.input_files import names_of
 from nearsure.cli.saying import progress, tell
 from nearsure.embedding_files import EmbeddingStream
@@ -19,11 +21,14 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.engines.sqlite.creation import LEFTOVERS
 from nearsure.engines.sqlite.file_lock import FileLock, beside
 from nearsure.engines.sqlite.index_cache import CACHE_SUFFIX
+from nearsure.engines.sqlite.schema import APPLICATION_ID
 from nearsure.errors import ConfigError, NearsureError
 
 MetricName = Literal["euclidean", "cosine"]
 # Large enough that an engine's transactions cost little.
 ROWS_AT_A_TIME = 8192
+# Of every SQLite database; the number of the application follows at byte 68.
+SQLITE_HEADER = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -75,7 +80,7 @@ def filled_sqlite(
     *,
     metric: MetricName,
     index: str,
-    images_root: Path,
+    images: ImagePaths,
     replace: bool,
 ) -> Iterator[SqliteEngine]:
     """A new gallery in one file, which has its name only once the block has ended well.
@@ -88,8 +93,8 @@ def filled_sqlite(
         The file.
     metric, index : str
         How it compares, and through which index.
-    images_root : path
-        Where the paths of pictures start from.
+    images : ImagePaths
+        Where pictures are.
     replace : bool
         Whether a gallery that is there may go.
     """
@@ -98,6 +103,9 @@ def filled_sqlite(
             f"{path} is there already. --replace replaces it; nearsure fit {path} fits on what it "
             "holds."
         )
+    path = path.resolve()
+    check_replaceable(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         chunks = stream.chunks(ROWS_AT_A_TIME)
@@ -111,7 +119,7 @@ def filled_sqlite(
             index=index,
         )
         try:
-            pictures = PictureLoader(engine, images_root)
+            pictures = PictureLoader(engine, images)
             with progress("loading", stream.n_rows) as advance:
                 for chunk in chain([first], chunks):
                     names = names_of(chunk)
@@ -136,14 +144,31 @@ def _put_in_place(made: Path, path: Path) -> None:
     # Whoever has the old gallery open keeps it, and is named in the error.
     lock = FileLock(path, str(path))
     try:
+        check_replaceable(path)
+        if path.exists():
+            # The log of the old file goes into it: SQLite would take it for one of the new file.
+            with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as old:
+                old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        made.replace(path)
         for suffix in LEFTOVERS:
             beside(path, suffix).unlink(missing_ok=True)
-        made.replace(path)
         index = beside(made, CACHE_SUFFIX)
         if index.is_file():
             index.replace(beside(path, CACHE_SUFFIX))
     finally:
         lock.close()
+
+
+def check_replaceable(path: Path) -> None:
+    """An error if there is something that is no gallery: --replace is no way to lose it."""
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            header = file.read(len(SQLITE_HEADER) + 56)
+        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4):
+            return
+    raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")
 
 
 def _take_back(engine: Engine, added: list[AnyArray]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearsure.classifier import NEDClassifier
+from nearsure.cli.checked_files import refuse_address, writing
 from nearsure.cli.engine_addresses import check_is_there, is_sqlite, opened
 from nearsure.engines.contract import Engine
 from nearsure.errors import ConfigError, InvalidInputError
@@ -30,6 +31,7 @@ def opened_model(
         Of this engine.
     """
     options = options or {}
+    refuse_address("--model", model)
     if gallery is None and options and not is_sqlite(model):
         raise ConfigError("Options of an engine were given without --gallery, which names it.")
     if not is_sqlite(model):
@@ -55,7 +57,9 @@ def classifier_in(engine: Engine, name: str) -> NEDClassifier:
 
 def save_model(classifier: NEDClassifier, path: Path) -> None:
     """Write a model file, whole or not at all."""
-    classifier.save(path)
+    with writing("--output", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        classifier.save(path)
 
 
 def keep_in(engine: Engine, classifier: NEDClassifier) -> None:

@@ -38,7 +38,7 @@ PicturesKey = Annotated[
 ImagesRoot = Annotated[
     Path | None,
     typer.Option(
-        help="Folder that paths of images start from; by default that of the file.",
+        help="Folder that paths of images start from and lie in; by default that of the file.",
         rich_help_panel=FILES,
     ),
 ]
@@ -129,8 +129,7 @@ Neighbors = Annotated[
 Precision = Annotated[
     float | None,
     typer.Option(
-        min=0.0,
-        max=1.0,
-        help="Accept answers so that at least this share of them is right, 0.99 say.",
+        help="Accept answers so that at least this share of them is right: above 0 and below 1, "
+        "0.99 say.",
     ),
 ]

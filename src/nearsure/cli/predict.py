@@ -11,6 +11,7 @@ from nearsure.cli.options import (
     IdsKey,
     InputFormat,
     Json,
+    LabelsKey,
     Model,
     OutputFormat,
     Precision,
@@ -54,6 +55,7 @@ def predict(
         int, typer.Option(min=0, help="So many neighbours of each query, as evidence.")
     ] = 0,
     vectors_key: VectorsKey = None,
+    labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
     input_format: InputFormat = None,
     gallery: Gallery = None,
@@ -68,6 +70,10 @@ def predict(
     """Label queries, and say how sure that is.
 
     Queries are streamed: a file may be larger than memory. On a terminal the first ones are shown.
+
+    Labels in the file are left aside; --labels-key names their column, lest it be taken for a part
+    of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
+    among the wrong answers: an accepted answer may have the verdict "unknown".
     """
     from nearsure.cli.engine_addresses import engine_options  # noqa: PLC0415
     from nearsure.cli.input_files import Columns  # noqa: PLC0415
@@ -76,7 +82,9 @@ def predict(
 
     predict_file(
         queries,
-        Columns(vectors_key=vectors_key, ids_key=ids_key, format=input_format),
+        Columns(
+            vectors_key=vectors_key, labels_key=labels_key, ids_key=ids_key, format=input_format
+        ),
         model=model,
         gallery=gallery,
         options=engine_options(engine_option, table=table, collection=collection),

@@ -9,6 +9,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
+from nearsure.cli.checked_files import check_files
 from nearsure.cli.input_files import Columns, check_dimension, names_of, opened_file
 from nearsure.cli.opened_model import opened_model
 from nearsure.cli.records import Destination
@@ -50,17 +51,20 @@ def predict_file(
     """Answer the queries of a file, some at a time."""
     if shown.precision is not None and shown.threshold is not None:
         raise ConfigError("Give --precision or --threshold, not both.")
+    check_files({"QUERIES": source, "--model": model}, {"--output": destination.path})
     with (
         opened_model(model, gallery, options) as classifier,
-        opened_file(source, columns, labels="none") as stream,
+        opened_file(
+            source, columns, labels="none" if columns.labels_key is None else "optional"
+        ) as stream,
     ):
         check_dimension(stream, classifier, source)
         threshold = threshold_of(classifier, shown)
         if destination.is_table:
-            n_rows = min(destination.rows, stream.n_rows or destination.rows)
-            title = f"The first {n_rows} queries; -o FILE writes all"
-            parts = answers(classifier, stream, shown, threshold, destination.rows)
-            destination.put(title, parts)
+            first = next(answers(classifier, stream, shown, threshold, destination.rows))
+            n_rows = len(first["label"])
+            which = "The first query" if n_rows == 1 else f"The first {n_rows} queries"
+            destination.put(f"{which}; -o FILE writes all", [first])
             return
         with progress("predicting", stream.n_rows) as advance:
 
@@ -98,7 +102,9 @@ def answers(
             "confidence": prediction.confidence,
         }
         if threshold is not None:
-            columns["accepted"] = prediction.confidence >= threshold
+            columns["accepted"] = (prediction.confidence >= threshold) & (
+                prediction.neighbors.counts > 0
+            )
         if prediction.p_known is not None and prediction.verdicts is not None:
             columns["p_known"] = prediction.p_known
             columns["verdict"] = prediction.verdicts.tolist()

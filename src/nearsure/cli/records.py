@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from nearsure.cli.checked_files import check_writable
 from nearsure.cli.showing import show_table
 from nearsure.cli.typed_command import say_files
 from nearsure.embedding_files import open_records
@@ -47,6 +48,7 @@ class Destination:
         if as_json and (output is not None or output_format not in {None, "json"}):
             raise ConfigError("--json is of standard output: leave out --output and --format.")
         if output is not None:
+            check_writable("--output", output)
             named = SUFFIXES.get(output.suffix.lower())
             if output_format is None and named is None:
                 raise ConfigError(

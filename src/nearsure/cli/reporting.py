@@ -8,21 +8,25 @@ from typing import Any
 import typer
 
 from nearsure.classifier import NEDClassifier
+from nearsure.cli.checked_files import check_files, check_suffix, writing
+from nearsure.cli.engine_addresses import is_sqlite
+from nearsure.cli.image_paths import ImagePaths
 from nearsure.cli.input_files import (
     Columns,
     check_dimension,
-    folder_of,
     labels_like,
     labels_of,
     names_of,
     opened_file,
 )
 from nearsure.cli.opened_model import opened_model
-from nearsure.cli.saying import busy
+from nearsure.cli.saying import busy, tell
 from nearsure.cli.typed_command import say_files
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError
 from nearsure.report import Report, gallery_report, query_report, report_html, report_json
+from nearsure.report.gallery_facts import gallery_size
+from nearsure.report.remarks import OWN_POINTS
 from nearsure.report.thumbnails import Picture
 from nearsure.whole_files import write_text_whole
 
@@ -66,19 +70,36 @@ def write_report(
         raise ConfigError("Where shall the report go? -o report.html, --json report.json or both.")
     if request.queries is None and request.columns != Columns():
         raise ConfigError("Names of columns were given without QUERIES, whose they are.")
+    check_suffix("--output", html, (".html", ".htm"))
+    check_suffix("--json", json, (".json",))
+    inputs = {
+        "QUERIES": request.queries,
+        "--labels": request.columns.labels,
+        "--model": model,
+        "--gallery-images": request.gallery_images,
+    }
+    check_files(inputs, {"--output": html, "--json": json})
     with opened_model(model, gallery, options) as classifier, busy("reporting"):
-        report = _report(classifier, request, request.title or model.stem)
+        # A model file names its points by row number, whatever ids their file has.
+        by_row = gallery is None and not is_sqlite(model)
+        report = _report(classifier, request, request.title or model.stem, by_row=by_row)
+    if OWN_POINTS in report.about.notes:
+        tell(f"warning: {OWN_POINTS}")
     if html is not None:
-        write_text_whole(html, report_html(report))
+        with writing("--output", html):
+            write_text_whole(html, report_html(report))
     if json is not None and str(json) != "-":
-        write_text_whole(json, report_json(report) + "\n")
+        with writing("--json", json):
+            write_text_whole(json, report_json(report) + "\n")
     elif json is not None:
         typer.echo(report_json(report))
         return
     say_files(path for path in (html, json) if path is not None)
 
 
-def _report(classifier: NEDClassifier, request: ReportRequest, title: str) -> Report:
+def _report(
+    classifier: NEDClassifier, request: ReportRequest, title: str, *, by_row: bool
+) -> Report:
     settings: dict[str, Any] = {
         "title": title,
         "seed": request.seed,
@@ -86,42 +107,98 @@ def _report(classifier: NEDClassifier, request: ReportRequest, title: str) -> Re
         "n_mistakes": request.n_mistakes,
         "n_suspects": request.n_suspects,
     }
-    pictures = _gallery_pictures(classifier, request)
+    pictures = _gallery_pictures(classifier, request, by_row=by_row)
     if request.queries is None:
-        return gallery_report(classifier, pictures=pictures, **settings)
-    with opened_file(request.queries, request.columns, labels="required") as stream:
-        check_dimension(stream, classifier, request.queries)
+        report = gallery_report(classifier, pictures=pictures, **settings)
+    else:
+        report = _report_on_queries(classifier, request, request.queries, pictures, settings)
+    if isinstance(pictures, NamedImages):
+        pictures.images.tell()
+    return report
+
+
+def _report_on_queries(
+    classifier: NEDClassifier,
+    request: ReportRequest,
+    queries: str,
+    pictures: Mapping[object, Picture] | None,
+    settings: Mapping[str, Any],
+) -> Report:
+    with opened_file(queries, request.columns, labels="required") as stream:
+        check_dimension(stream, classifier, queries)
         points = stream.read_all()
-    root = request.images_root or folder_of(request.queries)
+    images = ImagePaths(queries, request.images_root)
+    own = None if points.pictures is None else [images.of(picture) for picture in points.pictures]
+    images.tell()
     return query_report(
         classifier,
         points.vectors,
         labels_like(labels_of(points), classifier.classes_),
         ids=points.ids,
-        pictures=None
-        if points.pictures is None
-        else [None if picture is None else root / picture for picture in points.pictures],
+        pictures=own,
         gallery_pictures=pictures,
         **settings,
     )
 
 
 def _gallery_pictures(
-    classifier: NEDClassifier, request: ReportRequest
+    classifier: NEDClassifier, request: ReportRequest, *, by_row: bool
 ) -> Mapping[object, Picture] | None:
     if request.gallery_images is not None:
-        root = request.images_root or folder_of(request.gallery_images)
-        pictures: dict[object, Picture] = {}
-        with opened_file(request.gallery_images, Columns(), labels="optional") as stream:
-            for chunk in stream.chunks():
-                for name, picture in zip(
-                    names_of(chunk).tolist(), chunk.pictures or (), strict=False
-                ):
-                    if picture is not None:
-                        pictures[name] = root / picture
-        return pictures
+        return _named_images(classifier, request, request.gallery_images, by_row=by_row)
     engine = classifier.engine_
     return KeptPictures(engine) if isinstance(engine, SqliteEngine) else None
+
+
+def _named_images(
+    classifier: NEDClassifier, request: ReportRequest, source: str, *, by_row: bool
+) -> "NamedImages":
+    written: dict[str, str] = {}
+    n_rows = 0
+    with opened_file(source, Columns(), labels="optional") as stream:
+        for chunk in stream.chunks():
+            first, n_rows = n_rows, n_rows + len(chunk)
+            names = range(first, n_rows) if by_row else names_of(chunk).tolist()
+            named = zip(names, chunk.pictures or (), strict=False)
+            written |= {str(name): picture for name, picture in named if picture}
+    n_points = gallery_size(classifier)
+    if not written:
+        tell(f"warning: {source} names no images.")
+    elif by_row and n_rows != n_points:
+        tell(
+            f"warning: {source} has {n_rows:,} rows, and the gallery {n_points:,} points: images "
+            "are right only if it is the file that the model was fitted on."
+        )
+    elif not by_row and written.keys().isdisjoint(map(str, classifier.own_ids().tolist())):
+        tell(f"warning: none of the ids of {source} is one of the gallery: no image is shown.")
+    return NamedImages(written, ImagePaths(source, request.images_root))
+
+
+class NamedImages(Mapping[object, Picture]):
+    """Images of a file by the text of an id; it is looked for one when it is asked for.
+
+    Parameters
+    ----------
+    written : dict of str to str
+        Paths as they are in the file.
+    images : ImagePaths
+        Where they start from.
+    """
+
+    def __init__(self, written: dict[str, str], images: ImagePaths) -> None:
+        self._written, self.images = written, images
+
+    def __getitem__(self, key: object) -> Picture:
+        path = self.images.of(self._written[str(key)])
+        if path is None:
+            raise KeyError(key)
+        return path
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
 
 
 class KeptPictures(Mapping[object, Picture]):

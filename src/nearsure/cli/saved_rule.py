@@ -10,6 +10,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.classifier import FittedRule
 from nearsure.cli.calibrate import DistanceName
+from nearsure.cli.checked_files import writing
 from nearsure.errors import ModelFileError
 from nearsure.whole_files import write_text_whole
 
@@ -47,7 +48,8 @@ class SavedRule:
             "classes": self.classes.tolist(),
             "rule": self.rule.to_dict(),
         }
-        write_text_whole(path, json.dumps(document, allow_nan=False) + "\n")
+        with writing("--save", path):
+            write_text_whole(path, json.dumps(document, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nearsure.cli.typed_words import as_typed
+
 Advance = Callable[[int], None]
 
 
@@ -18,7 +20,7 @@ def sentences_of_warnings() -> Iterator[None]:
     """Warnings as sentences, without the lines of source that raised them."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        tell(f"warning: {message}")
+        tell(f"warning: {as_typed(str(message))}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -13,9 +13,10 @@ from nearsure.extras import require
 EXAMPLES = (
     "nearsure serve birds.sqlite --precision 0.99",
     (
-        "NEARSURE_READ_TOKENS=$TOKEN nearsure serve postgres --table birds "
-        "--model birds.safetensors --host 0.0.0.0"
+        "export NEARSURE_READ_TOKENS=$(python -c 'import secrets; print(secrets.token_hex(32))'); "
+        "nearsure serve birds.sqlite --host 0.0.0.0"
     ),
+    "nearsure serve postgres --table birds --model birds.safetensors",
 )
 LIMITS = "Limits"
 

@@ -12,6 +12,7 @@ from nearsure.errors import ConfigError
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
 SCOPES = ("read", "write")
 OTHERS_MAY_READ = 0o077
+MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ)
     environment : mapping
         ``NEARSURE_READ_TOKENS`` and ``NEARSURE_WRITE_TOKENS``, separated by commas.
 
+    Raises
+    ------
+    ConfigError
+        If the file, or a variable that is set, holds no token.
+
     Examples
     --------
     >>> given_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
@@ -39,13 +45,21 @@ def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ)
     """
     of_file = {} if file is None else _in_file(file)
     return GivenTokens(
-        read=(*_listed(environment.get(READ_VARIABLE, "")), *of_file.get("read", ())),
-        write=(*_listed(environment.get(WRITE_VARIABLE, "")), *of_file.get("write", ())),
+        read=(*_listed(READ_VARIABLE, environment), *of_file.get("read", ())),
+        write=(*_listed(WRITE_VARIABLE, environment), *of_file.get("write", ())),
     )
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(token.strip() for token in text.split(",") if token.strip())
+def _listed(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    if name not in environment:
+        return ()
+    tokens = tuple(token.strip() for token in environment[name].split(",") if token.strip())
+    if not tokens:
+        # Whoever sets it wants tokens, and would be served without.
+        raise ConfigError(
+            f"{name} must hold tokens, separated by commas. It is empty: {MAKE_ONE}, or unset it."
+        )
+    return tokens
 
 
 def _in_file(path: Path) -> dict[str, tuple[str, ...]]:
@@ -64,6 +78,8 @@ def _in_file(path: Path) -> dict[str, tuple[str, ...]]:
             raise ConfigError(
                 f"{path} must hold lists of tokens called read and write, and nothing else."
             )
+    if not any(stored.values()):
+        raise ConfigError(f"{path} must hold a token, as read or write. It holds none: {MAKE_ONE}.")
     if path.stat().st_mode & OTHERS_MAY_READ:
         tell(f"warning: others may read the tokens in {path}: chmod 600 {path}")
     return {name: tuple(token.strip() for token in tokens) for name, tokens in stored.items()}

@@ -6,11 +6,9 @@ from contextlib import suppress
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
-from uuid import uuid4
 
 from nearsure.errors import EmbeddingsFileError
-
-DRAFT_SUFFIX = ".nearsure-draft"
+from nearsure.whole_files import Draft
 
 
 class WholeFile:
@@ -19,15 +17,9 @@ class WholeFile:
     def __init__(self, path: Path) -> None:
         if path.is_dir():
             raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
-        # Devices and pipes, such as /dev/stdout, cannot be renamed over.
-        in_place = path.exists() and not path.is_file()
-        # A link stays a link to what is written.
-        self._path = path if in_place else path.resolve()
-        name = f".{self._path.name}.{uuid4().hex}{DRAFT_SUFFIX}"
-        self._draft = self._path if in_place else self._path.with_name(name)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self.stream: BinaryIO = self._draft.open("wb")
+            self._draft = Draft.of(path)
+            self.stream: BinaryIO = self._draft.path.open("wb")
         except OSError as error:
             raise EmbeddingsFileError(
                 f"{path} cannot be written: {error.strerror or error}."
@@ -36,12 +28,8 @@ class WholeFile:
     def keep(self) -> None:
         """Close the file and give it its name."""
         try:
-            self.stream.flush()
-            if self._draft != self._path:
-                os.fsync(self.stream.fileno())
             self.stream.close()
-            if self._draft != self._path:
-                self._draft.replace(self._path)
+            self._draft.keep()
         except BaseException:
             self.drop()
             raise
@@ -51,9 +39,7 @@ class WholeFile:
         # On a full or lost disk this fails, too, and would hide why.
         with suppress(OSError):
             self.stream.close()
-        if self._draft != self._path:
-            with suppress(OSError):
-                self._draft.unlink(missing_ok=True)
+        self._draft.drop()
 
     def forsake(self) -> None:
         """Whoever read from a pipe has gone."""

@@ -1,6 +1,8 @@
 """Encoders by name; each is imported when it is asked for."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import cast
 
 from nearsure.encoders.contract import Encoder
@@ -48,7 +50,7 @@ def open_encoder(name: str) -> Encoder:
 
 def _own_encoder(name: str, module_name: str, attribute: str) -> Encoder:
     try:
-        found = getattr(import_module(module_name), attribute)
+        found = getattr(_imported(module_name), attribute)
     except ModuleNotFoundError as error:
         raise ConfigError(f"encoder {name!r} cannot be imported: {error}.") from error
     except AttributeError as error:
@@ -60,3 +62,13 @@ def _own_encoder(name: str, module_name: str, attribute: str) -> Encoder:
             "nearsure.encoders.Encoder."
         )
     return encoder
+
+
+def _imported(name: str) -> ModuleType:
+    """A module, also of the current folder; but what is installed comes first."""
+    before = list(sys.path)
+    sys.path.append("")
+    try:
+        return import_module(name)
+    finally:
+        sys.path[:] = before

@@ -17,6 +17,7 @@ from nearsure.report.gallery_facts import (
     has_another_prior,
     members_of_classes,
 )
+from nearsure.report.own_points import nearly_found
 from nearsure.report.promises import held_out_promises, rehearsed_promises
 from nearsure.report.thumbnails import Picture, Pictures, picture_under
 from nearsure.report.truths import checked_truth, codes_in_gallery, one_each
@@ -104,7 +105,10 @@ def query_report(
         kind="held-out",
         scores=(answered.confidence, answered.correct),
         promises=held_out_promises(answered.confidence, answered.correct),
-        notes=[remarks.on_unknown_queries(answered, expected_unknowns(classifier))],
+        notes=[
+            remarks.on_own_points(nearly_found(prediction.neighbors, codes)),
+            remarks.on_unknown_queries(answered, expected_unknowns(classifier)),
+        ],
     )
 
 

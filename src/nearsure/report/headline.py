@@ -65,7 +65,8 @@ def headline_metrics(
             lower_is_better=True,
             percent=True,
             meaning="How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
-            "calibrated method would show its floor by chance.",
+            "calibrated method would show its floor by chance. The interval is for the true "
+            "error, without what chance adds to this estimate, and may lie below it.",
             floor=plain_number(own.ece_floor),
         ),
         Metric(

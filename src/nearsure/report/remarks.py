@@ -2,12 +2,18 @@
 
 import numpy as np
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, BoolArray
 from nearsure.report.answered import Answered
 from nearsure.report.classes import LARGEST_TABLE
+from nearsure.report.own_points import are_most
 
 FEW_QUERIES = 100
 NAMES_SHOWN = 5
+OWN_POINTS = (
+    "Most queries lie on a point of the gallery of their own class: these look like the gallery's "
+    "own points. Each finds itself, so that all looks better than it is for new queries. Leave out "
+    "QUERIES of nearsure report (gallery_report, in Python): it searches each without itself."
+)
 
 
 def on_leaving_out(n_asked: int, n_gallery: int) -> str:
@@ -73,6 +79,11 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
         f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery, "
         "but all of these are of one, so that confidence may look too low here."
     )
+
+
+def on_own_points(found: BoolArray) -> str | None:
+    """On queries that are not new; see `nearsure.report.own_points.nearly_found`."""
+    return OWN_POINTS if are_most(found) else None
 
 
 def on_few_queries(n_queries: int) -> str | None:

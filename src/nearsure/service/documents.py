@@ -3,8 +3,9 @@
 import json
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass
-from threading import Lock, Thread
+from threading import Lock
 from time import monotonic
 
 from nearsure.classifier import NEDClassifier
@@ -13,6 +14,7 @@ from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.service.pictures import pictures_of
 from nearsure.service.problems import ProblemError, engine_unavailable
 from nearsure.service.served_gallery import ServedGallery
+from nearsure.service.work_threads import WorkThreads
 
 log = logging.getLogger("nearsure.service")
 
@@ -43,14 +45,18 @@ class LiveDocument:
     gallery : ServedGallery
         What it is about.
     make : callable
-        From the classifier to the document's bytes.
+        From the classifier, whose gallery holds still, to the document's bytes.
+    threads : WorkThreads
+        Where it is made.
     """
 
-    def __init__(self, gallery: ServedGallery, make: Callable[[NEDClassifier], bytes]) -> None:
-        self._gallery, self._make = gallery, make
+    def __init__(
+        self, gallery: ServedGallery, make: Callable[[NEDClassifier], bytes], threads: WorkThreads
+    ) -> None:
+        self._gallery, self._make, self._threads = gallery, make, threads
         self._lock = Lock()
         self._made: _Made | None = None
-        self._thread: Thread | None = None
+        self._making: Future[None] | None = None
 
     def now(self) -> bytes | None:
         """The document of now; None while it is being made.
@@ -66,10 +72,8 @@ class LiveDocument:
         with self._lock:
             made = self._made
             if made is None or (made.version != version and monotonic() >= made.shown_until):
-                if self._thread is None:
-                    # A daemon: a report that takes long must not keep a service from stopping.
-                    self._thread = Thread(target=self._run, name="nearsure-report", daemon=True)
-                    self._thread.start()
+                if self._making is None:
+                    self._making = self._threads.submit(self._run)
                 return None
         if made.failure is not None:
             # Without the traces of those who were told before.
@@ -78,16 +82,16 @@ class LiveDocument:
 
     def wait(self, timeout: float) -> None:
         """Wait for what is being made."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
+        making = self._making
+        if making is not None:
+            wait([making], timeout)
 
     def _run(self) -> None:
         version, start = self._gallery.version, monotonic()
         document: bytes | None = None
         failure: ProblemError | None = None
         try:
-            document = self._gallery.steadily(lambda: self._make(self._gallery.fit.classifier))
+            document = self._make(self._gallery.steady().classifier)
         except EngineError as error:
             log.warning("A report failed: %s", error)
             # It passes without a change of the gallery, and so belongs to no version of it.
@@ -103,7 +107,7 @@ class LiveDocument:
         shown_until = end + max(SHOWN_SECONDS, end - start) if overtaken else end
         with self._lock:
             self._made = _Made(version, document, failure, shown_until)
-            self._thread = None
+            self._making = None
 
 
 def report_document(classifier: NEDClassifier) -> bytes:

@@ -1,11 +1,8 @@
-"""A fit that can be kept, read again, and repeated while the old one goes on answering."""
+"""A fit: made, made again while the old one goes on answering, and made of what was kept."""
 
-import json
-import logging
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 
@@ -14,10 +11,7 @@ from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning
 from nearsure.model_file import read_model_bytes
-from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD, Notes
-from nearsure.service.thresholds import ThresholdInUse, chosen_for
-
-log = logging.getLogger("nearsure.service")
+from nearsure.service.thresholds import ThresholdInUse
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +28,15 @@ class Fit:
         From which confidence its answers are accepted.
     n_unseen : int
         At least so many points changed since the fit while nobody counted.
+    last_change : int or None
+        Number of the last change that the fit has seen, in an engine that writes changes down.
     """
 
     classifier: NEDClassifier
     number: int
     threshold: ThresholdInUse
     n_unseen: int = 0
+    last_change: int | None = None
 
     @property
     def rule(self) -> str:
@@ -70,86 +67,46 @@ def fitted_from_nothing(engine: Engine) -> NEDClassifier:
     return NEDClassifier(engine=engine, metric=engine.metric).fit_engine()
 
 
-def fitted_again(classifier: NEDClassifier, engine: Engine) -> NEDClassifier:
-    """A new classifier with the same parameters, fitted on the gallery of now."""
+def fitted_again(model: bytes, engine: Engine) -> NEDClassifier:
+    """A new classifier with the parameters of a kept one, fitted on what an engine holds."""
     ignore_fit_warnings()
-    return NEDClassifier.from_bytes(classifier.to_bytes(), engine).refit()
+    return NEDClassifier.from_bytes(model, engine).refit()
+
+
+def counted_anew(model: bytes, engine: Engine) -> NEDClassifier:
+    """A kept classifier, with classes of the sizes that they have in an engine."""
+    ignore_fit_warnings()
+    classifier = NEDClassifier.from_bytes(model, engine)
+    classifier._support.recount()  # type: ignore[union-attr]  # noqa: SLF001 - it is in an engine
+    return classifier
 
 
 def with_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None:
-    """Count what was written while it was being fitted."""
-    changed = list(written)
+    """Count points that were changed while it was being fitted, or while nobody looked."""
+    changed = [ids for ids in written if len(ids)]
     if not changed:
         return
     support = classifier._support  # noqa: SLF001
-    support.recount()  # type: ignore[union-attr]  # it lives in an engine
+    support.recount()  # type: ignore[union-attr]
     support.mark_changed(np.unique(np.concatenate(changed)))  # type: ignore[union-attr]
 
 
-def keep(fit: Fit, notes: Notes) -> None:
-    """Write a fit and its threshold, so that the next start goes on with them.
-
-    The number goes first: should the rest not be written any more, the next start sees that the
-    model is not the one that was numbered, and counts on.
-    """
-    model = fit.classifier.to_bytes()
-    notes.put(NUMBER, json.dumps({"number": fit.number, "sha256": _digest(model)}).encode())
-    notes.put(MODEL, model)
-    notes.put(THRESHOLD, fit.threshold.to_bytes())
-
-
-def read_fit(notes: Notes, engine: Engine, precision: float | None) -> Fit | None:
-    """The fit that was kept, with the gallery counted as it is now; None if none was.
+def least_changes(classifier: NEDClassifier, model: bytes) -> int:
+    """How many points must have changed for its classes to have other sizes than were kept.
 
     Parameters
     ----------
-    notes : Notes
-        Where it was kept.
-    engine : Engine
-        Holds the gallery, which others may have changed.
-    precision : float or None
-        Target of the threshold, if none was set.
+    classifier : NEDClassifier
+        With classes counted anew.
+    model : bytes
+        What was kept of it.
     """
-    model = notes.get(MODEL)
-    if model is None:
-        return None
-    ignore_fit_warnings()
-    classifier = NEDClassifier.from_bytes(model, engine)
-    if dict(engine.fingerprint()) != classifier.fingerprint_:
-        log.warning("The fit was made through another engine or index; a refit is due.")
-    n_unseen = _recounted(classifier, model)
-    number = _number(notes, model)
-    kept = notes.get(THRESHOLD)
-    threshold = ThresholdInUse() if kept is None else ThresholdInUse.from_bytes(kept)
-    if kept is None and precision is not None:
-        threshold = chosen_for(classifier, precision, number)
-    elif threshold.precision is not None and threshold.model != number:
-        threshold = chosen_for(classifier, threshold.precision, number)
-    return Fit(classifier, number, threshold, n_unseen)
-
-
-def _number(notes: Notes, model: bytes) -> int:
-    """The number of a model; one more than the last if somebody else has written it since."""
-    kept = notes.get(NUMBER)
-    if kept is None:
-        return 1
-    last = json.loads(kept)
-    return int(last["number"]) + int(last["sha256"] != _digest(model))
-
-
-def _recounted(classifier: NEDClassifier, model: bytes) -> int:
-    """Count classes anew; by how many points they differ from what the model knew."""
     known = read_model_bytes(model)[1].get("class_counts")
-    support = classifier._support  # noqa: SLF001
-    support.recount()  # type: ignore[union-attr]
     if known is None:
         return 0
-    now = support.class_counts
-    before = np.zeros(max(len(now), len(known)), np.int64)
-    before[: len(known)] = known
-    before[: len(now)] -= now
-    return int(np.abs(before).sum())
-
-
-def _digest(model: bytes) -> str:
-    return sha256(model).hexdigest()
+    now = classifier._support.class_counts  # noqa: SLF001
+    gained = np.zeros(max(len(now), len(known)), np.int64)
+    gained[: len(now)] = now
+    gained[: len(known)] -= known
+    # A point that was given another label is missed in one class and found in another.
+    return int(max(gained[gained > 0].sum(), -gained[gained < 0].sum()))

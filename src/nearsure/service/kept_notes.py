@@ -1,7 +1,7 @@
 """Where the service keeps its fit, the fit's number and the threshold."""
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -18,8 +18,8 @@ class Notes(Protocol):
     def get(self, name: str) -> bytes | None:
         """A note, or None."""
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a note."""
+    def put(self, notes: Mapping[str, bytes]) -> None:
+        """Write some, one after the other: all or none, or else all up to one of them."""
 
 
 class NotesInEngine:
@@ -32,9 +32,9 @@ class NotesInEngine:
         """A note, or None."""
         return self._notes.get(name)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a note."""
-        self._notes[name] = content
+    def put(self, notes: Mapping[str, bytes]) -> None:
+        """Write some, all or none."""
+        self._notes.update(notes)
 
 
 class NotesInFiles:
@@ -50,12 +50,13 @@ class NotesInFiles:
         path = self._path(name)
         return path.read_bytes() if path.is_file() else None
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a note."""
-        path = self._path(name)
-        with written_whole(path) as draft:
-            draft.write_bytes(content)
-        _make_durable(path.parent)
+    def put(self, notes: Mapping[str, bytes]) -> None:
+        """Write some, each before the next."""
+        for name, content in notes.items():
+            path = self._path(name)
+            with written_whole(path) as draft:
+                draft.write_bytes(content)
+            _make_durable(path.parent)
 
     def _path(self, name: str) -> Path:
         return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")
@@ -71,9 +72,9 @@ class NotesInMemory:
         """A note, or None."""
         return self._notes.get(name)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a note."""
-        self._notes[name] = content
+    def put(self, notes: Mapping[str, bytes]) -> None:
+        """Write some."""
+        self._notes.update(notes)
 
 
 def notes_in(engine: Engine) -> Notes | None:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as Outcome
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.service.problems import Overloaded
+from nearsure.service.work_threads import WorkThreads
 
 Answered = TypeVar("Answered")
 
@@ -72,7 +73,7 @@ class MicroBatcher(Generic[Answered]):
         self._patience = patience
         self._on_batch = on_batch
         self._waiting: deque[_Question[Answered]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="nearsure-answers")
+        self._thread = WorkThreads(1, "nearsure-answers")
         self._busy = False
         self._closing = False
         self._idle = asyncio.Event()
@@ -105,21 +106,24 @@ class MicroBatcher(Generic[Answered]):
             self._idle.clear()
             # Not at once: requests that came in the same turn of the loop still join the batch.
             loop.call_soon(self._start_batch)
+        limit = asyncio.timeout(self._patience)
         try:
-            async with asyncio.timeout(self._patience):
+            async with limit:
                 return await question.future
         except TimeoutError:
-            if not question.future.cancelled():
+            if not limit.expired():
                 raise  # The function's own.
             raise Overloaded(
                 f"There was no answer within {self._patience:g} s. Ask again shortly."
             ) from None
 
     async def close(self) -> None:
-        """Answer what waits, take nothing new, and end the thread."""
+        """Answer what waits, take nothing new, and end the thread, if it does not hang."""
         self._closing = True
-        await self._idle.wait()
-        self._thread.shutdown(wait=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self._idle.wait()
+        self._thread.shutdown(wait=self._idle.is_set())
 
     def _start_batch(self) -> None:
         """Hand the next questions to the thread, or rest."""
@@ -148,7 +152,7 @@ class MicroBatcher(Generic[Answered]):
     def _end_batch(
         self,
         batch: list[_Question[Answered]],
-        outcome: "Outcome[Sequence[Answered | Exception]]",
+        outcome: Outcome[Sequence[Answered | Exception]],
     ) -> None:
         # The thread goes on with the next batch while the answers of this one are sent.
         self._start_batch()

@@ -10,9 +10,12 @@ would take it for the next request, which could be made to pass a proxy unseen.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+log = logging.getLogger("nearsure.service")
 
 LARGEST_HEAD = 64 * 1024
 # Somebody who was answered early (too large, not allowed) may go on sending so long: were the
@@ -25,6 +28,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     patience = 30.0
     largest_connections = 10_000
+    has_turned_away = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **options)
@@ -39,6 +43,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Wait for a head from now on."""
         super().connection_made(transport)
         if len(self.connections) > self.largest_connections:
+            self._tell_once()
             self._turn_away(b"503 Service Unavailable", "overloaded", "Too many connections.")
             return
         self._set_deadline(self.patience, self._head_too_slow)
@@ -126,6 +131,16 @@ class PatientProtocol(HttpToolsProtocol):
             "head_too_slow",
             f"The head of a request must arrive within {self.patience:g} s.",
         )
+
+    def _tell_once(self) -> None:
+        """Whoever comes too often would fill the log, too."""
+        kind = type(self)
+        if not kind.has_turned_away:
+            kind.has_turned_away = True
+            log.warning(
+                "%d connections are open: further ones are turned away. This is said once.",
+                self.largest_connections,
+            )
 
     def _turn_away(self, status: bytes, error: str, message: str) -> None:
         self._clear_deadline()

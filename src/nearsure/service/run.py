@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from nearsure.errors import ConfigError
 from nearsure.service.app import create_app
+from nearsure.service.open_files import connections_that_fit
 from nearsure.service.opening import open_gallery
 from nearsure.service.patient_protocol import patient_protocol
 from nearsure.service.security import Tokens, check_listening
@@ -69,7 +70,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=patient_protocol(settings.patience),
+                http=patient_protocol(settings.patience, connections_that_fit()),
                 ws="none",
                 lifespan="on",
                 log_config=None,

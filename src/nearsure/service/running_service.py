@@ -1,9 +1,11 @@
 """All that is alive while the service runs; routes find it in the app."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Thread
+from time import monotonic
 from typing import Literal, TypeVar, cast
 
 import numpy as np
@@ -21,15 +23,23 @@ from nearsure.service.opening import Opened
 from nearsure.service.problems import Overloaded, ProblemError
 from nearsure.service.refits import Refits
 from nearsure.service.settings import ServiceSettings
+from nearsure.service.short_queue import ShortQueue
+from nearsure.service.work_threads import WorkThreads
 
+log = logging.getLogger("nearsure.service")
 Result = TypeVar("Result")
-# Whoever stops the service waits no longer than this for a fit that is under way.
+# Whoever stops the service waits no longer than this for what is under way, save for a write.
 LAST_WAIT = 5.0
 READERS = 4
+# Images and texts: each takes an encoder longer than a search takes.
+WAITING_ENCODINGS = 64
 
 
 class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
+
+    What takes long keeps nobody waiting but its like: what reads the whole gallery for an answer
+    has a thread, and documents have one; so have figures, which are wanted most when all is slow.
 
     Parameters
     ----------
@@ -47,8 +57,9 @@ class RunningService:
         self.settings = settings
         self.gallery, self.encoder = opened.gallery, opened.encoder
         self.refits = Refits(self.gallery)
-        self.report = LiveDocument(self.gallery, report_document)
-        self.audit = LiveDocument(self.gallery, audit_document)
+        self._documents = _threads(1, "documents")
+        self.report = LiveDocument(self.gallery, report_document, self._documents)
+        self.audit = LiveDocument(self.gallery, audit_document, self._documents)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,
@@ -59,7 +70,9 @@ class RunningService:
         measurements.watch_queue(lambda: self.batcher.queue_length)
         measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
         self._readers = _threads(READERS, "reads")
-        self._writer, self._encoding = _threads(1, "writes"), _threads(1, "encodes")
+        self._writer = _threads(1, "writes")
+        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
+        self._encoding = ShortQueue(1, WAITING_ENCODINGS, "nearsure-encodes")
 
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
@@ -86,9 +99,32 @@ class RunningService:
         """Do something that only reads, if it does not have to wait too long."""
         return await self._in_time(self._readers, work)
 
+    async def survey(self, work: Callable[[], Result]) -> Result:
+        """The same of something that reads the whole gallery."""
+        return await self._in_time(self._surveys, work)
+
+    async def figures(self, work: Callable[[], Result]) -> Result:
+        """The same of something short about the service."""
+        return await self._in_time(self._figures, work)
+
     async def write(self, work: Callable[[], Result]) -> Result:
-        """Do something that changes the gallery, one at a time, in the order of requests."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+        """Do something that changes the gallery, one at a time, in the order of requests.
+
+        Raises
+        ------
+        Overloaded
+            If nobody has begun with it within `patience`. What is begun is waited for: who is told
+            to come again must know that nothing was changed.
+        """
+        begun = self._writer.submit(work)
+        outcome = asyncio.wrap_future(begun)
+        await asyncio.wait([outcome], timeout=self.settings.patience)
+        if not outcome.done() and begun.cancel():
+            raise Overloaded(
+                f"The change has waited for {self.settings.patience:g} s behind others, and was "
+                "not made. Send it again shortly."
+            )
+        return await outcome
 
     async def encoded(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
         """The vector of an image or a text, shape (dimension,)."""
@@ -107,7 +143,7 @@ class RunningService:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._end)
 
-    async def _in_time(self, threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    async def _in_time(self, threads: WorkThreads, work: Callable[[], Result]) -> Result:
         try:
             async with asyncio.timeout(self.settings.patience):
                 return await asyncio.get_running_loop().run_in_executor(threads, work)
@@ -124,10 +160,19 @@ class RunningService:
             return float("nan")
 
     def _end(self) -> None:
-        for threads in (self._writer, self._readers, self._encoding):
-            threads.shutdown(wait=True)
-        self.refits.wait(LAST_WAIT)
-        self.gallery.close()
+        self._writer.shutdown()
+        deadline = monotonic() + LAST_WAIT
+        readers = (self._readers, self._surveys, self._figures, self._encoding)
+        for threads in (*readers, self._documents):
+            threads.shutdown(wait=False, cancel_futures=True)
+        have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
+        self.refits.wait(max(0.0, deadline - monotonic()))
+        # An engine that keeps a reader for so long may keep whoever closes it as well.
+        closing = Thread(target=self.gallery.close, name="nearsure-closes", daemon=True)
+        closing.start()
+        closing.join(None if all(have_ended) else LAST_WAIT)
+        if not all(have_ended):
+            log.warning("The gallery was still being read when the service stopped.")
 
 
 def service_of(request: Request) -> RunningService:
@@ -143,5 +188,5 @@ def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
     return np.array(encoder.encode(contents)[0], np.float32)
 
 
-def _threads(number: int, name: str) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(number, thread_name_prefix=f"nearsure-{name}")
+def _threads(number: int, name: str) -> WorkThreads:
+    return WorkThreads(number, f"nearsure-{name}")

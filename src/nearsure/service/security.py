@@ -125,11 +125,7 @@ class Authenticate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the token of a request."""
         # A browser asks whether it may ask (OPTIONS) without the token.
-        if (
-            scope["type"] == "http"
-            and scope["method"] != "OPTIONS"
-            and not is_open(scope["path"])
-        ):
+        if scope["type"] == "http" and scope["method"] != "OPTIONS" and not is_open(scope["path"]):
             try:
                 scope[RIGHTS] = self.tokens.rights(scope["headers"])
             except ProblemError as problem:

@@ -4,8 +4,6 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.security import is_open
-
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -23,13 +21,13 @@ ALWAYS: Final = (
     (b"cross-origin-embedder-policy", b"require-corp"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# Answers may hold what only the asker may see, so that no cache on the way keeps them; the page and
-# its assets hold nothing of the kind, and say themselves how long they last.
+# Answers may hold what only the asker may see, so that no cache on the way keeps them; those that
+# everybody may see, such as the page, say themselves how long they last.
 NOT_STORED: Final = (b"cache-control", b"no-store")
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer, and forbids caches to keep what is not open to all."""
+    """ASGI middleware that adds them to every answer, and forbids caches to keep most."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -39,11 +37,13 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        added = list(ALWAYS) if is_open(scope["path"]) else [*ALWAYS, NOT_STORED]
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *added]
+                own = list(message.get("headers", ()))
+                if all(name.lower() != NOT_STORED[0] for name, _ in own):
+                    own.append(NOT_STORED)
+                message["headers"] = [*own, *ALWAYS]
             await send(message)
 
         await self.app(scope, receive, with_headers)

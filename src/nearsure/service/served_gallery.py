@@ -1,42 +1,42 @@
 """The gallery that is served: answers while it is written to, and while it is fitted anew."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from threading import RLock
-from typing import TypeVar
+from threading import Lock, RLock
+from weakref import WeakSet
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import InvalidInputError
+from nearsure.index import unit_vectors
 from nearsure.service.answers import Answers, answered
 from nearsure.service.fits import (
     Fit,
+    counted_anew,
     fitted_again,
     fitted_from_nothing,
     ignore_fit_warnings,
-    keep,
     with_changes,
 )
 from nearsure.service.item_names import first_free_integer, new_ids
+from nearsure.service.kept_fits import KeptFit, RecordedChanges, keep
 from nearsure.service.kept_notes import THRESHOLD, Notes
 from nearsure.service.problems import ProblemError
-from nearsure.service.thresholds import ThresholdInUse, chosen_for, set_by_hand
+from nearsure.service.steady_copy import SteadyCopy
+from nearsure.service.steady_view import SteadyView
+from nearsure.service.thresholds import ThresholdInUse, set_by_hand
 
-Result = TypeVar("Result")
-
-# How often something that reads the whole gallery is tried beside writers, before they wait for it.
-ATTEMPTS = 3
 SMALLEST_GALLERY = 2
 
 
 class ServedGallery:
     """An engine and the fit on what it holds.
 
-    Methods may be called from several threads. One writes at a time; reading waits for nobody. What
-    a method has changed is durable when it returns, as far as the engine's changes are.
+    Methods may be called from several threads. One writes at a time; reading waits for nobody, and
+    a writer never for somebody who reads for long. What a method has changed is durable when it
+    returns, as far as the engine's changes are.
 
     Parameters
     ----------
@@ -48,18 +48,34 @@ class ServedGallery:
         None as long as there are too few points.
     precision : float or None
         Target of the threshold, if none was set.
+    changes : RecordedChanges or None
+        Where the engine writes down what is changed, if it does.
     """
 
     def __init__(
-        self, engine: Engine, notes: Notes, fit: Fit | None, precision: float | None = None
+        self,
+        engine: Engine,
+        notes: Notes,
+        fit: Fit | None,
+        precision: float | None = None,
+        changes: RecordedChanges | None = None,
     ) -> None:
         self.engine = engine
-        self._notes, self._fit, self._precision = notes, fit, precision
-        self._writing = RLock()
+        self._notes, self._fit, self._changes = notes, fit, changes
+        # What a fit goes on from while nothing answers.
+        self._kept: KeptFit | None = None
+        self._first_threshold = ThresholdInUse(precision=precision)
+        self._writing, self._copying = RLock(), Lock()
+        self._views: WeakSet[SteadyView] = WeakSet()
+        self._copy: SteadyCopy | None = None
         self._n_writes = 0
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
         self._first_free: int | None = None
+
+    def continue_from(self, kept: KeptFit) -> None:
+        """Take an earlier fit, which the gallery has no points left for, as the one before."""
+        self._kept = kept
 
     @property
     def fit(self) -> Fit:
@@ -126,7 +142,7 @@ class ServedGallery:
         Parameters
         ----------
         vectors : array of shape (n, dimension)
-            Finite.
+            Finite. Where vectors are compared by cosine, they are kept at unit length.
         labels : array of shape (n,)
             As the engine has them.
         texts : sequence of str or None
@@ -141,8 +157,11 @@ class ServedGallery:
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             try:
                 if self._fit is None:
-                    self.engine.add(vectors, ids, labels)
+                    is_cosine = self.engine.metric == "cosine"
+                    self.engine.add(unit_vectors(vectors) if is_cosine else vectors, ids, labels)
                 else:
+                    given = ids[[text is not None for text in texts]]
+                    self._check_before_naming(self._fit, labels, given)
                     ignore_fit_warnings()
                     self._fit.classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
@@ -170,7 +189,9 @@ class ServedGallery:
         """Remove points, all or none; how many there were."""
         self._check_writable()
         with self._writing:
-            self._check_there(ids)
+            stored = self._check_there(ids)
+            for view in self._views:
+                view.bury(stored)
             if self._fit is None:
                 self.engine.remove(ids)
             elif len(ids) >= self.engine.size():
@@ -185,74 +206,78 @@ class ServedGallery:
 
     def refit(self) -> Fit:
         """Fit anew on the gallery of now; the old fit answers until the new one takes over."""
-
-        def fitted() -> tuple[Fit | None, Fit]:
-            before = self._fit
-            with self._writing:
-                self._written_since = []
-            if before is None:
-                classifier = fitted_from_nothing(self.engine)
-            else:
-                classifier = fitted_again(before.classifier, self.engine)
-            number = 1 if before is None else before.number + 1
-            return before, Fit(classifier, number, self._carried_over(classifier, number))
-
+        with self._writing:
+            view, before, in_use = self._new_view(), self._before(), self._threshold()
+            last_change = None if self._changes is None else self._changes.last()
+            self._written_since = []
         try:
-            before, new = self.steadily(fitted)
-            with self._writing:
-                if self._fit is not before:
-                    # Somebody has set another threshold meanwhile.
-                    threshold = self._carried_over(new.classifier, new.number)
-                    new = replace(new, threshold=threshold)
-                with_changes(new.classifier, self._written_since or [])
-                keep(new, self._notes)
-                self._fit, self._unsaved = new, False
+            view.look()
+            if before is None:
+                fitted = fitted_from_nothing(view)
+            else:
+                fitted = fitted_again(before.model, view)
+            copy = SteadyCopy(fitted, 1 if before is None else before.number + 1)
+            classifier = counted_anew(fitted.to_bytes(), self.engine)
+            while True:
+                threshold = copy.threshold_like(in_use)
+                with self._writing:
+                    if self._threshold() is not in_use:
+                        # Somebody has set another one meanwhile.
+                        in_use = self._threshold()
+                        continue
+                    with_changes(classifier, self._written_since or [])
+                    new = Fit(classifier, copy.number, threshold, last_change=last_change)
+                    keep(new, self._notes)
+                    self._fit, self._unsaved = new, False
+                    self._copy = None if self._written_since else copy
+                    break
         finally:
             self._written_since = None
+        if self._changes is not None and last_change is not None:
+            self._changes.forget(last_change)
         return new
 
     def threshold_for(self, precision: float, certainty: float) -> ThresholdInUse:
         """The threshold that would be chosen now."""
+        copy = self.steady()
+        try:
+            return copy.threshold_for(precision, certainty)
+        except InvalidInputError as error:
+            # What was asked is right: the gallery has too few points of the fit left.
+            raise ProblemError(409, "no_threshold", str(error)) from error
 
-        def chosen() -> ThresholdInUse:
-            fit = self.fit
-            return chosen_for(fit.classifier, precision, fit.number, certainty=certainty)
-
-        return self._chosen_steadily(chosen)
-
-    def set_threshold(self, threshold: float | None, precision: float | None) -> ThresholdInUse:
-        """Use another threshold from now on, or none."""
-
-        def chosen() -> ThresholdInUse:
-            fit = self.fit
-            if threshold is not None:
-                return set_by_hand(threshold, fit.number)
-            if precision is not None:
-                return chosen_for(fit.classifier, precision, fit.number)
-            return ThresholdInUse(model=fit.number)
-
-        new = self._chosen_steadily(chosen)
+    def use_threshold(self, chosen: ThresholdInUse) -> bool:
+        """Use what `threshold_for` gave from now on; False if another fit has taken over since."""
         with self._writing:
-            if new.model != self.fit.number:
-                # A new fit has taken over meanwhile.
-                new = chosen()
-            self._notes.put(THRESHOLD, new.to_bytes())
+            if chosen.model != self.fit.number:
+                return False
+            new = replace(chosen, is_set=True)
+            self._notes.put({THRESHOLD: new.to_bytes()})
             self._fit = replace(self.fit, threshold=new)
+        return True
+
+    def set_threshold(self, threshold: float | None) -> ThresholdInUse:
+        """Use a threshold from now on, or none."""
+        with self._writing:
+            new = set_by_hand(threshold, self.fit.number)
+            self.use_threshold(new)
         return new
 
-    def steadily(self, work: Callable[[], Result]) -> Result:
-        """Do what reads the whole gallery; again if a write came between, at last without them."""
-        for _ in range(ATTEMPTS - 1):
-            before = self._n_writes
-            try:
-                return work()
-            except Exception:
-                # Whoever writes now may have changed points, but counts them at the end.
-                with self._writing:
-                    if self._n_writes == before:
-                        raise
-        with self._writing:
-            return work()
+    def steady(self) -> SteadyCopy:
+        """A copy of the classifier whose gallery holds still, for what reads all of it."""
+        with self._copying:
+            copy = self._copy
+            if copy is not None:
+                return copy
+            with self._writing:
+                fit, version, view = self.fit, self.version, self._new_view()
+                model = fit.classifier.to_bytes()
+            view.look()
+            copy = SteadyCopy(counted_anew(model, view), fit.number)
+            with self._writing:
+                if self.version == version:
+                    self._copy = copy
+            return copy
 
     def close(self, patience: float = 5.0) -> None:
         """Keep what is known of changes since the fit, and close the engine.
@@ -271,22 +296,24 @@ class ServedGallery:
                 self._writing.release()
         self.engine.close()
 
-    def _chosen_steadily(self, choose: Callable[[], ThresholdInUse]) -> ThresholdInUse:
-        try:
-            return self.steadily(choose)
-        except InvalidInputError as error:
-            # What was asked is right: the gallery has too few points of the fit left.
-            raise ProblemError(409, "no_threshold", str(error)) from error
-
-    def _carried_over(self, classifier: NEDClassifier, number: int) -> ThresholdInUse:
-        """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""
+    def _before(self) -> KeptFit | None:
+        """What a new fit goes on from."""
         if self._fit is None:
-            in_use = ThresholdInUse(precision=self._precision)
-        else:
-            in_use = self._fit.threshold
-        if in_use.precision is None:
-            return replace(in_use, model=number)
-        return chosen_for(classifier, in_use.precision, number)
+            return self._kept
+        return KeptFit(self._fit.classifier.to_bytes(), self._fit.number, self._fit.threshold)
+
+    def _threshold(self) -> ThresholdInUse:
+        if self._fit is not None:
+            return self._fit.threshold
+        kept, first = None if self._kept is None else self._kept.threshold, self._first_threshold
+        if kept is None or (first.precision is not None and not kept.is_set):
+            return first
+        return kept
+
+    def _new_view(self) -> SteadyView:
+        view = SteadyView(self.engine)
+        self._views.add(view)
+        return view
 
     def _check_writable(self) -> None:
         if not self.engine.capabilities.holds_labels:
@@ -297,10 +324,17 @@ class ServedGallery:
                 "there, and fit again.",
             )
 
-    def _check_there(self, ids: AnyArray) -> None:
+    def _check_there(self, ids: AnyArray) -> Stored:
         if len(np.unique(ids)) < len(ids):
             raise InvalidInputError("The ids must differ. Got one twice.")
-        self.stored(ids)
+        return self.stored(ids)
+
+    def _check_before_naming(self, fit: Fit, labels: AnyArray, ids: AnyArray) -> None:
+        """An error if ids are taken, before a classifier gets to know new classes for good."""
+        if not np.isin(labels, fit.classifier.classes_).all():
+            taken = self._taken(ids)
+            if taken is not None:
+                raise taken
 
     def _taken(self, ids: AnyArray) -> ProblemError | None:
         """The problem that some of these ids are there already, if that is one."""
@@ -320,6 +354,6 @@ class ServedGallery:
     def _note(self, ids: AnyArray) -> None:
         """Remember that points were changed."""
         self._n_writes += 1
-        self._unsaved = True
+        self._unsaved, self._copy = True, None
         if self._written_since is not None:
             self._written_since.append(ids)

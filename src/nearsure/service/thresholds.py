@@ -24,12 +24,15 @@ class ThresholdInUse:
         What it means.
     model : int
         The fit it was chosen on.
+    is_set : bool
+        Whether somebody has asked for it while the service ran, if only for none.
     """
 
     threshold: float | None = None
     precision: float | None = None
     sentence: str = "No threshold is set: answers are neither accepted nor refused."
     model: int = 0
+    is_set: bool = False
 
     def accepts(self, confidence: float) -> bool | None:
         """Whether an answer of this confidence is accepted; None if no threshold is set."""
@@ -51,15 +54,37 @@ class ThresholdInUse:
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "ThresholdInUse":
-        """What `to_bytes` gave."""
-        return cls(**json.loads(kept))
+        """What `to_bytes` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        try:
+            read = cls(**json.loads(kept))
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        numbers = [own for own in (read.threshold, read.precision) if own is not None]
+        if not all(isinstance(own, int | float) and 0 <= own <= 1 for own in numbers):
+            raise ValueError(f"{numbers} is no threshold or precision.")
+        if not (isinstance(read.sentence, str) and isinstance(read.model, int)):
+            raise ValueError("It has no sentence, or is of no fit.")
+        return read
 
 
-def set_by_hand(threshold: float, model: int) -> ThresholdInUse:
-    """A threshold that somebody decided on."""
-    return ThresholdInUse(
-        threshold, None, f"Accept at confidence >= {threshold:.6g}, as it was set.", model
-    )
+def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:
+    """A threshold that somebody decided on, or that there be none."""
+    if threshold is None:
+        return ThresholdInUse(model=model, is_set=True)
+    sentence = f"Accept at confidence >= {threshold:.6g}, as it was set."
+    return ThresholdInUse(threshold, None, sentence, model, is_set=True)
+
+
+def not_chosen_yet(precision: float, model: int) -> ThresholdInUse:
+    """What is used for a precision as long as the gallery cannot say anything about it."""
+    sentence = "No threshold can be chosen on the gallery as it is: nothing is accepted."
+    return ThresholdInUse(None, precision, sentence, model)
 
 
 def chosen_for(

@@ -4,7 +4,7 @@ import sqlite3
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.sqlite.connection import GalleryFile
-from nearsure.engines.sqlite.schema import Layout
+from nearsure.engines.sqlite.schema import Layout, changes_table
 
 
 class Changes:
@@ -31,14 +31,8 @@ class Changes:
         """Write changes down from now on, also when the gallery is opened another time."""
         if self._is_watched:
             return
-        kind = "INTEGER" if self._layout.ids == "integer" else "TEXT"
         with self._file.writing() as writer:
-            # AUTOINCREMENT: a later change has a larger number, also when earlier ones are
-            # forgotten.
-            writer.execute(
-                "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-                f"id {kind} NOT NULL UNIQUE)"
-            )
+            writer.execute(changes_table(self._layout))
         self._is_watched = True
 
     def record(self, writer: sqlite3.Connection, ids: AnyArray) -> None:

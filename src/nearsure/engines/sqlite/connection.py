@@ -9,7 +9,8 @@ from threading import Lock
 from urllib.parse import quote
 
 from nearsure.engines.secrets import redacted
-from nearsure.engines.sqlite.failures import closed, told_clearly
+from nearsure.engines.sqlite.failures import closed, read_clearly, told_clearly
+from nearsure.engines.sqlite.file_check import check_tables
 from nearsure.engines.sqlite.file_lock import FileLock
 from nearsure.engines.sqlite.schema import check_is_gallery
 from nearsure.errors import EngineAccessError, EngineError, GalleryNotFoundError
@@ -61,7 +62,7 @@ class GalleryFile:
         """A connection that sees one state of the file from the first statement to the last."""
         connection = self._borrowed()
         try:
-            with told_clearly(self.shown):
+            with told_clearly(self.shown), read_clearly(self.shown):
                 connection.execute("BEGIN")
                 yield connection
         finally:
@@ -133,6 +134,7 @@ class GalleryFile:
         try:
             # Before anything else: a database of somebody else's is not to be changed.
             check_is_gallery(connection, self.shown)
+            check_tables(connection, self.shown)
             self._check_mode(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
             for setting in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
                 connection.execute(f"PRAGMA {setting}")
@@ -142,13 +144,16 @@ class GalleryFile:
         return connection
 
     def _connected(self) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?mode=rw",
             uri=True,
             timeout=self._timeout,
             isolation_level=None,
             check_same_thread=False,
         )
+        # What a file declares may use only functions that do no harm.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
 
     def _borrowed(self) -> sqlite3.Connection:
         with self._idle_lock:

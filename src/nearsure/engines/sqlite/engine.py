@@ -12,25 +12,27 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Found
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
 from nearsure.engines.sqlite.changes import Changes
 from nearsure.engines.sqlite.connection import GalleryFile
 from nearsure.engines.sqlite.creation import create_gallery
 from nearsure.engines.sqlite.failures import closed
+from nearsure.engines.sqlite.file_check import check_contents
 from nearsure.engines.sqlite.index_cache import IndexCache
 from nearsure.engines.sqlite.memory import Memory
 from nearsure.engines.sqlite.notes import Notes
-from nearsure.engines.sqlite.pictures import picture_of, put_pictures
-from nearsure.engines.sqlite.point_rows import READ_AT_ONCE, PointRows
+from nearsure.engines.sqlite.pictures import put_pictures
+from nearsure.engines.sqlite.point_rows import PointRows
 from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision, read_layout
-from nearsure.errors import EngineError, InvalidInputError
+from nearsure.engines.sqlite.stored_gallery import StoredGallery
+from nearsure.errors import EngineError
 
 log = logging.getLogger("nearsure.engines")
 
 
-class SqliteEngine:
+class SqliteEngine(StoredGallery):
     """A gallery in one SQLite file, searched by faiss in the memory of this process.
 
     A change is one transaction, on the disk when the call returns: it outlasts the end of the
@@ -42,7 +44,8 @@ class SqliteEngine:
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
-    the index when the gallery is opened.
+    the index when the gallery is opened. A gallery from elsewhere is checked when it is opened, but
+    faiss reads an ``.index`` that came with it without much care: delete that of a stranger.
 
     Parameters
     ----------
@@ -96,6 +99,7 @@ class SqliteEngine:
         try:
             with file.reading() as connection:
                 self._layout = read_layout(connection, file.shown)
+                check_contents(connection, self._layout, file.shown)
             self._points = PointRows(self._layout)
             self._settings = settings or self._layout.settings
             self._index = self._layout.index if index == "auto" else index
@@ -146,37 +150,6 @@ class SqliteEngine:
         )
         create_gallery(Path(path).resolve(), layout)
         return cls(path, timeout=timeout)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return Capabilities(
-            exact=self.index_type == "exact",
-            holds_labels=True,
-            ids=self._layout.ids,
-            labels=self._layout.labels,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.dimension
-
-    @property
-    def metric(self) -> Metric:
-        """Whether vectors are compared as they are, or at unit length."""
-        return self._layout.metric
-
-    def fingerprint(self) -> Fingerprint:
-        """Engine, index and its settings; metric and precision where they are not the usual."""
-        usual = Layout(1)
-        unusual = {
-            name: getattr(self._layout, name)
-            for name in ("metric", "precision")
-            if getattr(self._layout, name) != getattr(usual, name)
-        }
-        settings = self._settings.of(self.index_type)
-        return {"engine": "sqlite", "index": self.index_type, **unusual, **settings}
 
     def size(self) -> int:
         """How many points there are."""
@@ -249,51 +222,6 @@ class SqliteEngine:
                 with self._lock.alone():
                     memory.names.relabel(rows, named.tolist())
 
-    def fetch(self, ids: AnyArray) -> Stored:
-        """Points with vectors and labels, in the order of `ids`, which may come twice."""
-        given = np.asarray(ids)
-        distinct, places = np.unique(given, return_inverse=True)
-        known = checks.checked_ids(given if given.ndim != 1 else distinct, self.capabilities)
-        with self._file.reading() as connection:
-            return self._points.fetch(connection, known[places])
-
-    def scan(self) -> Iterator[Stored]:
-        """All ids and labels in portions, ids ascending; each portion as it is when it is taken."""
-        portion = self.page(limit=READ_AT_ONCE)
-        while len(portion.ids):
-            yield portion
-            portion = self.page(after=portion.ids[-1].item(), limit=READ_AT_ONCE)
-
-    def page(
-        self,
-        after: str | int | None = None,
-        limit: int = 100,
-        label: str | int | None = None,
-    ) -> Stored:
-        """Some ids and labels, ids ascending, without vectors.
-
-        Parameters
-        ----------
-        after : str or int, optional
-            Only ids beyond this one, which need not be there; by default from the first on.
-        limit : int
-            How many at most.
-        label : str or int, optional
-            Only points with this label.
-        """
-        if limit < 1:
-            raise InvalidInputError(f"limit must be at least 1. Got {limit} instead.")
-        first = None if after is None else self._checked_id(after)
-        with self._file.reading() as connection:
-            return self._points.page(connection, first, int(limit), self._checked_label(label))
-
-    def count(self, label: str | int | None = None) -> int:
-        """How many points have a label; by default, how many there are."""
-        if label is None:
-            return self.size()
-        with self._file.reading() as connection:
-            return self._points.count(connection, self._checked_label(label))
-
     def put_pictures(self, pictures: Mapping[str, bytes] | Mapping[int, bytes]) -> None:
         """Keep small pictures of points, all or none, in the place of earlier ones.
 
@@ -305,12 +233,6 @@ class SqliteEngine:
         own = checks.checked_ids(np.array(list(pictures)), self.capabilities)
         with self._changing(), self._file.writing() as writer:
             put_pictures(writer, self._points.rows_of(writer, own), list(pictures.values()))
-
-    def picture(self, own_id: str | int) -> bytes | None:
-        """The picture of a point; None if there is none, or no such point."""
-        wanted = self._checked_id(own_id)
-        with self._file.reading() as connection:
-            return picture_of(connection, wanted)
 
     def close(self) -> None:
         """Keep the index beside the file, and let others have the gallery."""
@@ -327,12 +249,6 @@ class SqliteEngine:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return (
-            f"SqliteEngine({self._file.shown!r}, dimension={self.dimension}, "
-            f"index={self.index_type!r}, metric={self.metric!r})"
-        )
 
     @contextmanager
     def _changing(self) -> Iterator[Memory]:
@@ -376,13 +292,3 @@ class SqliteEngine:
         if memory is None:
             raise closed(self._file.shown)
         return memory
-
-    def _checked_id(self, own_id: str | int) -> str | int:
-        checked: str | int = checks.checked_ids(np.array([own_id]), self.capabilities)[0].item()
-        return checked
-
-    def _checked_label(self, label: str | int | None) -> str | int | None:
-        if label is None:
-            return None
-        own: str | int = checks.checked_labels(np.array([label]), 1, self.capabilities)[0].item()
-        return own

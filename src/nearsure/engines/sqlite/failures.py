@@ -85,3 +85,16 @@ def told_clearly(shown: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise engine_error(error, shown) from error
+
+
+@contextmanager
+def read_clearly(shown: str) -> Iterator[None]:
+    """What is read inside fails with an error of nearsure if it is not what a gallery holds."""
+    try:
+        yield
+    except NearsureError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise GalleryMismatchError(
+            f"{shown} holds what no gallery does: {error}. Restore the file from a copy."
+        ) from error

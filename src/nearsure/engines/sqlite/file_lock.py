@@ -1,10 +1,21 @@
 """One process owns a gallery at a time; the system takes the lock back when the process ends."""
 
-import fcntl
 import os
 from pathlib import Path
 
-from nearsure.errors import EngineAccessError, EngineUnavailableError, GalleryNotFoundError
+from nearsure.errors import (
+    EngineAccessError,
+    EngineUnavailableError,
+    GalleryNotFoundError,
+    MissingExtraError,
+)
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
 
 
 class FileLock:
@@ -22,6 +33,11 @@ class FileLock:
     """
 
     def __init__(self, path: Path, shown: str) -> None:
+        if not HAS_LOCKS:
+            raise MissingExtraError(
+                f"{shown} cannot be opened: a gallery in a file needs locks that this system "
+                "(Windows) lacks. Use WSL or a container, or keep the gallery in PostgreSQL."
+            )
         if not path.parent.is_dir():
             raise GalleryNotFoundError(f"There is no folder to keep {shown} in. Make it first.")
         try:

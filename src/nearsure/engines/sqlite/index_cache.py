@@ -2,12 +2,12 @@
 
 A row of the gallery has one vector for good, so a cache from earlier is brought up to date by the
 rows that have come and gone. That it is from earlier, and not from another copy of the gallery, is
-known by a mark that the gallery and the cache both hold.
+known by its checksum, which the gallery holds: nothing of another file is given to faiss.
 """
 
+import hashlib
 import logging
 from typing import Any
-from uuid import uuid4
 
 from safetensors import SafetensorError
 
@@ -18,7 +18,7 @@ from nearsure.errors import NearsureError
 from nearsure.model_file import read_model, write_model
 
 CACHE_SUFFIX = ".index"
-MARK = "index_cache"
+CHECKSUM = "index_cache"
 log = logging.getLogger("nearsure.engines")
 
 
@@ -40,9 +40,9 @@ class IndexCache:
         if like.index_type == "exact" or not self._path.is_file():
             return None
         try:
-            manifest, arrays = read_model(self._path)
-            if manifest["mark"] != self._mark():
+            if self._checksum() != self._expected():
                 return None
+            manifest, arrays = read_model(self._path)
             index = GalleryIndex.from_state(manifest["state"], arrays)
             return index if _make(index) == _make(like) else None
         except (NearsureError, OSError, KeyError, TypeError, ValueError) as error:
@@ -55,18 +55,22 @@ class IndexCache:
             return
         try:
             state, arrays = index.to_state()
-            mark = uuid4().hex
-            write_model(self._path, {"mark": mark, "state": state}, arrays)
-            # Last: a gallery that names no cache, or another one, builds its index anew.
+            write_model(self._path, {"state": state}, arrays)
+            checksum = self._checksum()
+            # Last: a gallery that knows no cache, or another one, builds its index anew.
             with self._file.writing() as connection:
-                connection.execute("REPLACE INTO settings VALUES (?, ?)", (MARK, mark))
+                connection.execute("REPLACE INTO settings VALUES (?, ?)", (CHECKSUM, checksum))
         except (NearsureError, OSError, SafetensorError, MemoryError) as error:
             log.warning("The index of %s could not be kept: %s", self._file.shown, error)
 
-    def _mark(self) -> str | None:
+    def _checksum(self) -> str:
+        with self._path.open("rb") as cache:
+            return hashlib.file_digest(cache, "sha256").hexdigest()
+
+    def _expected(self) -> str | None:
         with self._file.reading() as connection:
             found = connection.execute(
-                "SELECT value FROM settings WHERE name = ?", (MARK,)
+                "SELECT value FROM settings WHERE name = ?", (CHECKSUM,)
             ).fetchone()
         return None if found is None else found[0]
 

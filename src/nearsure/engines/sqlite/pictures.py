@@ -22,6 +22,8 @@ def put_pictures(connection: sqlite3.Connection, rows: IntArray, pictures: list[
 def picture_of(connection: sqlite3.Connection, own_id: str | int) -> bytes | None:
     """The picture of a point; None if it has none."""
     found = connection.execute(
-        "SELECT picture FROM pictures JOIN points USING (row) WHERE id = ?", (own_id,)
+        "SELECT picture FROM pictures JOIN points USING (row) "
+        "WHERE id = ? AND typeof(picture) = 'blob'",
+        (own_id,),
     ).fetchone()
     return None if found is None else bytes(found[0])

@@ -1,6 +1,7 @@
 """The tables of a gallery, and the signs by which a file is known to be one."""
 
 import json
+import operator
 import sqlite3
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias, cast
@@ -19,6 +20,7 @@ APPLICATION_ID = int.from_bytes(b"nsur")
 VERSION = 1
 # Bytes that SQLite takes in one value.
 LARGEST_VECTOR = 10**9
+COLUMNS: dict[Kind, str] = {"integer": "INTEGER", "text": "TEXT"}
 _ALLOWED = {
     "metric": ("euclidean", "cosine"),
     "ids": ("integer", "text"),
@@ -73,6 +75,11 @@ class Layout:
         """Of a vector in the file: little-endian on every machine."""
         return np.dtype("<f4" if self.precision == "float32" else "<f8")
 
+    @property
+    def n_bytes(self) -> int:
+        """Of a vector in the file."""
+        return self.dtype.itemsize * int(self.dimension)
+
     def stored(self, vectors: AnyArray) -> AnyArray:
         """Vectors in the precision of the file, which may refuse what is too large for it."""
         with np.errstate(over="ignore"):
@@ -96,16 +103,15 @@ class Layout:
 
 def create_tables(connection: sqlite3.Connection, layout: Layout) -> None:
     """Make an empty database a gallery, within the transaction that is open."""
-    column = {"integer": "INTEGER", "text": "TEXT"}
-    n_bytes = layout.dtype.itemsize * int(layout.dimension)
     statements = (
         # AUTOINCREMENT: the number of a row that is gone never comes again, so that whoever knows
         # a row's vector knows it for good.
         f"""CREATE TABLE points (
             row INTEGER PRIMARY KEY AUTOINCREMENT,
-            id {column[layout.ids]} NOT NULL UNIQUE,
-            label {column[layout.labels]} NOT NULL,
-            vector BLOB NOT NULL CHECK (typeof(vector) = 'blob' AND length(vector) = {n_bytes})
+            id {COLUMNS[layout.ids]} NOT NULL UNIQUE,
+            label {COLUMNS[layout.labels]} NOT NULL,
+            vector BLOB NOT NULL
+                CHECK (typeof(vector) = 'blob' AND length(vector) = {layout.n_bytes})
         )""",
         "CREATE INDEX points_by_label ON points (label, id)",
         """CREATE TABLE pictures (
@@ -122,6 +128,15 @@ def create_tables(connection: sqlite3.Connection, layout: Layout) -> None:
     settings = {**asdict(layout), "dimension": int(layout.dimension)}
     settings["settings"] = json.dumps(settings["settings"])
     connection.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
+
+
+def changes_table(layout: Layout) -> str:
+    """The statement that makes the table of changes, which not every gallery has."""
+    # AUTOINCREMENT: a later change has a larger number, also when earlier ones are forgotten.
+    return (
+        "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, "
+        f"id {COLUMNS[layout.ids]} NOT NULL UNIQUE)"
+    )
 
 
 def check_is_gallery(connection: sqlite3.Connection, shown: str) -> None:
@@ -148,9 +163,12 @@ def read_layout(connection: sqlite3.Connection, shown: str) -> Layout:
     try:
         own = {name: stored[name] for name in Layout.__dataclass_fields__}
         own["settings"] = IndexSettings(**json.loads(cast("str", own["settings"])))
+        # SQLite keeps 16.0 as a number of another kind than 16.
+        own["dimension"] = operator.index(own["dimension"])
         return Layout(**own)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise GalleryMismatchError(
-            f"{shown} has settings that this nearsure does not understand: {error}. "
+            f"{shown} has settings that this nearsure does not understand: "
+            f"{str(error).rstrip('.')}. "
             "Restore the file from a copy."
         ) from error

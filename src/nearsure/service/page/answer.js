@@ -1,6 +1,6 @@
 // The answer: what, how sure, whether to act on it, and who vouches for it.
 
-import { byId, confidencePercent, count, distance, element, meter, percent, sayAloud } from "./elements.js";
+import { byId, confidencePercent, count, distance, element, meter, percent, sayAloud, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, session } from "./session.js";
 import { judgement, setConfidence, whenMoved } from "./threshold.js";
@@ -57,7 +57,7 @@ function judged() {
 function classRow(share, answer) {
   const isAnswer = share.label === answer.label;
   return element("li", { class: isAnswer ? "share chosen" : "share" },
-    element("span", { class: "share-label" }, String(share.label)),
+    element("span", { class: "share-label clamped", title: share.label }, String(share.label)),
     meter(share.probability, isAnswer ? "" : "muted"),
     element("span", { class: "share-number" }, confidencePercent(share.probability)));
 }
@@ -65,13 +65,13 @@ function classRow(share, answer) {
 function neighborCard(neighbor, answer, largest) {
   const agrees = neighbor.label === answer.label;
   const askIt = () => emit("ask-item", { id: neighbor.id, label: neighbor.label });
+  const whole = `Ask about item ${neighbor.id}`;
   return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
     picture(neighbor.id),
     element("p", { class: "neighbor-label", title: neighbor.label }, String(neighbor.label),
       agrees ? null : element("span", { class: "unseen" }, " (another label)")),
     element("p", { class: "neighbor-id" },
-      element("button", { type: "button", class: "link", title: `Ask about item ${neighbor.id}`, on: { click: askIt } },
-        element("span", { class: "unseen" }, "Ask about item "), String(neighbor.id))),
+      element("button", { type: "button", class: "link", title: whole, "aria-label": whole, on: { click: askIt } }, shortName(neighbor.id, 25))),
     element("p", { class: "neighbor-share" }, meter(largest > 0 ? neighbor.share / largest : 0, agrees ? "" : "other"),
       element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(neighbor.share, neighbor.share < 0.0995 ? 1 : 0))),
     element("p", { class: "neighbor-distance" }, element("abbr", { title: "squared distance" }, "d²"), ` ${distance(neighbor.sq_distance)}`));

@@ -1,7 +1,7 @@
 // Changes of the gallery: one dialog each for another label and for removal; relabelling has an undo.
 
 import { relabel, remove } from "./api.js";
-import { attempt, byId, say } from "./elements.js";
+import { attempt, byId, say, shortName } from "./elements.js";
 import { forgetPicture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
@@ -29,7 +29,7 @@ export async function relabelItem(item, label, button = null) {
   const done = await attempt(async () => {
     await relabel(item.id, label);
     rememberLabels([label]);
-    say(`Item ${item.id} is labelled “${label}” now; it was “${before}”.`, () => undo(item.id, before));
+    say(`Item ${shortName(item.id)} is labelled “${shortName(label)}” now; it was “${shortName(before)}”.`, () => undo(item.id, before));
     await galleryChanged({ kind: "relabel", id: item.id, label: String(label) });
     return true;
   }, button);
@@ -39,7 +39,7 @@ export async function relabelItem(item, label, button = null) {
 function undo(id, label) {
   return attempt(async () => {
     await relabel(id, label);
-    say(`Item ${id} is labelled “${label}” again.`);
+    say(`Item ${shortName(id)} is labelled “${shortName(label)}” again.`);
     await galleryChanged({ kind: "undo", id, label });
     goBackTo(id);
   }, byId("status-undo"));
@@ -80,7 +80,7 @@ export async function removeItem(item, button) {
   const done = await attempt(async () => {
     await remove(item.id);
     forgetPicture(item.id);
-    say(`Item ${item.id} is removed.`);
+    say(`Item ${shortName(item.id)} is removed.`);
     await galleryChanged({ kind: "remove", id: item.id });
     return true;
   }, button);

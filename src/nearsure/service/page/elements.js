@@ -54,6 +54,13 @@ export function distance(squared) {
   return squared >= 1e5 || squared < 1e-3 ? squared.toExponential(2) : String(Number(squared.toPrecision(4)));
 }
 
+/** Long names begin alike and end differently, so the middle is left out. */
+export function shortName(name, longest = 32) {
+  const letters = [...String(name)];
+  const kept = Math.floor((longest - 1) / 2);
+  return letters.length <= longest ? String(name) : `${letters.slice(0, kept).join("")}…${letters.slice(-kept).join("")}`;
+}
+
 let fading = null;
 
 /** For those who listen; the page itself shows it already. */
@@ -89,6 +96,14 @@ export function complain(problem, again = null) {
   byId("problem-text").textContent = problem === null ? "" : problem.message || String(problem);
   byId("problem-again").hidden = again === null;
   byId("problem-again").onclick = again;
+}
+
+/** A button that tries again what failed; when that has hidden it, the focus goes on to its goal. */
+export function offerAgain(id, work, goal) {
+  byId(id).addEventListener("click", async () => {
+    await attempt(work, byId(id));
+    if (byId(id).hidden) byId(goal).focus();
+  });
 }
 
 /** Runs what a button starts: busy meanwhile, and its failure becomes a sentence. */

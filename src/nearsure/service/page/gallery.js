@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { askForLabel, removeItem } from "./changes.js";
-import { byId, count, element, plural, say } from "./elements.js";
+import { byId, count, element, offerAgain, plural, say, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
 import { pastedVector } from "./vectors.js";
@@ -19,8 +19,8 @@ function row(item) {
   const askIt = () => emit("ask-item", item);
   const on = (work) => ({ click: (event) => work(item, event.currentTarget) });
   return element("tr", { role: "row", "data-id": item.id },
-    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id), element("span", {}, String(item.id)))),
-    element("td", { role: "cell" }, String(item.label)),
+    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id), element("span", { class: "clamped", title: item.id }, String(item.id)))),
+    element("td", { role: "cell" }, element("span", { class: "clamped", title: item.label }, String(item.label))),
     element("td", { role: "cell", class: "row-actions" }, element("span", { class: "actions" },
       element("button", { type: "button", class: "quiet", on: { click: askIt } }, "Ask", about()),
       session.model.writable ? element("button", { type: "button", class: "quiet", on: on(askForLabel) }, "Relabel…", about()) : null,
@@ -42,6 +42,7 @@ export async function loadItems() {
   } catch (problem) {
     byId("items-place").textContent = problem.message;
     byId("items-again").hidden = false;
+    byId("items-after").disabled = true;
     return;
   }
   byId("items-again").hidden = true;
@@ -82,7 +83,7 @@ async function add() {
     const { ids } = await call("/v1/items", { method: "POST", json: { items: [item] } });
     byId("add-form").reset();
     rememberLabels([text]);
-    say(`Item ${ids[0]} is added with the label “${text}”.`);
+    say(`Item ${shortName(ids[0])} is added with the label “${shortName(text)}”.`);
     await galleryChanged({ kind: "add", id: ids[0], label: text });
     byId("add-label").focus();
   } catch (problem) {
@@ -113,6 +114,6 @@ export function startGallery() {
   on("model", (model) => {
     byId("adding").hidden = !model.writable;
   });
-  byId("items-again").addEventListener("click", loadItems);
+  offerAgain("items-again", loadItems, "items-heading");
   on("gallery", ({ work }) => work.push(loadItemsKeepingFocus()));
 }

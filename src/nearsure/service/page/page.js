@@ -78,8 +78,8 @@ async function fitAnew() {
     hush();
     throw problem;
   }
-  // The button may be gone, and with it the focus.
-  if (document.activeElement === document.body) byId("main").focus();
+  // With the button goes the focus.
+  if (byId("stale").hidden) byId("main").focus({ preventScroll: true });
 }
 
 function wantToken() {
@@ -168,7 +168,7 @@ on("ask-item", (item) => {
 });
 
 const start = () => open().catch((problem) => {
-  if (problem.status !== 401) complain(problem, start);
+  if (problem.status !== 401) complain(problem, () => start().then(() => byId("main").focus()));
 });
 
 start();

@@ -2,7 +2,7 @@
 
 import { call, itemAddress } from "./api.js";
 import { askedWith, forgetFailure, showAnswer, showFailure } from "./answer.js";
-import { byId, complain, element, plural } from "./elements.js";
+import { byId, complain, element, offerAgain, plural } from "./elements.js";
 import { picture } from "./pictures.js";
 import { on, rememberLabels, session } from "./session.js";
 import { pastedVector, vectorsOfFile } from "./vectors.js";
@@ -229,7 +229,7 @@ export function startQuestions() {
     typing = setTimeout(searchItems, 200);
   });
   byId("item-more").addEventListener("click", () => moreItems().catch(complain));
-  byId("items-found-again").addEventListener("click", searchItems);
+  offerAgain("items-found-again", searchItems, "item-search");
   on("model", takeModel);
   on("gallery", searchItems);
 }

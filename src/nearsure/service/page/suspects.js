@@ -2,7 +2,7 @@
 
 import { callUntilMade } from "./api.js";
 import { askForLabel, relabelItem, removeItem } from "./changes.js";
-import { byId, confidencePercent, count, element, meter, plural } from "./elements.js";
+import { byId, confidencePercent, count, element, meter, offerAgain, plural } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, on, rememberLabels, session } from "./session.js";
 
@@ -32,14 +32,14 @@ function actions(suspect) {
   const on = (work) => ({ click: (event) => work(event.currentTarget) });
   const about = element("span", { class: "unseen" }, ` (item ${suspect.id})`);
   return element("p", { class: "actions" },
-    suggested === null ? null : element("button", { type: "button", class: "main", title: `Relabel to ${suggested}`, on: on((button) => relabelItem(suspect, suggested, button)) }, `Relabel to ${suggested}`, about.cloneNode(true)),
+    suggested === null ? null : element("button", { type: "button", class: "main", title: `Relabel to ${suggested}`, on: on((button) => relabelItem(suspect, suggested, button)) }, element("span", { class: "clamped" }, `Relabel to ${suggested}`), about.cloneNode(true)),
     element("button", { type: "button", on: on((button) => askForLabel(suspect, button)) }, "Other label…", about.cloneNode(true)),
     element("button", { type: "button", class: "danger-text", on: on((button) => removeItem(suspect, button)) }, "Remove…", about));
 }
 
 function belief(words, share, kind) {
   return element("p", { class: "belief" },
-    element("span", { class: "belief-words" }, words), meter(share, kind),
+    element("span", { class: "belief-words clamped", title: words }, words), meter(share, kind),
     element("span", { class: "share-number" }, confidencePercent(share)));
 }
 
@@ -49,7 +49,7 @@ function row(suspect) {
     picture(suspect.id, "", suspect.picture),
     element("div", { class: "suspect-words" },
       element("p", { class: "suspect-title" },
-        element("button", { type: "button", class: "link", title: "Ask about this item", on: { click: askIt } },
+        element("button", { type: "button", class: "link", title: `Ask about item ${suspect.id}`, on: { click: askIt } },
           element("span", { class: "unseen" }, "Ask about item "), String(suspect.id))),
       belief(`labelled ${suspect.label}`, suspect.p_own, "other"),
       suspect.suggested === null ? null : belief(`looks like ${suspect.suggested}`, suspect.p_suggested, "")),
@@ -93,7 +93,7 @@ export function startSuspects() {
     draw();
     byId("suspects").children[before]?.querySelector("button").focus();
   });
-  byId("suspects-again").addEventListener("click", loadSuspects);
+  offerAgain("suspects-again", loadSuspects, "suspects-heading");
   on("gallery", (change) => {
     if (change.kind === "undo") change.work.push(loadSuspects());
     else settle(change.id);

@@ -160,7 +160,7 @@ async function learnInUse(model) {
   const mine = ++asked;
   byId("scale").hidden = model.model === 0;
   if (inUse.threshold !== model.threshold) inUse = { threshold: model.threshold, precision: null, sentence: "" };
-  if (!touched) move(model.threshold, promise);
+  if (!touched) move(model.threshold, promise?.threshold === model.threshold ? promise : null);
   if (model.model === 0) return;
   const told = await call("/v1/threshold").catch(() => null);
   if (told === null || mine !== asked) return;
@@ -192,6 +192,6 @@ export function startThreshold() {
   on("report", (report) => {
     points = [...report.operating_points].sort((a, b) => a.threshold - b.threshold);
     showPromises(report.promises);
-    move(value, promise);
+    move(value, report.promises.find((one) => one.precision === promise?.precision && one.threshold === value) ?? null);
   });
 }

@@ -39,7 +39,7 @@ def health_routes(tokens: Tokens) -> APIRouter:
     )
     async def metrics(request: Request) -> Response:
         service = service_of(request)
-        text = await service.read(service.measurements.text)
+        text = await service.figures(service.measurements.text)
         return Response(text, media_type=service.measurements.content_type)
 
     return router

@@ -22,7 +22,7 @@ def model_routes(tokens: Tokens) -> APIRouter:
         request: Request, rights: Annotated[Rights, Depends(tokens.may_read)]
     ) -> Response:
         service = service_of(request)
-        document = await service.read(lambda: described(service))
+        document = await service.figures(lambda: described(service))
         return json_answer({**document, "writable": rights is Rights.WRITE})
 
     @router.post(
@@ -35,7 +35,7 @@ def model_routes(tokens: Tokens) -> APIRouter:
     )
     async def start_refit(request: Request) -> Response:
         service = service_of(request)
-        return json_answer(await service.read(service.refits.start), 202)
+        return json_answer(await service.figures(service.refits.start), 202)
 
     @router.get(
         "/refit",

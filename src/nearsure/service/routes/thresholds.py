@@ -1,5 +1,6 @@
 """From which confidence answers are accepted."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -7,10 +8,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from nearsure.service.json_bodies import described, json_answer, read_body
 from nearsure.service.problems import ProblemError
 from nearsure.service.routes.problems_declared import problems
-from nearsure.service.running_service import service_of
+from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import NewThreshold, Threshold
 from nearsure.service.security import Tokens
-from nearsure.service.thresholds import DEFAULT_CERTAINTY
+from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse
 
 
 def threshold_routes(tokens: Tokens) -> APIRouter:
@@ -40,7 +41,7 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         certainty: Annotated[float, Query(gt=0, lt=1)] = DEFAULT_CERTAINTY,
     ) -> Response:
         service = service_of(request)
-        chosen = await service.read(lambda: service.gallery.threshold_for(precision, certainty))
+        chosen = await service.survey(lambda: service.gallery.threshold_for(precision, certainty))
         return json_answer(chosen.document())
 
     @router.put(
@@ -60,9 +61,19 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
                 "invalid_request",
                 "Only one of threshold and precision may be given. Got both.",
             )
-        chosen = await service.write(
-            lambda: service.gallery.set_threshold(new.threshold, new.precision)
-        )
-        return json_answer(chosen.document())
+        if new.precision is None:
+            used = await service.write(lambda: service.gallery.set_threshold(new.threshold))
+        else:
+            used = await _chosen_and_used(service, new.precision)
+        return json_answer(used.document())
 
     return router
+
+
+async def _chosen_and_used(service: RunningService, precision: float) -> ThresholdInUse:
+    """Choose a threshold beside the writers, and use it if no other fit has taken over."""
+    gallery = service.gallery
+    while True:
+        chosen = await service.survey(lambda: gallery.threshold_for(precision, DEFAULT_CERTAINTY))
+        if await service.write(partial(gallery.use_threshold, chosen)):
+            return chosen

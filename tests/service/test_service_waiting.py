@@ -1,0 +1,258 @@
+"""What takes long keeps nobody else waiting: neither readers, nor writers, nor the end."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from served_examples import DIMENSION, clusters, document_at, serving
+from starlette.testclient import TestClient
+
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Stored
+from nearsure.engines.embedded import FaissEngine
+from nearsure.service import running_service
+from nearsure.service.served_gallery import ServedGallery
+
+FAR = [40.0] * DIMENSION
+FOR = "/v1/threshold/for?precision=0.6"
+# Fetched at once by what reads the whole gallery; others look at fewer.
+MANY = 20
+
+
+class HeldEngine:
+    """Points whose reading, or adding, waits for a sign."""
+
+    def __init__(self) -> None:
+        vectors, codes = clusters(15)
+        self._engine = FaissEngine.from_points(vectors, labels=codes)
+        self.reached, self.released = Event(), Event()
+        self.released.set()
+        self.holds_one = self.holds_adding = False
+        self.n_passes = 0
+
+    def hold(self) -> None:
+        self.reached.clear()
+        self.released.clear()
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        if len(ids) > MANY:
+            self.n_passes += 1
+        if len(ids) > MANY or self.holds_one:
+            self._wait()
+        return self._engine.fetch(ids)
+
+    def add(self, *points: AnyArray) -> None:
+        if self.holds_adding:
+            self._wait()
+        self._engine.add(*points)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._engine, name)
+
+    def _wait(self) -> None:
+        self.reached.set()
+        assert self.released.wait(30)
+
+
+@pytest.fixture
+def engine() -> Any:  # noqa: ANN401 - an engine for the service
+    return HeldEngine()
+
+
+@pytest.fixture
+def client(engine: Any) -> Iterator[TestClient]:  # noqa: ANN401
+    with serving(engine=engine) as client:
+        yield client
+        engine.released.set()
+
+
+@pytest.fixture
+def others() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+def gallery_of(client: TestClient) -> ServedGallery:
+    app: Any = client.app
+    gallery: ServedGallery = app.state.service.gallery
+    return gallery
+
+
+def ids_of(first: int, end: int) -> dict[str, list[str]]:
+    return {"ids": [str(i) for i in range(first, end)]}
+
+
+def check_all_else_goes_on(client: TestClient) -> None:
+    for address in ("/v1/model", "/metrics", "/v1/items?limit=3", "/v1/items/30", "/v1/threshold"):
+        assert client.get(address).status_code == 200
+    for address, body in (
+        ("/v1/predict", {"vector": FAR}),
+        ("/v1/predict", {"item": "30"}),
+        ("/v1/predict/batch", {"vectors": [FAR]}),
+        ("/v1/items", {"items": [{"label": "1", "vector": FAR}]}),
+        ("/v1/items/relabel", {**ids_of(30, 33), "label": "3"}),
+        ("/v1/items/remove", ids_of(5, 8)),
+    ):
+        assert client.post(address, json=body).is_success, address
+    assert client.put("/v1/threshold", json={"threshold": 0.5}).status_code == 200
+
+
+def test_many_who_ask_for_a_threshold_keep_nobody_waiting(
+    engine: HeldEngine, client: TestClient, others: ThreadPoolExecutor
+) -> None:
+    engine.hold()
+    asked = [others.submit(client.get, FOR) for _ in range(6)]
+    assert engine.reached.wait(10)
+    check_all_else_goes_on(client)
+    engine.released.set()
+    assert [answer.result().status_code for answer in asked] == [200] * 6
+
+
+def test_equal_thresholds_are_worked_out_once(
+    engine: HeldEngine, client: TestClient, others: ThreadPoolExecutor
+) -> None:
+    engine.n_passes = 0
+    first = client.get(FOR).json()
+    n_passes = engine.n_passes
+    assert n_passes > 0
+    client.delete("/v1/items/3")
+    engine.hold()
+    asked = [others.submit(client.get, FOR) for _ in range(6)]
+    assert engine.reached.wait(10)
+    engine.released.set()
+    answers = [answer.result().json() for answer in asked]
+    assert engine.n_passes == 2 * n_passes
+    assert all(answer == answers[0] for answer in answers)
+    assert (answers[0]["precision"], first["precision"]) == (0.6, 0.6)
+
+
+@pytest.mark.parametrize("address", ["/v1/report", "/v1/audit"])
+def test_a_document_is_made_of_the_moment_beside_writers(
+    engine: HeldEngine, client: TestClient, address: str
+) -> None:
+    engine.hold()
+    assert client.get(address).status_code == 202
+    assert engine.reached.wait(10)
+    check_all_else_goes_on(client)
+    engine.released.set()
+    app: Any = client.app
+    getattr(app.state.service, address.rpartition("/")[2]).wait(20)
+    document = client.get(address).json()
+    n_points = document["about"]["n_gallery"] if "about" in document else document["n_points"]
+    # As they were when it was begun; then anew.
+    assert n_points == 60
+    client.delete("/v1/items/9")
+    app.state.service.report._made = app.state.service.audit._made = None
+    document = document_at(client, address)
+    n_points = document["about"]["n_gallery"] if "about" in document else document["n_points"]
+    assert n_points == 57
+
+
+def test_what_is_written_during_an_own_pass_counts_in_the_next(
+    engine: HeldEngine, client: TestClient, others: ThreadPoolExecutor
+) -> None:
+    before = client.get(FOR).json()
+    client.delete("/v1/items/59")
+    engine.hold()
+    during = others.submit(client.get, FOR)
+    assert engine.reached.wait(10)
+    # Some of the points that the pass is about to search.
+    change = {**ids_of(0, 12), "label": "3"}
+    assert client.post("/v1/items/relabel", json=change).json() == {"changed": 12}
+    assert client.post("/v1/items/remove", json=ids_of(40, 44)).json() == {"changed": 4}
+    engine.released.set()
+    assert during.result().status_code == 200
+    after = client.get(FOR).json()
+    gallery = gallery_of(client)
+    gallery._copy = None
+    assert after == client.get(FOR).json()
+    assert after != before
+    assert gallery.fit.class_counts.tolist() == [3, 15, 11, 26]
+
+
+def test_a_threshold_is_chosen_beside_writers(
+    engine: HeldEngine, client: TestClient, others: ThreadPoolExecutor
+) -> None:
+    engine.hold()
+    put = others.submit(client.put, "/v1/threshold", json={"precision": 0.6})
+    assert engine.reached.wait(10)
+    check_all_else_goes_on(client)
+    engine.released.set()
+    assert put.result().json() == client.get("/v1/threshold").json()
+    assert client.get("/v1/threshold").json()["precision"] == 0.6
+    gallery = gallery_of(client)
+    # Chosen on a fit that does not answer any more.
+    assert not gallery.use_threshold(replace(gallery.threshold_for(0.7, 0.95), model=99))
+    assert gallery.fit.threshold.precision == 0.6
+
+
+def test_a_write_that_waited_too_long_is_not_made(others: ThreadPoolExecutor) -> None:
+    engine: Any = HeldEngine()
+    engine.holds_adding = True
+
+    def new(own: int) -> dict[str, Any]:
+        return {"items": [{"id": str(own), "label": "1", "vector": FAR}]}
+
+    with serving(engine=engine, patience=0.3) as client:
+        engine.hold()
+        begun = others.submit(client.post, "/v1/items", json=new(100))
+        assert engine.reached.wait(10)
+        late = client.post("/v1/items", json=new(101))
+        assert (late.status_code, late.json()["error"]) == (503, "overloaded")
+        assert late.headers["retry-after"] == "1"
+        engine.released.set()
+        # What was begun is waited for.
+        assert begun.result().status_code == 201
+        assert client.get("/v1/items/100").status_code == 200
+        assert client.get("/v1/items/101").status_code == 404
+
+
+def stuck_reading(client: TestClient, engine: HeldEngine) -> None:
+    engine.holds_one = True
+    engine.hold()
+    assert client.get("/v1/items/3").status_code == 503
+
+
+def stuck_survey(client: TestClient, engine: HeldEngine) -> None:
+    engine.hold()
+    assert client.get(FOR).status_code == 503
+
+
+@pytest.mark.parametrize("stick", [stuck_reading, stuck_survey])
+def test_the_end_does_not_wait_for_readers(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    stick: Callable[[TestClient, HeldEngine], None],
+) -> None:
+    monkeypatch.setattr(running_service, "LAST_WAIT", 0.2)
+    engine: Any = HeldEngine()
+    with serving(engine=engine, patience=0.3) as client:
+        client.post("/v1/items", json={"items": [{"label": "1", "vector": FAR}]})
+        stick(client, engine)
+        start = monotonic()
+    assert monotonic() - start < 10
+    assert "still being read" in caplog.text
+    engine.released.set()
+
+
+def test_waiting_reads_are_given_up_at_the_end(others: ThreadPoolExecutor) -> None:
+    engine: Any = HeldEngine()
+    with serving(engine=engine) as client:
+        app: Any = client.app
+        service = app.state.service
+        engine.hold()
+        done: list[int] = []
+        held = service._surveys.submit(engine.fetch, np.arange(30))
+        assert engine.reached.wait(10)
+        waiting = [service._surveys.submit(done.append, number) for number in range(3)]
+        others.submit(lambda: waiting[0].cancelled() or waiting[0].exception(10))
+        service._surveys.shutdown(wait=False, cancel_futures=True)
+        engine.released.set()
+        held.result()
+    assert all(future.cancelled() for future in waiting)
+    assert done == []

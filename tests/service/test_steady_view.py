@@ -1,0 +1,72 @@
+"""A view holds still while its gallery changes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from served_examples import clusters
+
+from nearsure import NEDClassifier
+from nearsure.engines.embedded import FaissEngine
+from nearsure.errors import InvalidInputError
+from nearsure.service.steady_view import SteadyView
+
+
+def test_what_is_gone_relabelled_or_new_is_as_it_was() -> None:
+    vectors, codes = clusters(8)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    view = SteadyView(engine)
+    view.look()
+    gone = np.array([3, 20, 31])
+    view.bury(engine.fetch(gone))
+    engine.remove(gone)
+    engine.relabel(np.array([0, 1]), np.array([7, 7]))
+    engine.add(np.full((2, 6), 9.0), np.array([20, 100]), np.array([5, 5]))
+    assert (view.size(), engine.size()) == (32, 31)
+    (portion,) = view.scan()
+    assert (portion.ids.tolist(), np.asarray(portion.labels).tolist()) == (
+        list(range(32)),
+        codes.tolist(),
+    )
+    order = np.random.default_rng(0).permutation(32)
+    for asked in (order, gone, np.array([0, 5]), order[:1]):
+        stored = view.fetch(asked)
+        assert stored.ids.tolist() == asked.tolist()
+        assert np.asarray(stored.labels).tolist() == codes[asked].tolist()
+        np.testing.assert_array_equal(np.asarray(stored.vectors), vectors[asked])
+    # One that came later has what it has now.
+    assert np.asarray(view.fetch(np.array([0, 100])).labels).tolist() == [codes[0], 5]
+    # Removed by somebody who did not say so.
+    engine.remove(np.array([6]))
+    with pytest.raises(InvalidInputError):
+        view.fetch(np.array([3, 6]))
+
+
+def test_it_searches_the_engine_and_changes_nothing() -> None:
+    vectors, codes = clusters(8)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    view: Any = SteadyView(engine)
+    view.look()
+    engine.add(np.full((1, 6), 50.0), np.array([100]), np.array([0]))
+    assert view.search(np.full((1, 6), 50.0), 1).ids.tolist() == [[100]]
+    for change in (
+        lambda: view.add(vectors[:1], np.array([101]), codes[:1]),
+        lambda: view.remove(np.array([1])),
+        lambda: view.relabel(np.array([1]), codes[:1]),
+    ):
+        with pytest.raises(InvalidInputError, match="only be read"):
+            change()
+    view.close()
+    assert view.index_type == "exact"
+    assert engine.size() == 33
+
+
+def test_a_classifier_takes_it_for_an_engine() -> None:
+    vectors, codes = clusters(8)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    view = SteadyView(engine)
+    view.look()
+    direct = NEDClassifier(engine=engine).fit_engine()
+    through = NEDClassifier(engine=view).fit_engine()
+    np.testing.assert_array_equal(direct.predict_proba(vectors), through.predict_proba(vectors))
+    assert through.fingerprint_ == direct.fingerprint_
