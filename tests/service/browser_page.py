@@ -21,8 +21,12 @@ FLAGS = (
 TELL_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error(event.violatedDirective));
 """
-# What Chromium itself notes: answers that tests provoke, and items without pictures.
-PROVOKED = ("ERR_FAILED", *(f"status of {status}" for status in (401, 409, 429, 503)))
+# What Chromium itself notes: answers that tests provoke, and services that stop before their page.
+PROVOKED = (
+    "ERR_FAILED",
+    "ERR_CONNECTION_REFUSED",
+    *(f"status of {status}" for status in (401, 409, 429, 503)),
+)
 BARRIERS = Path(__file__).with_name("page_barriers.js").read_text("utf-8")
 # Charts follow a new width only after a while.
 SETTLED_WIDTH = """async (wanted) => {
@@ -75,7 +79,7 @@ class WatchedPage:
 
     def check_peace(self) -> None:
         complaints, self.complaints = self.complaints, []
-        assert complaints == []
+        assert complaints == [], complaints
 
 
 def resize(page: Page, size: tuple[int, int]) -> None:

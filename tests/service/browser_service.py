@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 import uvicorn
@@ -21,7 +22,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings, create_app
-from nearsure.service.documents import LiveDocument
+from nearsure.service.documents import report_document
 
 HOSTILE = "<img src=x onerror='window.fooled=1'>"
 CLASSES = ("cat", "dog", "owl", HOSTILE)
@@ -153,14 +154,13 @@ def serving(
         app = create_app(settings, encoder=DarkCats() if tokens else NamedClasses())
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive(), "the service did not start"
+        make = report_document if report is None else lambda _: report
+        with patch("nearsure.service.running_service.report_document", make):
+            thread.start()
+            while thread.is_alive() and not server.started:
                 time.sleep(0.02)
-            if report is not None:
-                service = app.state.service
-                service.report = LiveDocument(service.gallery, lambda _: report)
+        assert thread.is_alive(), "the service did not start"
+        try:
             yield Served(f"http://127.0.0.1:{port}", WRITE_TOKEN if tokens else None)
         finally:
             server.should_exit = True

@@ -32,7 +32,10 @@ class ServiceProcesses:
         return self._process.pid
 
     def start(self, **settings: object) -> int:
-        """Start a service with these settings; its process id."""
+        """Start a service with these settings; its process id.
+
+        `drain` is how many seconds it goes on answering after it was told to stop.
+        """
         return int(self._asked({"start": settings}))
 
     def exit_code(self, process_id: int) -> int:
@@ -116,8 +119,9 @@ def wait_until_ready(port: int) -> None:
 
 
 def _serve(settings: dict[str, Any]) -> None:
-    from nearsure.service import ServiceSettings, run_service  # noqa: PLC0415
+    from nearsure.service import ServiceSettings, run, run_service  # noqa: PLC0415
 
+    run.DRAIN_SECONDS = settings.pop("drain", run.DRAIN_SECONDS)
     logging.basicConfig(level=logging.INFO)
     run_service(ServiceSettings(**settings))
 

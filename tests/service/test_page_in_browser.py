@@ -43,10 +43,14 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def copied(gallery: Path, folder: Path) -> Path:
+    return Path(shutil.copy(gallery, folder))
+
+
 @pytest.fixture(scope="module")
 def served(gallery: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """For tests that change nothing."""
-    with serving(shutil.copy(gallery, tmp_path_factory.mktemp("shared"))) as running:
+    with serving(copied(gallery, tmp_path_factory.mktemp("shared"))) as running:
         yield running
 
 
@@ -58,13 +62,13 @@ def report(served: Served) -> bytes:
 @pytest.fixture
 def fresh(gallery: Path, report: bytes, tmp_path: Path) -> Iterator[Served]:
     """A gallery of the test's own."""
-    with serving(shutil.copy(gallery, tmp_path), report=report) as running:
+    with serving(copied(gallery, tmp_path), report=report) as running:
         yield running
 
 
 @pytest.fixture
 def guarded(gallery: Path, report: bytes, tmp_path: Path) -> Iterator[Served]:
-    with serving(shutil.copy(gallery, tmp_path), tokens=True, report=report) as running:
+    with serving(copied(gallery, tmp_path), tokens=True, report=report) as running:
         yield running
 
 
@@ -520,7 +524,7 @@ def test_an_empty_gallery_says_what_to_do(page: Page, report: bytes, tmp_path: P
         too_few = {"error": "too_few_items", "message": "POST /v1/items."}
         page.route("**/v1/refit", lambda route: route.fulfill(status=409, json=too_few))
         page.get_by_role("button", name="Fit").click()
-        expect(page.locator("#problem-text")).to_contain_text("A fit needs items of two classes")
+        expect(page.locator("#problem-text")).to_contain_text("A fit needs two items or more")
         expect(page.locator("#status-text")).to_be_empty()
         page.unroute("**/v1/refit")
         opened(page, served)

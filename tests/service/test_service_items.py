@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from served_examples import DIMENSION, NAMES, clusters, serving, sqlite_gallery
+from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
@@ -131,6 +131,38 @@ def test_new_items_vouch_at_once_and_after_a_restart(path: Path) -> None:
         model = client.get("/v1/model").json()
         assert (model["model"], model["size"], model["n_classes"]) == (1, 35, 5)
         assert model["share_changed"] == pytest.approx(3 / 35)
+
+
+def test_vectors_that_are_compared_by_cosine_are_kept_at_unit_length(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "cosine.sqlite", n_each=0, metric="cosine")
+    vector = [3.0, 4.0, 0.0, 0.0, 0.0, 0.0]
+    with serving(path) as client:
+        for n_fits in range(2):
+            assert client.get("/v1/model").json()["model"] == n_fits
+            items = [
+                {"id": f"{n_fits}{label}{i}", "label": label, "vector": [*vector[:5], number]}
+                for i in range(3)
+                for label, number in (("a", 0.0), ("b", 9.0))
+            ]
+            assert client.post("/v1/items", json={"items": items}).status_code == 201
+            kept = client.get(f"/v1/items/{n_fits}a0?vector=true").json()["vector"]
+            assert kept == pytest.approx([0.6, 0.8, 0.0, 0.0, 0.0, 0.0])
+            assert refitted(client)["state"] == "idle"
+
+
+def test_items_that_are_refused_leave_no_class_behind(client: TestClient) -> None:
+    app: Any = client.app
+    classifier = app.state.service.gallery.fit.classifier
+    before = classifier.classes_.tolist()
+    for i in range(3):
+        items = [
+            {"label": "another", "vector": FAR},
+            {"id": "p003", "label": f"junk {i}", "vector": FAR},
+        ]
+        answer = client.post("/v1/items", json={"items": items})
+        assert (answer.status_code, answer.json()["error"]) == (409, "item_exists")
+        assert "'p003'" in answer.json()["message"]
+    assert classifier.classes_.tolist() == before
 
 
 def test_items_without_an_id_are_given_different_ones(client: TestClient) -> None:

@@ -5,6 +5,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
+from typing import Any
 
 import numpy as np
 from served_examples import DIMENSION, sqlite_gallery
@@ -22,6 +23,8 @@ N_WRITERS, N_READERS = 3, 2
 BATCH = 3
 LABELS = ("ibis", "swan", "rail")
 ABSENT = "absent"
+# Thresholds are counted on, as parts of this number.
+MANY = 1_000_000
 
 
 class Writer:
@@ -89,24 +92,53 @@ class Writer:
 
 
 class Reader:
-    """Asks all the time, and for a new fit now and then."""
+    """Asks all the time; the first one for a new fit now and then, the others set thresholds.
+
+    What a model says of itself may only grow from one answer to the next, also over a kill: its
+    number, and the changes since, as long as the fit is the same.
+    """
 
     def __init__(self, number: int, port: int) -> None:
         self.number, self.port = number, port
         self.n_answers = 0
         self.problems: list[object] = []
+        self.seen = 0, 0
+        self.thresholds = 0, 0
 
     def run(self) -> None:
         with connected(self.port) as connection, suppress(OSError, HTTPException):
             for turn in range(100_000):
-                if self.number == 0 and turn % 20 == 5:
-                    status, answer = asked(connection, "POST", "/v1/refit")
-                else:
+                if turn % 10 != 5:
                     query = {"vector": [0.01 * turn] * DIMENSION}
                     status, answer = asked(connection, "POST", "/v1/predict", query)
+                elif turn % 20 == 5 and self.number == 0:
+                    status, answer = asked(connection, "POST", "/v1/refit")
+                elif turn % 20 == 5:
+                    acknowledged, _ = self.thresholds
+                    self.thresholds = acknowledged, acknowledged + 1
+                    new = {"threshold": (acknowledged + 1) / MANY}
+                    status, answer = asked(connection, "PUT", "/v1/threshold", new)
+                    self.thresholds = acknowledged + 1, acknowledged + 1
+                else:
+                    status, answer = asked(connection, "GET", "/v1/model")
+                    self.compare(answer)
                 self.n_answers += 1
                 if status >= 300:
                     self.problems.append((status, answer))
+
+    def compare(self, model: dict[str, Any]) -> None:
+        """Check what a model says against what it said before."""
+        now = model["model"], round(model["share_changed"] * model["size"])
+        # Of a write that is under way, the size may know, and the share not yet.
+        if (now[0], now[1] + BATCH) < self.seen and model["share_changed"] < 1:
+            self.problems.append(f"{now} after {self.seen}")
+        self.seen = now
+
+    def compare_threshold(self, threshold: float | None) -> None:
+        """Check the threshold in use against what was acknowledged, and take the truth over."""
+        now = 0 if threshold is None else round(threshold * MANY)
+        assert now in self.thresholds
+        self.thresholds = now, now
 
 
 def names(batch: str) -> list[str]:
@@ -154,6 +186,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(tmp_path: Path) 
             assert sum(name.startswith("p") for name in labels) == 40
             for writer in writers:
                 writer.compare(labels)
+            for reader in readers:
+                reader.compare(model)
+            readers[1].compare_threshold(model["threshold"])
             if n_kills < N_KILLS:
                 threads = [Thread(target=client.run) for client in clients]
                 for thread in threads:
@@ -167,3 +202,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(tmp_path: Path) 
     assert [problem for client in clients for problem in client.problems] == []
     assert sum(writer.n_cut_off for writer in writers) >= N_KILLS
     assert sum(reader.n_answers for reader in readers) >= N_KILLS
+    n_fits, n_changed = readers[0].seen
+    assert n_fits > 1
+    assert n_changed > 0
+    assert readers[1].thresholds[0] > 1

@@ -161,11 +161,13 @@ def test_a_fit_is_one_transaction_of_the_file(tmp_path: Path) -> None:
         assert isinstance(engine, SqliteEngine)
         written: list[set[str]] = []
         engine._file._writer.set_trace_callback(
-            lambda statement: written.append({statement.split("'")[1]})
-            if statement.startswith("REPLACE INTO notes")
-            else written.append({statement})
-            if statement == "COMMIT"
-            else None
+            lambda statement: (
+                written.append({statement.split("'")[1]})
+                if statement.startswith("REPLACE INTO notes")
+                else written.append({statement})
+                if statement == "COMMIT"
+                else None
+            )
         )
         gallery.refit()
         first = written.index({"COMMIT"})

@@ -7,7 +7,6 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-import numpy as np
 import pytest
 from served_examples import DIMENSION, clusters, document_at, serving
 from starlette.testclient import TestClient
@@ -131,6 +130,11 @@ def test_equal_thresholds_are_worked_out_once(
     assert (answers[0]["precision"], first["precision"]) == (0.6, 0.6)
 
 
+def n_points_in(document: dict[str, Any]) -> int:
+    n_points: int = document.get("about", document).get("n_gallery", document.get("n_points"))
+    return n_points
+
+
 @pytest.mark.parametrize("address", ["/v1/report", "/v1/audit"])
 def test_a_document_is_made_of_the_moment_beside_writers(
     engine: HeldEngine, client: TestClient, address: str
@@ -142,15 +146,11 @@ def test_a_document_is_made_of_the_moment_beside_writers(
     engine.released.set()
     app: Any = client.app
     getattr(app.state.service, address.rpartition("/")[2]).wait(20)
-    document = client.get(address).json()
-    n_points = document["about"]["n_gallery"] if "about" in document else document["n_points"]
     # As they were when it was begun; then anew.
-    assert n_points == 60
+    assert n_points_in(client.get(address).json()) == 60
     client.delete("/v1/items/9")
     app.state.service.report._made = app.state.service.audit._made = None
-    document = document_at(client, address)
-    n_points = document["about"]["n_gallery"] if "about" in document else document["n_points"]
-    assert n_points == 57
+    assert n_points_in(document_at(client, address)) == 57
 
 
 def test_what_is_written_during_an_own_pass_counts_in_the_next(
@@ -238,21 +238,3 @@ def test_the_end_does_not_wait_for_readers(
     assert monotonic() - start < 10
     assert "still being read" in caplog.text
     engine.released.set()
-
-
-def test_waiting_reads_are_given_up_at_the_end(others: ThreadPoolExecutor) -> None:
-    engine: Any = HeldEngine()
-    with serving(engine=engine) as client:
-        app: Any = client.app
-        service = app.state.service
-        engine.hold()
-        done: list[int] = []
-        held = service._surveys.submit(engine.fetch, np.arange(30))
-        assert engine.reached.wait(10)
-        waiting = [service._surveys.submit(done.append, number) for number in range(3)]
-        others.submit(lambda: waiting[0].cancelled() or waiting[0].exception(10))
-        service._surveys.shutdown(wait=False, cancel_futures=True)
-        engine.released.set()
-        held.result()
-    assert all(future.cancelled() for future in waiting)
-    assert done == []

@@ -7,6 +7,7 @@ import pytest
 from served_examples import clusters
 
 from nearsure import NEDClassifier
+from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
 from nearsure.service.steady_view import SteadyView
@@ -21,6 +22,7 @@ def test_what_is_gone_relabelled_or_new_is_as_it_was() -> None:
     view.bury(engine.fetch(gone))
     engine.remove(gone)
     engine.relabel(np.array([0, 1]), np.array([7, 7]))
+    view.touch(np.array([0, 1, 20, 100]))
     engine.add(np.full((2, 6), 9.0), np.array([20, 100]), np.array([5, 5]))
     assert (view.size(), engine.size()) == (32, 31)
     (portion,) = view.scan()
@@ -42,23 +44,47 @@ def test_what_is_gone_relabelled_or_new_is_as_it_was() -> None:
         view.fetch(np.array([3, 6]))
 
 
-def test_it_searches_the_engine_and_changes_nothing() -> None:
+def check_same(found: Found, expected: Found) -> None:
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert np.asarray(found.labels).tolist() == np.asarray(expected.labels).tolist()
+    np.testing.assert_array_equal(found.sq_distances, expected.sq_distances)
+
+
+def test_what_has_come_is_not_found_and_labels_are_as_they_were() -> None:
+    vectors, codes = clusters(8)
+    queries = np.random.default_rng(2).normal(size=(9, 6))
+    before = FaissEngine.from_points(vectors, labels=codes)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    view = SteadyView(engine)
+    view.look()
+    expected = before.search(queries, 5)
+    come, relabelled = np.arange(100, 104), np.arange(0, 32, 2)
+    # Said already, but not done yet.
+    view.touch(np.concatenate([come, relabelled]))
+    check_same(view.search(queries, 5), expected)
+    engine.add(queries[:4], come, np.full(4, 9))
+    engine.relabel(relabelled, np.full(16, 9))
+    check_same(view.search(queries, 5), expected)
+    # No more than there were, and in the end no more than are listed.
+    assert view.search(queries, 40).counts.tolist() == [32] * 9
+
+
+def test_it_changes_nothing() -> None:
     vectors, codes = clusters(8)
     engine = FaissEngine.from_points(vectors, labels=codes)
     view: Any = SteadyView(engine)
-    view.look()
-    engine.add(np.full((1, 6), 50.0), np.array([100]), np.array([0]))
-    assert view.search(np.full((1, 6), 50.0), 1).ids.tolist() == [[100]]
-    for change in (
-        lambda: view.add(vectors[:1], np.array([101]), codes[:1]),
-        lambda: view.remove(np.array([1])),
-        lambda: view.relabel(np.array([1]), codes[:1]),
+    one = np.array([1])
+    for method, given in (
+        ("add", (vectors[:1], one + 100, codes[:1])),
+        ("remove", (one,)),
+        ("relabel", (one, codes[:1])),
     ):
         with pytest.raises(InvalidInputError, match="only be read"):
-            change()
+            getattr(view, method)(*given)
     view.close()
     assert view.index_type == "exact"
-    assert engine.size() == 33
+    assert engine.size() == 32
 
 
 def test_a_classifier_takes_it_for_an_engine() -> None:

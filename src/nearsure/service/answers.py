@@ -39,10 +39,13 @@ class Answers:
         """The `Answer` of one query, as JSON has it."""
         said = self.prediction
         confidence = said.confidence[row].item()
+        accepted = self.threshold.accepts(confidence)
+        if accepted and not said.neighbors.counts[row]:
+            accepted = False  # nobody vouches for it, however lax the threshold is
         return {
             "label": said.labels[row].item(),
             "confidence": confidence,
-            "accepted": self.threshold.accepts(confidence),
+            "accepted": accepted,
             "verdict": None if said.verdicts is None else str(said.verdicts[row]),
             "p_known": None if said.p_known is None else said.p_known[row].item(),
             "classes": self._classes(row, classes),

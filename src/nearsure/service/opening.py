@@ -119,9 +119,7 @@ def _continued(
     return Fit(classifier, kept.number, threshold, n_unseen, last_change)
 
 
-def _threshold(
-    classifier: NEDClassifier, kept: KeptFit, precision: float | None
-) -> ThresholdInUse:
+def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None) -> ThresholdInUse:
     """The threshold that was set, or else the one for the precision that is asked for now."""
     in_use = kept.threshold or ThresholdInUse(model=kept.number)
     if precision is not None and in_use.precision != precision:
@@ -144,9 +142,7 @@ def _threshold(
     return replace(chosen, is_set=in_use.is_set)
 
 
-def _first(
-    engine: Engine, changes: RecordedChanges | None, precision: float | None
-) -> Fit | None:
+def _first(engine: Engine, changes: RecordedChanges | None, precision: float | None) -> Fit | None:
     log.info("There is no fit yet: making the first.")
     last_change = None if changes is None else changes.last()
     try:

@@ -155,6 +155,7 @@ class ServedGallery:
             ids = new_ids(texts, self.engine, self._first_free)
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
+            self._touch(ids)
             try:
                 if self._fit is None:
                     is_cosine = self.engine.metric == "cosine"
@@ -176,6 +177,7 @@ class ServedGallery:
         self._check_writable()
         with self._writing:
             self._check_there(ids)
+            self._touch(ids)
             labels = np.repeat(label, len(ids))
             if self._fit is None:
                 self.engine.relabel(ids, labels)
@@ -314,6 +316,10 @@ class ServedGallery:
         view = SteadyView(self.engine)
         self._views.add(view)
         return view
+
+    def _touch(self, ids: AnyArray) -> None:
+        for view in self._views:
+            view.touch(ids)
 
     def _check_writable(self) -> None:
         if not self.engine.capabilities.holds_labels:

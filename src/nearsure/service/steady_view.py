@@ -5,41 +5,44 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, BoolArray
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
+from nearsure.engines.hits import Hits, found_from_hits
 from nearsure.errors import InvalidInputError
+from nearsure.service.names_then import NamesThen
 
 
 class SteadyView:
     """The points of an engine as they are when one looks: the same ids, labels and vectors since.
 
-    Points that are removed later are remembered here. Searches go on in the engine itself: they
-    find what has come since, and no longer what has gone.
+    Whoever changes the engine says so before. Searches go on in the engine itself, without what
+    has come since; what has gone since is not found any more, but can be asked about.
 
     Parameters
     ----------
     engine : Engine
-        What is looked at; whoever removes points of it calls `bury` before.
+        What is looked at.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._then = NamesThen([])
+        self._touched: set[str | int] = set()
         self._graves: dict[str | int, tuple[str | int | None, AnyArray]] = {}
-        self._portions: list[Stored] = []
-        self._firsts: AnyArray = np.empty(0, np.int64)
 
     def look(self) -> None:
         """Read ids and labels; from now on they stay."""
-        self._portions = [portion for portion in self._engine.scan() if len(portion.ids)]
-        if self._portions:
-            self._firsts = np.concatenate([portion.ids[:1] for portion in self._portions])
+        self._then = NamesThen([portion for portion in self._engine.scan() if len(portion.ids)])
+
+    def touch(self, ids: AnyArray) -> None:
+        """Know of points that are about to be added or relabelled."""
+        self._touched.update(ids.tolist())
 
     def bury(self, stored: Stored) -> None:
         """Remember points, with vectors, that are about to be removed."""
-        vectors = np.asarray(stored.vectors)
         ids: list[str | int] = stored.ids.tolist()
         labels = [None] * len(ids) if stored.labels is None else stored.labels.tolist()
-        for own, label, vector in zip(ids, labels, vectors, strict=True):
+        for own, label, vector in zip(ids, labels, np.asarray(stored.vectors), strict=True):
             self._graves.setdefault(own, (label, vector))
 
     @property
@@ -63,15 +66,31 @@ class SteadyView:
 
     def size(self) -> int:
         """How many points there were."""
-        return sum(len(portion.ids) for portion in self._portions)
-
-    def search(self, queries: AnyArray, k: int) -> Found:
-        """The nearest points of now."""
-        return self._engine.search(queries, k)
+        return len(self._then)
 
     def scan(self) -> Iterator[Stored]:
         """Ids and labels as they were."""
-        return iter(self._portions)
+        return iter(self._then.portions)
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The nearest points of those that were there, and still are."""
+        # Some more, for those that have come: twice as many at most.
+        most = self._engine.capabilities.largest_k or 2 * k
+        found = self._engine.search(queries, min(k + min(len(self._touched), k), max(k, most)))
+        # After the search: whatever it may have found was said before.
+        if found.labels is None or not self._touched:
+            return found
+        valid = np.arange(found.ids.shape[1]) < found.counts[:, None]
+        rows = np.nonzero(valid)[0]
+        ids, sq_distances = found.ids[valid], found.sq_distances[valid]
+        labels, was_there = self._labels_then(ids, found.labels[valid])
+        hits = Hits(
+            rows[was_there],
+            ids[was_there],
+            labels[was_there],
+            sq_distances=sq_distances[was_there],
+        )
+        return found_from_hits(queries, hits, k)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors, also of those that are gone, and labels as they were."""
@@ -79,7 +98,7 @@ class SteadyView:
         stored = self._with_those_gone(asked)
         if stored.labels is None:
             return stored
-        return Stored(asked, self._labels_then(asked, stored.labels), stored.vectors)
+        return Stored(asked, self._labels_then(asked, stored.labels)[0], stored.vectors)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Not possible."""
@@ -99,6 +118,18 @@ class SteadyView:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - such as the pictures of an engine
         return getattr(self._engine, name)
 
+    def _labels_then(self, ids: AnyArray, labels: AnyArray) -> tuple[AnyArray, BoolArray]:
+        """Labels of points as they were; of those that have come since as they are, and which."""
+        touched = [own in self._touched for own in ids.tolist()]
+        was_there = np.ones(len(ids), np.bool_)
+        if not any(touched):
+            return labels, was_there
+        rows, values = np.flatnonzero(touched), labels.tolist()
+        for row, label in zip(rows.tolist(), self._then.labels_of(ids[rows]), strict=True):
+            was_there[row] = label is not None
+            values[row] = values[row] if label is None else label
+        return np.array(values, str if labels.dtype.kind == "U" else labels.dtype), was_there
+
     def _with_those_gone(self, asked: AnyArray) -> Stored:
         n_gone = -1
         while True:
@@ -110,36 +141,19 @@ class SteadyView:
                     return self._buried(asked)
                 rest, buried = self._engine.fetch(asked[~gone]), self._buried(asked[gone])
             except InvalidInputError:
-                # Removed between the two lines above, or by somebody else, who says nothing here.
+                # Removed since they were looked for above, or by somebody who does not say so.
                 if gone.sum() == n_gone:
                     raise
                 n_gone = gone.sum()
                 continue
             places = np.argsort(np.argsort(gone, kind="stable"))
-            return Stored(asked, *(_joined(*both, places) for both in _columns(rest, buried)))
+            labels = _joined(rest.labels, buried.labels, places)
+            return Stored(asked, labels, _joined(rest.vectors, buried.vectors, places))
 
     def _buried(self, ids: AnyArray) -> Stored:
         found = [self._graves[own] for own in ids.tolist()]
         labels = None if found[0][0] is None else np.array([label for label, _ in found])
         return Stored(ids, labels, np.array([vector for _, vector in found]))
-
-    def _labels_then(self, ids: AnyArray, labels: AnyArray) -> AnyArray:
-        """Labels, put back to what they were where a point was there then."""
-        then = labels.tolist()
-        portion_of = np.searchsorted(self._firsts, ids, side="right") - 1
-        for number in np.unique(portion_of[portion_of >= 0]).tolist():
-            portion = self._portions[number]
-            rows = np.flatnonzero(portion_of == number)
-            places = np.minimum(np.searchsorted(portion.ids, ids[rows]), len(portion.ids) - 1)
-            same = portion.ids[places] == ids[rows]
-            own = np.asarray(portion.labels)[places[same]].tolist()
-            for row, label in zip(rows[same].tolist(), own, strict=True):
-                then[row] = label
-        return np.array(then, str if labels.dtype.kind == "U" else labels.dtype)
-
-
-def _columns(rest: Stored, buried: Stored) -> Iterator[tuple[AnyArray | None, AnyArray | None]]:
-    return zip((rest.labels, rest.vectors), (buried.labels, buried.vectors), strict=True)
 
 
 def _joined(first: AnyArray | None, second: AnyArray | None, places: AnyArray) -> AnyArray | None:

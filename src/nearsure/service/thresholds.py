@@ -61,16 +61,21 @@ class ThresholdInUse:
         ValueError
             If it is something else.
         """
-        try:
-            read = cls(**json.loads(kept))
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        numbers = [own for own in (read.threshold, read.precision) if own is not None]
-        if not all(isinstance(own, int | float) and 0 <= own <= 1 for own in numbers):
-            raise ValueError(f"{numbers} is no threshold or precision.")
-        if not (isinstance(read.sentence, str) and isinstance(read.model, int)):
-            raise ValueError("It has no sentence, or is of no fit.")
-        return read
+        document = json.loads(kept)
+        if not _is_threshold(document):
+            raise ValueError("It is no threshold.")
+        return cls(**document)
+
+
+def _is_threshold(document: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(document, dict) or not set(document) <= set(ThresholdInUse().__dict__):
+        return False
+    numbers = [document.get(name) for name in ("threshold", "precision")]
+    return (
+        all(own is None or (isinstance(own, int | float) and 0 <= own <= 1) for own in numbers)
+        and isinstance(document.get("sentence", ""), str)
+        and isinstance(document.get("model", 0), int)
+    )
 
 
 def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:

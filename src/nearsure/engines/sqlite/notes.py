@@ -31,7 +31,7 @@ class Notes(MutableMapping[str, bytes]):
     def __setitem__(self, name: str, content: bytes) -> None:
         self.update({name: content})
 
-    def update(self, *given: Any, **named: bytes) -> None:  # type: ignore[override]  # noqa: ANN401
+    def update(self, *given: Any, **named: bytes) -> None:  # noqa: ANN401
         """Write several notes, all or none; given as for a dict."""
         notes: dict[str, bytes] = dict(*given, **named)
         for name, content in notes.items():

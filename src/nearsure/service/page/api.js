@@ -18,7 +18,7 @@ export class ApiProblem extends Error {
 // The service tells programs what to send; people are told what to do here.
 const OWN_WORDS = {
   not_fitted_yet: "Nothing is fitted yet, so nothing can be asked.",
-  too_few_items: "A fit needs items of two classes or more. Add some in the gallery first.",
+  too_few_items: "A fit needs two items or more. Add some under Gallery first.",
   too_many_requests: "This was asked more often than the service allows.",
 };
 
@@ -91,12 +91,13 @@ export async function call(path, options) {
 
 /** Asks again while the service is still making the answer (202). */
 export async function callUntilMade(path, waiting = () => {}) {
-  for (;;) {
+  // Small galleries take no time, so the first wait is short.
+  for (let shortest = true; ; shortest = false) {
     const response = await request(path);
     if (response.status !== 202) return response.json();
     waiting();
     const seconds = Number(response.headers.get("Retry-After")) || 1;
-    await pause(1000 * Math.min(5, Math.max(0.3, seconds)));
+    await pause(shortest ? 200 : 1000 * Math.min(5, Math.max(0.3, seconds)));
   }
 }
 
