@@ -12,7 +12,7 @@ from nearsure import service
 from nearsure.cli.serve import EXAMPLES
 from nearsure.cli.tokens import given_tokens
 from nearsure.service import ServiceSettings
-from nearsure.service.security import Tokens, check_listening
+from nearsure.service.guards.security import Tokens, check_listening
 
 
 @pytest.fixture

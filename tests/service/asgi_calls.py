@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.patient_protocol import patient_protocol
+from nearsure.service.guards.patient_protocol import patient_protocol
 
 
 @dataclass

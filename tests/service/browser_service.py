@@ -22,7 +22,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings, create_app
-from nearsure.service.documents import report_document
+from nearsure.service.gallery.documents import report_document
 
 HOSTILE = "<img src=x onerror='window.fooled=1'>"
 CLASSES = ("cat", "dog", "owl", HOSTILE)

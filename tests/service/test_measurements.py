@@ -8,7 +8,7 @@ from asgi_calls import call, make_scope
 from fastapi import APIRouter, FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearsure.service.measurements import CONFIDENCES, Measured, Measurements
+from nearsure.service.guards.measurements import CONFIDENCES, Measured, Measurements
 from nearsure.service.micro_batches import MicroBatcher
 
 

@@ -24,13 +24,13 @@ from asgi_calls import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.arrays import AnyArray
-from nearsure.service.body_limit import SMALL, BodyLimit
-from nearsure.service.in_flight import InFlightLimit
+from nearsure.service.guards.body_limit import SMALL, BodyLimit
+from nearsure.service.guards.in_flight import InFlightLimit
+from nearsure.service.guards.rate_limit import RateLimit
+from nearsure.service.guards.security import Tokens
+from nearsure.service.guards.slow_body import SlowBody
 from nearsure.service.micro_batches import MicroBatcher
 from nearsure.service.problems import Overloaded
-from nearsure.service.rate_limit import RateLimit
-from nearsure.service.security import Tokens
-from nearsure.service.slow_body import SlowBody
 
 TOKEN, OTHER_TOKEN = "first-token-0123456", "other-token-0123456"
 

@@ -12,9 +12,9 @@ from nearsure import NEDClassifier
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings
-from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD
-from nearsure.service.opening import open_gallery
-from nearsure.service.served_gallery import ServedGallery
+from nearsure.service.gallery.kept_notes import MODEL, NUMBER, THRESHOLD
+from nearsure.service.gallery.opening import open_gallery
+from nearsure.service.gallery.served_gallery import ServedGallery
 
 FAR = [40.0] * DIMENSION
 

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nearsure.errors import ConfigError
-from nearsure.service.access_log import AccessLog
-from nearsure.service.local_only import LocalOnly
-from nearsure.service.problems import ProblemError
-from nearsure.service.security import (
+from nearsure.service.guards.access_log import AccessLog
+from nearsure.service.guards.local_only import LocalOnly
+from nearsure.service.guards.security import (
     Authenticate,
     Rights,
     Tokens,
@@ -24,6 +23,7 @@ from nearsure.service.security import (
     check_listening,
     is_loopback,
 )
+from nearsure.service.problems import ProblemError
 
 READ, WRITE = "reads-0123456789abcdef", "writes-0123456789abcdef"
 TOKENS = Tokens([READ, "another-read-token-0"], ["another-write-token", WRITE])
@@ -84,12 +84,19 @@ def test_whatever_is_no_known_token_is_turned_away(
     assert TOKENS.known_digest(headers) is None
 
 
+COMPARE = "nearsure.service.guards.security.hmac.compare_digest"
+
+
 def test_every_token_is_compared_whichever_matches() -> None:
     for token in (READ, WRITE, "no-such-token-at-all"):
-        with patch("nearsure.service.security.hmac.compare_digest", return_value=False) as compare:
+        with patch(
+            "nearsure.service.guards.security.hmac.compare_digest", return_value=False
+        ) as compare:
             TOKENS.known_digest(shown(f"Bearer {token}"))
             assert compare.call_count == 4
-        with patch("nearsure.service.security.hmac.compare_digest", return_value=True) as compare:
+        with patch(
+            "nearsure.service.guards.security.hmac.compare_digest", return_value=True
+        ) as compare:
             TOKENS.known_digest(shown(f"Bearer {token}"))
             assert compare.call_count == 4
 

@@ -15,7 +15,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.service import running_service
-from nearsure.service.served_gallery import ServedGallery
+from nearsure.service.gallery.served_gallery import ServedGallery
 
 FAR = [40.0] * DIMENSION
 FOR = "/v1/threshold/for?precision=0.6"

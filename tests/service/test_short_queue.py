@@ -13,8 +13,8 @@ from served_examples import DIMENSION, serving, sqlite_gallery
 
 from nearsure.arrays import AnyArray
 from nearsure.service import running_service
+from nearsure.service.guards.short_queue import ShortQueue
 from nearsure.service.problems import Overloaded
-from nearsure.service.short_queue import ShortQueue
 
 
 class HeldEncoder:

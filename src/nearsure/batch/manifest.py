@@ -16,8 +16,8 @@ from typing import Any
 
 from nearsure.batch.parquet_rows import opened
 from nearsure.batch.partitions import SUFFIX, Listing, Partition
-from nearsure.whole_files import written_whole
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.whole_files import written_whole
 
 MANIFEST = "scored.json"
 FORMAT = 1

@@ -26,9 +26,9 @@ from nearsure.batch.parquet_rows import arrow, check_columns, opened, read_rows,
 from nearsure.batch.partitions import ROWS_PER_PARTITION, Partition, list_partitions
 from nearsure.batch.running import Failure, Job, Scheduler, check_scheduler, failed, run_each
 from nearsure.batch.scored_table import ID, ROW, Ranked, check_ranked, scored_table
-from nearsure.whole_files import remove_drafts, written_whole
 from nearsure.classifier import NEDClassifier
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.whole_files import remove_drafts, written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 # Below it products with one query each are as quick, above it faiss with all its threads.
 FEWEST_QUERIES, MOST_QUERIES = 4, 512
 # Vectors looked at together, so that their scores stay in the processor's cache.
-VECTOR_BLOCK = 4096
+VECTOR_BLOCK = 16384
 # One vector in so many is in the sample, but several times as many as candidates are needed.
 SAMPLE_STEP, SAMPLE_SIZES = 16, 4
 # SAMPLE_STEP pairs for each candidate are expected; far more means that very many are equally near.

@@ -8,7 +8,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.neighbors import Neighbors
-from nearsure.service.thresholds import ThresholdInUse
+from nearsure.service.gallery.thresholds import ThresholdInUse
 
 
 @dataclass(frozen=True, eq=False)

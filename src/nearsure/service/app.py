@@ -13,18 +13,21 @@ from starlette.middleware.cors import CORSMiddleware
 import nearsure
 from nearsure.encoders import Encoder
 from nearsure.engines.contract import Engine
-from nearsure.service.access_log import AccessLog
-from nearsure.service.body_limit import BodyLimit
 from nearsure.service.direct_route import DirectRoute
 from nearsure.service.error_answers import UnexpectedErrors, answer_errors
-from nearsure.service.fits import ignore_fit_warnings
-from nearsure.service.in_flight import InFlightLimit
-from nearsure.service.local_only import LocalOnly
-from nearsure.service.measurements import Measured, Measurements
+from nearsure.service.gallery.fits import ignore_fit_warnings
+from nearsure.service.gallery.opening import Opened, open_gallery
+from nearsure.service.guards.access_log import AccessLog
+from nearsure.service.guards.body_limit import BodyLimit
+from nearsure.service.guards.in_flight import InFlightLimit
+from nearsure.service.guards.local_only import LocalOnly
+from nearsure.service.guards.measurements import Measured, Measurements
+from nearsure.service.guards.rate_limit import RateLimit
+from nearsure.service.guards.security import Authenticate, Tokens
+from nearsure.service.guards.security_headers import SecurityHeaders
+from nearsure.service.guards.slow_body import SlowBody
 from nearsure.service.openapi_document import describe_bodies
-from nearsure.service.opening import Opened, open_gallery
 from nearsure.service.pages import page_routes
-from nearsure.service.rate_limit import RateLimit
 from nearsure.service.routes.health import health_routes
 from nearsure.service.routes.items import item_routes
 from nearsure.service.routes.model import model_routes
@@ -32,10 +35,7 @@ from nearsure.service.routes.queries import PREDICT, predict, query_routes
 from nearsure.service.routes.reports import report_routes
 from nearsure.service.routes.thresholds import threshold_routes
 from nearsure.service.running_service import RunningService
-from nearsure.service.security import Authenticate, Tokens
-from nearsure.service.security_headers import SecurityHeaders
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.slow_body import SlowBody
 
 log = logging.getLogger("nearsure.service")
 

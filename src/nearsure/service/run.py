@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from nearsure.errors import ConfigError
 from nearsure.service.app import create_app
-from nearsure.service.open_files import connections_that_fit
-from nearsure.service.opening import open_gallery
-from nearsure.service.patient_protocol import patient_protocol
-from nearsure.service.security import Tokens, check_listening
+from nearsure.service.gallery.opening import open_gallery
+from nearsure.service.guards.open_files import connections_that_fit
+from nearsure.service.guards.patient_protocol import patient_protocol
+from nearsure.service.guards.security import Tokens, check_listening
 from nearsure.service.settings import ServiceSettings
 
 log = logging.getLogger("nearsure.service")
@@ -28,7 +28,7 @@ DRAIN_SECONDS = 0.5
 BACKLOG = 2048
 # How long the thread that answers waits for the one that talks to clients, and the other way
 # round; with Python's 5 ms a batch of queries would mostly wait.
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0001
 # Seconds that a connection may be silent between two requests.
 KEPT_ALIVE = 30
 

@@ -15,15 +15,15 @@ from nearsure.arrays import AnyArray
 from nearsure.encoders import Encoder
 from nearsure.errors import EngineError
 from nearsure.service.answers import Answers
-from nearsure.service.documents import LiveDocument, audit_document, report_document
-from nearsure.service.edge_vectors import vectors_of
-from nearsure.service.measurements import Measurements
+from nearsure.service.gallery.documents import LiveDocument, audit_document, report_document
+from nearsure.service.gallery.edge_vectors import vectors_of
+from nearsure.service.gallery.opening import Opened
+from nearsure.service.gallery.refits import Refits
+from nearsure.service.guards.measurements import Measurements
+from nearsure.service.guards.short_queue import ShortQueue
 from nearsure.service.micro_batches import MicroBatcher
-from nearsure.service.opening import Opened
 from nearsure.service.problems import Overloaded, ProblemError
-from nearsure.service.refits import Refits
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.short_queue import ShortQueue
 from nearsure.service.work_threads import WorkThreads
 
 log = logging.getLogger("nearsure.service")

@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import json_answer
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import service_of
 from nearsure.service.schemas import Status
-from nearsure.service.security import Tokens
 
 
 def health_routes(tokens: Tokens) -> APIRouter:

@@ -7,10 +7,11 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
-from nearsure.service.item_names import ids_of, labels_of
-from nearsure.service.item_pages import LARGEST_PAGE, page_of_items
+from nearsure.service.gallery.item_names import ids_of, labels_of
+from nearsure.service.gallery.item_pages import LARGEST_PAGE, page_of_items
+from nearsure.service.gallery.pictures import picture_answer
+from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import described, json_answer, read_body
-from nearsure.service.pictures import picture_answer
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.routes.queries import check_batch
 from nearsure.service.running_service import RunningService, service_of
@@ -26,7 +27,6 @@ from nearsure.service.schemas import (
     Relabelling,
     Removal,
 )
-from nearsure.service.security import Tokens
 
 NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
 OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from nearsure.service.guards.security import Rights, Tokens
 from nearsure.service.json_bodies import json_answer
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import Model, RefitState
-from nearsure.service.security import Rights, Tokens
 
 
 def model_routes(tokens: Tokens) -> APIRouter:

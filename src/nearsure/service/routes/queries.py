@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from nearsure.service.answers import Answers
-from nearsure.service.item_names import ids_of
+from nearsure.service.gallery.item_names import ids_of
+from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import described, json_answer, read_body
 from nearsure.service.problems import ProblemError
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import Answer, BatchAnswer, BatchQuery, Neighborhood
 from nearsure.service.schemas import Query as SingleQuery
-from nearsure.service.security import Tokens
 
 PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}

@@ -4,12 +4,12 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import json_answer
 from nearsure.service.problems import SHORTLY
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import service_of
 from nearsure.service.schemas import InTheMaking
-from nearsure.service.security import Tokens
 
 MAKING: dict[int | str, dict[str, Any]] = {
     200: {

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from nearsure.service.gallery.thresholds import DEFAULT_CERTAINTY, ThresholdInUse
+from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import described, json_answer, read_body
 from nearsure.service.problems import ProblemError
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import NewThreshold, Threshold
-from nearsure.service.security import Tokens
-from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse
 
 
 def threshold_routes(tokens: Tokens) -> APIRouter:

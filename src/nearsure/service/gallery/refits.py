@@ -4,9 +4,9 @@ import logging
 from threading import Lock, Thread
 
 from nearsure.errors import EngineError, NearsureError
+from nearsure.service.gallery.served_gallery import SMALLEST_GALLERY, ServedGallery
 from nearsure.service.problems import ProblemError, engine_unavailable
 from nearsure.service.schemas import RefitState
-from nearsure.service.served_gallery import SMALLEST_GALLERY, ServedGallery
 
 log = logging.getLogger("nearsure.service")
 

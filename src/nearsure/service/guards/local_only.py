@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nearsure.service.guards.security import is_loopback
 from nearsure.service.problems import ProblemError
-from nearsure.service.security import is_loopback
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from nearsure.classifier import NEDClassifier
-from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse, chosen_for
+from nearsure.service.gallery.thresholds import DEFAULT_CERTAINTY, ThresholdInUse, chosen_for
 
 # Thresholds that are remembered; whoever moves a slider asks for the same ones again.
 MOST_THRESHOLDS = 256

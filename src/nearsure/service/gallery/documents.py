@@ -11,9 +11,9 @@ from time import monotonic
 from nearsure.classifier import NEDClassifier
 from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
-from nearsure.service.pictures import pictures_of
+from nearsure.service.gallery.pictures import pictures_of
+from nearsure.service.gallery.served_gallery import ServedGallery
 from nearsure.service.problems import ProblemError, engine_unavailable
-from nearsure.service.served_gallery import ServedGallery
 from nearsure.service.work_threads import WorkThreads
 
 log = logging.getLogger("nearsure.service")

@@ -11,7 +11,7 @@ from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning
 from nearsure.model_file import read_model_bytes
-from nearsure.service.thresholds import ThresholdInUse
+from nearsure.service.gallery.thresholds import ThresholdInUse
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.report.document import Label
+from nearsure.service.gallery.served_gallery import ServedGallery
 from nearsure.service.problems import ProblemError
-from nearsure.service.served_gallery import ServedGallery
 
 Find: TypeAlias = Callable[[Label], bytes | None]
 

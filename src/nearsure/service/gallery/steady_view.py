@@ -9,7 +9,7 @@ from nearsure.arrays import AnyArray, BoolArray
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
 from nearsure.engines.hits import Hits, found_from_hits
 from nearsure.errors import InvalidInputError
-from nearsure.service.names_then import NamesThen
+from nearsure.service.gallery.names_then import NamesThen
 
 
 class SteadyView:

@@ -4,8 +4,8 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nearsure.service.guards.refusal import RefusableCall
 from nearsure.service.problems import ProblemError
-from nearsure.service.refusal import RefusableCall
 
 
 class SlowBody:

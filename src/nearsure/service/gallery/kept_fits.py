@@ -8,9 +8,9 @@ from typing import Protocol, cast
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine
-from nearsure.service.fits import Fit
-from nearsure.service.kept_notes import MODEL, NUMBER, THRESHOLD, Notes
-from nearsure.service.thresholds import ThresholdInUse
+from nearsure.service.gallery.fits import Fit
+from nearsure.service.gallery.kept_notes import MODEL, NUMBER, THRESHOLD, Notes
+from nearsure.service.gallery.thresholds import ThresholdInUse
 
 log = logging.getLogger("nearsure.service")
 

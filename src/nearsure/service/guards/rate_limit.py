@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nearsure.service.guards.security import Tokens, is_open
 from nearsure.service.problems import ProblemError
-from nearsure.service.security import Tokens, is_open
 
 # A client may spend this many seconds' worth of requests at once.
 BURST_SECONDS = 10.0

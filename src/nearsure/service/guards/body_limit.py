@@ -2,8 +2,8 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nearsure.service.guards.refusal import RefusableCall
 from nearsure.service.problems import Overloaded, ProblemError
-from nearsure.service.refusal import RefusableCall
 
 LARGEST_TOGETHER = 256 * 2**20
 # Thousands of these fit beside the others, and need not be counted.

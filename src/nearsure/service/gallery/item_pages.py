@@ -7,7 +7,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Stored
-from nearsure.service.item_names import ids_of, labels_of
+from nearsure.service.gallery.item_names import ids_of, labels_of
 
 LARGEST_PAGE = 1000
 

@@ -8,18 +8,24 @@ from nearsure.encoders import Encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, InvalidInputError
-from nearsure.service.fits import (
+from nearsure.service.gallery.fits import (
     Fit,
     counted_anew,
     fitted_from_nothing,
     least_changes,
     with_changes,
 )
-from nearsure.service.kept_fits import KeptFit, RecordedChanges, changes_in, keep, read_kept
-from nearsure.service.kept_notes import THRESHOLD, Notes, NotesInFiles, NotesInMemory, notes_in
-from nearsure.service.served_gallery import SMALLEST_GALLERY, ServedGallery
+from nearsure.service.gallery.kept_fits import KeptFit, RecordedChanges, changes_in, keep, read_kept
+from nearsure.service.gallery.kept_notes import (
+    THRESHOLD,
+    Notes,
+    NotesInFiles,
+    NotesInMemory,
+    notes_in,
+)
+from nearsure.service.gallery.served_gallery import SMALLEST_GALLERY, ServedGallery
+from nearsure.service.gallery.thresholds import ThresholdInUse, chosen_for, not_chosen_yet
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.thresholds import ThresholdInUse, chosen_for, not_chosen_yet
 
 log = logging.getLogger("nearsure.service")
 

@@ -12,7 +12,7 @@ from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 from nearsure.service.answers import Answers, answered
-from nearsure.service.fits import (
+from nearsure.service.gallery.fits import (
     Fit,
     counted_anew,
     fitted_again,
@@ -20,13 +20,13 @@ from nearsure.service.fits import (
     ignore_fit_warnings,
     with_changes,
 )
-from nearsure.service.item_names import first_free_integer, new_ids
-from nearsure.service.kept_fits import KeptFit, RecordedChanges, keep
-from nearsure.service.kept_notes import THRESHOLD, Notes
+from nearsure.service.gallery.item_names import first_free_integer, new_ids
+from nearsure.service.gallery.kept_fits import KeptFit, RecordedChanges, keep
+from nearsure.service.gallery.kept_notes import THRESHOLD, Notes
+from nearsure.service.gallery.steady_copy import SteadyCopy
+from nearsure.service.gallery.steady_view import SteadyView
+from nearsure.service.gallery.thresholds import ThresholdInUse, set_by_hand
 from nearsure.service.problems import ProblemError
-from nearsure.service.steady_copy import SteadyCopy
-from nearsure.service.steady_view import SteadyView
-from nearsure.service.thresholds import ThresholdInUse, set_by_hand
 
 SMALLEST_GALLERY = 2
 

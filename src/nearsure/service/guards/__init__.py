@@ -1,0 +1,1 @@
+"""Who may ask, how much at once, and what is counted; each a layer around the routes."""
