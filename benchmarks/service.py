@@ -33,8 +33,8 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings, run_service
 
 N_CLIENTS, N_QUERIES, ROUNDS, SECONDS, SINGLE_CALLS = 64, 512, 3, 3.0, 200
-# A queue that four times as many clients overrun. They are few enough not to be what is measured: in
-# a closed loop the time of an answer is their number, divided by what is answered in a second.
+# A queue that four times as many clients overrun. They are few enough not to be what is measured:
+# in a closed loop the time of an answer is their number, divided by what is answered in a second.
 SHORT_QUEUE, EXCESS = 64, 4
 SERVE = "from sys import argv; from benchmarks.service import serve; serve(*argv[1:])"
 
