@@ -23,7 +23,8 @@ ablation: $(INSTALLED)
 	$(BIN)/nearsure ablation --output reproduced/ablation
 
 test: lint milvus-server
-	$(BIN)/pytest -n auto --dist loadfile --doctest-modules tests src README.md docs
+	# One thread a worker: more of them than cores mostly wait for each other, busily.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --doctest-modules tests src README.md docs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

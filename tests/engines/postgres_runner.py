@@ -21,6 +21,8 @@ def main() -> None:
         os.setreuid(number, number)
     if sys.platform == "linux":
         # After the change of user, which would undo it. PostgreSQL ends at once on this signal.
+        # Whoever runs the tests in the background may ignore it, and programs inherit that.
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
         if os.getppid() != int(parent):
             sys.exit(1)
