@@ -39,19 +39,22 @@ class Answers:
         """The `Answer` of one query, as JSON has it."""
         said = self.prediction
         confidence = said.confidence[row].item()
-        accepted = self.threshold.accepts(confidence)
-        if accepted and not said.neighbors.counts[row]:
-            accepted = False  # nobody vouches for it, however lax the threshold is
         return {
             "label": said.labels[row].item(),
             "confidence": confidence,
-            "accepted": accepted,
+            "accepted": self.accepted(row),
             "verdict": None if said.verdicts is None else str(said.verdicts[row]),
             "p_known": None if said.p_known is None else said.p_known[row].item(),
             "classes": self._classes(row, classes),
             "neighbors": self.neighbors(row, neighbors),
             "model": self.model,
         }
+
+    def accepted(self, row: int) -> bool | None:
+        """Whether one answer may be acted on; None if no threshold is set."""
+        accepted = self.threshold.accepts(self.prediction.confidence[row].item())
+        # An answer that nobody vouches for is none, however lax the threshold is.
+        return accepted and bool(self.prediction.neighbors.counts[row])
 
     def neighbors(self, row: int, most: int) -> list[dict[str, Any]]:
         """The nearest neighbours of one query, as `NeighborShown`."""

@@ -83,7 +83,7 @@ class RunningService:
     def count(self, answers: Answers) -> None:
         """Count answers by confidence and outcome."""
         said = answers.prediction
-        accepted = [answers.threshold.accepts(float(one)) for one in said.confidence]
+        accepted = [answers.accepted(row) for row in range(len(said.labels))]
         n_unknown = 0 if said.verdicts is None else int((said.verdicts == "unknown").sum())
         self.measurements.answered(
             said.confidence, None if None in accepted else np.array(accepted), n_unknown
