@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.labels import (
     classes_and_codes,
     codes_of,
-    extended_classes,
     extended_groups,
+    extended_names,
     groups_and_codes,
+    labels_like,
     restored_classes,
     stored_classes,
 )
@@ -51,6 +53,11 @@ class TestCodes:
     def test_what_names_no_classes_is_refused(self, labels: AnyArray) -> None:
         with pytest.raises(InvalidInputError, match=r"Unknown label type|Labels must sort"):
             classes_and_codes(labels)
+
+
+def extended_classes(y: ArrayLike, n_points: int, classes: AnyArray) -> tuple[AnyArray, IntArray]:
+    """What a gallery does with labels of new points."""
+    return extended_names(labels_like(y, n_points, classes), classes)
 
 
 class TestNewClasses:

@@ -49,8 +49,8 @@ def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:
     return np.where(classes[nearest] == wanted, nearest, len(classes))
 
 
-def extended_classes(y: ArrayLike, n_points: int, classes: AnyArray) -> tuple[AnyArray, IntArray]:
-    """The classes with new ones at the end, and the codes of labels among them."""
+def labels_like(y: ArrayLike, n_points: int, classes: AnyArray) -> AnyArray:
+    """One label for each of so many points, of the kind that the classes are; or an error."""
     labels = np.asarray(y)
     if labels.shape != (n_points,):
         raise InvalidInputError(
@@ -58,16 +58,16 @@ def extended_classes(y: ArrayLike, n_points: int, classes: AnyArray) -> tuple[An
             f"Got an array of shape {labels.shape} instead."
         )
     if not n_points:
-        return classes, np.empty(0, np.int64)
+        return classes[:0]
     _check_names_classes(labels)
     if _kind(labels) != _kind(classes) and object not in (labels.dtype, classes.dtype):
         raise InvalidInputError(
             f"y must be of the kind that was fitted, {classes.dtype}. Got {labels.dtype} instead."
         )
-    return _extended(labels, classes)
+    return labels
 
 
-def _extended(labels: AnyArray, names: AnyArray) -> tuple[AnyArray, IntArray]:
+def extended_names(labels: AnyArray, names: AnyArray) -> tuple[AnyArray, IntArray]:
     """Names with new ones at the end, and the codes of labels among them."""
     codes = codes_of(labels, names)
     new = np.unique(labels[codes == len(names)])
@@ -95,7 +95,7 @@ def extended_groups(
     own = _checked_groups(groups, n_points)
     if _kind(own) != _kind(names):
         own, names = own.astype(str), names.astype(str)
-    return _extended(own, names)
+    return extended_names(own, names)
 
 
 def _checked_groups(groups: ArrayLike, n_points: int) -> AnyArray:

@@ -45,6 +45,8 @@ class SupportSet:
     changed_ids : array of shape (m,), optional
         Ids that had changed since a mark in a support set that this one continues: they count as
         changed since the mark 0.
+    classes : array of shape (n_classes,), optional
+        The labels that codes stand for; by default the codes themselves.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class SupportSet:
         *,
         next_id: int | None = None,
         changed_ids: ArrayLike | None = None,
+        classes: AnyArray | None = None,
     ) -> None:
         points = checked_vectors(vectors)
         own_codes = checked_codes(codes, len(points))
@@ -76,6 +79,7 @@ class SupportSet:
         )
         self._index = ExactIndex(points, ids, next_id=next_id)
         self._codes = GrowingRows(own_codes)
+        self.classes = np.arange(own_codes.max() + 1) if classes is None else classes
         self._counts = sizes_of_classes(own_codes)
         # Made when it is asked for, and kept until a change: every query asks.
         self._counts_by_code: IntArray | None = None

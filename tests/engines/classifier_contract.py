@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from contract_base import EngineTests, scanned
 from contract_points import DIMENSION, Points, clusters, ids_for, labels_for, points_for
+from label_machine import LabelMachine, OwnLabelMachine, fit_beside, run_machine
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
@@ -37,6 +38,20 @@ class ClassifierContract(EngineTests):
     """How far accuracy may be off where the engine is not exact."""
     largest_calibration_difference = 0.05
     """How far the expected calibration error may be off where the engine is not exact."""
+
+    n_histories = 12
+    """How many histories of writers are tried; fewer where a gallery takes long to make."""
+
+    def test_every_label_stays_true(self) -> None:
+        """Whoever writes, fits and restarts in between."""
+
+        def make() -> Engine:
+            return self.new_engine(DIMENSION)
+
+        if holds_labels(self):
+            run_machine(lambda: LabelMachine(make, self.discard), self.n_histories)
+        else:
+            run_machine(lambda: OwnLabelMachine(make, self.discard, fit_beside), self.n_histories)
 
     @pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
     def test_fitted_through_an_engine(
@@ -254,3 +269,12 @@ def exact(
     classifier = unfitted(engine, settings)
     classifier.engine = "exact"
     return classifier.fit(points.vectors, y, groups)
+
+
+def holds_labels(tests: EngineTests) -> bool:
+    """Whether the engines of these tests hold labels."""
+    engine = tests.new_engine(DIMENSION)
+    try:
+        return engine.capabilities.holds_labels
+    finally:
+        tests.discard(engine)

@@ -30,6 +30,8 @@ class TestClassifier(LiteEngines):
     largest_calibration_difference = contract.largest_calibration_difference
     filled, check_same = contract.filled, contract.check_same
     test_fitted_on_what_the_engine_holds = contract.test_fitted_on_what_the_engine_holds
+    n_histories = 2
+    test_every_label_stays_true = contract.test_every_label_stays_true
     test_the_gallery_lives = contract.test_the_gallery_lives
     test_loaded_after_a_restart = contract.test_loaded_after_a_restart
     test_fit_fills_only_an_empty_engine = contract.test_fit_fills_only_an_empty_engine

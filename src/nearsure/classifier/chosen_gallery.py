@@ -29,12 +29,6 @@ def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
     return dict(gallery.engine.fingerprint())
 
 
-def classes_of(gallery: SupportSet | EngineGallery, classes: AnyArray) -> AnyArray:
-    """The classes of a gallery, with those that others have added to its engine."""
-    labels = gallery.labels if isinstance(gallery, EngineGallery) else None
-    return classes if labels is None else labels.classes
-
-
 def loaded(
     engine: str | Engine,
     vectors: AnyArray,
@@ -63,15 +57,18 @@ def loaded(
         if engine == "auto":
             log.info("engine='auto' is %r for %d points.", index, len(vectors))
         if index == "exact":
-            return SupportSet(vectors, codes, groups)
-        labels = LabelCodes(classes) if classes.dtype.kind in "iu" else None
-        stored = codes if labels is None else classes[codes]
-        own = FaissEngine.from_points(vectors, labels=stored, index=index)
-        return _with_beside(EngineGallery(own, counts, labels), codes, groups)
-    _check_can_take(engine, vectors)
-    labels = _names_in(engine, classes)
-    engine.add(vectors, np.arange(len(codes)), _stored_labels(engine, labels, codes))
-    return _with_beside(EngineGallery(engine, counts, labels), codes, groups)
+            return SupportSet(vectors, codes, groups, classes=classes)
+        is_coded = classes.dtype.kind not in "iu"
+        stored = codes if is_coded else classes[codes]
+        engine = FaissEngine.from_points(vectors, labels=stored, index=index)
+    else:
+        _check_can_take(engine, vectors)
+        is_coded = _holds_codes(engine, classes)
+        stored = codes if is_coded else classes[codes]
+        holds_labels = engine.capabilities.holds_labels
+        engine.add(vectors, np.arange(len(codes)), stored if holds_labels else None)
+    gallery = EngineGallery(engine, counts, LabelCodes(classes), codes_in_engine=is_coded)
+    return _with_beside(gallery, codes, groups)
 
 
 def opened(
@@ -79,8 +76,8 @@ def opened(
     y: AnyArray | None = None,
     ids: AnyArray | None = None,
     groups: IntArray | None = None,
-) -> tuple[EngineGallery, AnyArray]:
-    """A gallery of the points that an engine holds already, and its classes.
+) -> EngineGallery:
+    """A gallery of the points that an engine holds already.
 
     Parameters
     ----------
@@ -100,7 +97,7 @@ def opened(
         table = IdTable(checked_ids(ids, engine.capabilities), codes)
         beside = None if groups is None else IdTable(ids, groups)
         counts = counted_by_table(engine, table)
-        return EngineGallery(engine, counts, codes=table, groups=beside), classes
+        return EngineGallery(engine, counts, LabelCodes(classes), table, beside)
     if y is not None:
         raise GalleryMismatchError(
             "y must be left out: the engine holds labels itself. relabel() changes them."
@@ -109,13 +106,11 @@ def opened(
     gallery = EngineGallery(engine, ClassCounts(sizes, next_id), LabelCodes(classes))
     if groups is not None and ids is not None:
         gallery.keep_groups(IdTable(ids, groups))
-    return gallery, classes
+    return gallery
 
 
-def reopened(
-    engine: Engine, classes: AnyArray, dimension: int, metric: str
-) -> tuple[EngineGallery, AnyArray]:
-    """A gallery of what an engine holds, with the class codes of an earlier fit, and all classes.
+def reopened(engine: Engine, classes: AnyArray, dimension: int, metric: str) -> EngineGallery:
+    """A gallery of what an engine holds, with the class codes of an earlier fit.
 
     Parameters
     ----------
@@ -127,8 +122,8 @@ def reopened(
         Its vectors' length, and how they are compared.
     """
     check_fits(engine, dimension, metric)
-    extended, counts = counted_as(engine, classes)
-    return EngineGallery(engine, counts, LabelCodes(extended)), extended
+    labels = LabelCodes(classes)
+    return EngineGallery(engine, counted_as(engine, labels), labels)
 
 
 def check_fits(engine: Engine, dimension: int, metric: str) -> None:
@@ -188,17 +183,15 @@ def _check_can_take(engine: Engine, vectors: AnyArray) -> None:
         )
 
 
-def _names_in(engine: Engine, classes: AnyArray) -> LabelCodes | None:
-    """The labels as the engine keeps them; None where it keeps class codes, or none."""
+def _holds_codes(engine: Engine, classes: AnyArray) -> bool:
+    """Whether an engine is given class codes for labels; an error if it can hold neither."""
     kind = engine.capabilities.labels
     if not engine.capabilities.holds_labels:
-        return None
+        return False
     if kind == "integer":
-        if classes.dtype.kind in "iu":
-            return LabelCodes(classes)
-        if isinstance(engine, FaissEngine):
-            # It belongs to this process, and is saved with the classifier, who keeps the names.
-            return None
+        # One of faiss belongs to this process, and is saved with the classes' names.
+        if classes.dtype.kind in "iu" or isinstance(engine, FaissEngine):
+            return classes.dtype.kind not in "iu"
         raise GalleryMismatchError(
             f"Labels of this engine are integers. Got {classes.dtype} instead: give y as integers, "
             "or make the engine with labels of text."
@@ -207,13 +200,7 @@ def _names_in(engine: Engine, classes: AnyArray) -> LabelCodes | None:
         raise GalleryMismatchError(
             f"Labels of this engine are text. Got {classes.dtype} instead: give y as strings."
         )
-    return LabelCodes(classes)
-
-
-def _stored_labels(engine: Engine, labels: LabelCodes | None, codes: IntArray) -> AnyArray | None:
-    if not engine.capabilities.holds_labels:
-        return None
-    return codes if labels is None else np.asarray(labels.classes[codes])
+    return False
 
 
 def _with_beside(gallery: EngineGallery, codes: IntArray, groups: IntArray | None) -> EngineGallery:

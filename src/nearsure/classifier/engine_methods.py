@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearsure.classifier.chosen_gallery import (
     check_fits,
-    classes_of,
     fingerprint_of,
     opened,
     reopened,
@@ -63,8 +62,7 @@ class EngineMethods(FittedGallery):
             )
         if own_ids is not None and groups is not None:
             names, own_groups = groups_and_codes(groups, len(own_ids))
-        gallery, classes = opened(engine, labels, own_ids, own_groups)
-        self._fit_on(gallery, classes)
+        self._fit_on(opened(engine, labels, own_ids, own_groups))
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = engine.dimension
         self._adapted = False
@@ -89,9 +87,7 @@ class EngineMethods(FittedGallery):
             If engine, index type or parameters are others than those of the fit.
         """
         check_is_fitted(self, "classes_")
-        self._support, self.classes_ = reopened(
-            engine, self.classes_, self.n_features_in_, self._metric
-        )
+        self._support = reopened(engine, self.classes_, self.n_features_in_, self._metric)
         self._group_names, self._own, self._rehearsal = None, None, None
         self._fit_mark = 0
         self._warn_if_other_engine()
@@ -128,12 +124,6 @@ class EngineMethods(FittedGallery):
             EngineChangedWarning,
             stacklevel=3,
         )
-
-    def _follow_classes(self) -> None:
-        """Take over classes that others have added to the engine."""
-        classes = classes_of(self._support, self.classes_)
-        if len(classes) > len(self.classes_):
-            self.classes_ = classes
 
 
 def opened_engine(engine: str | Engine) -> Engine:

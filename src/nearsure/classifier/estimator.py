@@ -14,7 +14,6 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration.filled import filled
 from nearsure.classifier.chosen_gallery import (
     check_metric,
-    classes_of,
     fingerprint_of,
     loaded,
 )
@@ -196,7 +195,7 @@ class NEDClassifier(
             if groups is not None:
                 names, own_groups = groups_and_codes(groups, len(vectors))
             points = unit_vectors(vectors) if self.metric == "cosine" else vectors
-            self._fit_on(self._filled_gallery(points, codes, classes, own_groups), classes)
+            self._fit_on(self._filled_gallery(points, codes, classes, own_groups))
             self._adapted = False
         except BaseException:
             # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
@@ -217,18 +216,19 @@ class NEDClassifier(
             settings_for(self.get_params(deep=False), np.bincount(codes), classes)
         return loaded(engine, points, codes, classes, groups)
 
-    def _fit_on(self, support: SupportSet | EngineGallery, classes: AnyArray) -> None:
+    def _fit_on(self, support: SupportSet | EngineGallery) -> None:
         """Fit everything on a support set; nothing is assigned before all has succeeded."""
         self._check_parameters()
+        classes = support.classes
         sizes = class_sizes(support, len(classes))
         settings = settings_for(self.get_params(deep=False), sizes, classes)
         own: OwnPass | None = None
         ids = self._draw_fit_ids(support)
         if settings.needs_own_pass:
             own = own_pass(support, ids, settings.k)
-            if len(classes_of(support, classes)) > len(classes):
+            if len(support.classes) > len(classes):
                 # Somebody has added a class meanwhile.
-                self._fit_on(support, classes_of(support, classes))
+                self._fit_on(support)
                 return
         rule = fit_rule(
             settings.rule,
@@ -247,7 +247,7 @@ class NEDClassifier(
             )
             rehearsal = rehearse_gallery(support, own, rule, to_posterior, sizes)
             known = fit_known_judge(own, rehearsal, float(self.unknown_share), sizes)
-        self.classes_, self._support = classes, support
+        self._support = support
         self.n_neighbors_, self.fit_indices_ = settings.k, ids
         self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
         self._rule, self._known, self._prior = rule, known, settings.prior
@@ -427,13 +427,10 @@ class NEDClassifier(
         if isinstance(self._support, SupportSet):
             return self._support.search(queries, min(n_neighbors or k, len(self._support)))
         self._warn_if_other_engine()
-        found = self._support.search(queries, min(n_neighbors or k, len(self._support)))
-        self._follow_classes()
-        return found
+        return self._support.search(queries, min(n_neighbors or k, len(self._support)))
 
     def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
         """p(c | known)."""
-        self._follow_classes()
         sizes = class_sizes(self._support, len(self.classes_))
         return self._rule.posterior(
             neighbors,

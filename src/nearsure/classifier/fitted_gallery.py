@@ -8,6 +8,7 @@ from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier.fitted_rule import FittedRule
 from nearsure.classifier.known_judge import KnownJudge
 from nearsure.classifier.own_pass import OwnPass
+from nearsure.classifier.parameters import Prior
 from nearsure.classifier.prediction import Prediction
 from nearsure.engine_gallery import EngineGallery
 from nearsure.engines.contract import Fingerprint
@@ -40,7 +41,7 @@ class FittedGallery:
         Whether k is as many points as there are.
     """
 
-    classes_: AnyArray
+    prior: Prior
     n_neighbors_: int
     fit_indices_: AnyArray
     n_features_in_: int
@@ -61,6 +62,13 @@ class FittedGallery:
     _adapted: bool
     _all_neighbors: bool
 
+    @property
+    def classes_(self) -> AnyArray:
+        """The labels, in the order of class codes: the gallery's list, and there is no other."""
+        if not hasattr(self, "_support"):
+            raise AttributeError("classes_ is there after fit.")
+        return self._support.classes
+
     def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query."""
         raise NotImplementedError
@@ -77,7 +85,7 @@ class FittedGallery:
     def _prior_factors(self) -> FloatArray | None:
         raise NotImplementedError
 
-    def _fit_on(self, support: SupportSet | EngineGallery, classes: AnyArray) -> None:
+    def _fit_on(self, support: SupportSet | EngineGallery) -> None:
         raise NotImplementedError
 
     def _check_parameters(self) -> None:

@@ -14,6 +14,10 @@ class Gallery(Protocol):
     def __len__(self) -> int: ...
 
     @property
+    def classes(self) -> AnyArray:
+        """The labels that class codes stand for."""
+
+    @property
     def ids(self) -> AnyArray:
         """Ids of all points."""
 
@@ -50,20 +54,8 @@ class Gallery(Protocol):
     def leave_class_out(self, ids: AnyArray | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, or of all."""
 
-    def add(
-        self,
-        vectors: AnyArray,
-        codes: IntArray,
-        groups: IntArray | None = None,
-        ids: ArrayLike | None = None,
-    ) -> AnyArray:
-        """Add points; their ids."""
-
     def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
         """Remove points."""
-
-    def relabel(self, ids: ArrayLike, codes: IntArray, *, allow_empty_class: bool = False) -> None:
-        """Give points other class codes."""
 
     def share_changed(self, since: int) -> float:
         """Points changed since a mark, as a share of the points of now."""

@@ -21,7 +21,7 @@ from nearsure.classifier.staleness import (
 from nearsure.engine_gallery import EngineGallery
 from nearsure.errors import InvalidInputError, StaleFitWarning
 from nearsure.index import unit_vectors
-from nearsure.labels import codes_of, extended_classes, extended_groups
+from nearsure.labels import codes_of, extended_groups, extended_names, labels_like
 
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
@@ -40,7 +40,6 @@ class GalleryMethods(EngineMethods):
         """The labels of points of the gallery."""
         check_is_fitted(self, "classes_")
         codes = self._support.codes_of(ids)
-        self._follow_classes()
         return np.asarray(self.classes_[codes])
 
     def add(
@@ -77,13 +76,18 @@ class GalleryMethods(EngineMethods):
         vectors: AnyArray = validate_data(
             self, Z, dtype=[np.float64, np.float32], order="C", reset=False
         )
-        classes, codes = self._extended(y, len(vectors))
+        labels = self._checked_labels(y, len(vectors))
         names, group_codes = extended_groups(groups, len(vectors), self._group_names)
         if self._metric == "cosine":
             vectors = unit_vectors(vectors)
-        classes, codes = self._named(classes, codes)
-        new_ids = self._support.add(vectors, codes, group_codes, ids)
-        self.classes_, self._group_names = classes, names
+        support = self._support
+        if isinstance(support, EngineGallery):
+            new_ids = support.add(vectors, labels, group_codes, ids)
+        else:
+            classes, codes = extended_names(labels, support.classes)
+            new_ids = support.add(vectors, codes, group_codes, ids)
+            support.classes = classes
+        self._group_names = names
         self._warn_if_stale()
         return new_ids
 
@@ -114,10 +118,13 @@ class GalleryMethods(EngineMethods):
             Whether a class may lose its last point.
         """
         check_is_fitted(self, "classes_")
-        classes, codes = self._extended(y, np.size(ids))
-        classes, codes = self._named(classes, codes)
-        self._support.relabel(ids, codes, allow_empty_class=allow_empty_class)
-        self.classes_ = classes
+        labels, support = self._checked_labels(y, np.size(ids)), self._support
+        if isinstance(support, EngineGallery):
+            support.relabel(ids, labels, allow_empty_class=allow_empty_class)
+        else:
+            classes, codes = extended_names(labels, support.classes)
+            support.relabel(ids, codes, allow_empty_class=allow_empty_class)
+            support.classes = classes
         self._warn_if_stale()
 
     def staleness(self) -> Staleness:
@@ -156,37 +163,25 @@ class GalleryMethods(EngineMethods):
     def refit(self) -> Self:
         """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
 
-        In an engine, what others have changed is seen and counted.
+        In an engine, what others have changed is seen and counted; where it holds the labels and no
+        `prior` names classes, those without points are forgotten.
 
         Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
         except `metric`. What `adapt_to_queries` has learned about queries is kept.
         """
         check_is_fitted(self, "classes_")
-        before = self._known
-        if isinstance(self._support, EngineGallery):
-            self._support.recount()
-            self._follow_classes()
-        self._fit_on(self._support, self.classes_)
+        before, support = self._known, self._support
+        if isinstance(support, EngineGallery):
+            if isinstance(self.prior, str):
+                support = support.without_empty_classes()
+            else:
+                support.recount()
+        self._fit_on(support)
         if self._adapted and before is not None and self._known is not None:
             shift = before.model
             model = self._known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._known = self._known.with_model(model, before.unknown_share)
         return self
-
-    def _named(self, classes: AnyArray, codes: IntArray) -> tuple[AnyArray, IntArray]:
-        """Let an engine's readers know new classes before its points are there.
-
-        A class whose points could then not be added stays, without members.
-        """
-        if not isinstance(self._support, EngineGallery):
-            return classes, codes
-        labels = self._support.labels
-        if labels is None or len(classes) == len(labels.classes):
-            self.classes_ = classes
-            return classes, codes
-        known = self._support.name_classes(labels, classes)
-        self.classes_ = known
-        return known, codes_of(classes[codes], known)
 
     def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
@@ -196,16 +191,19 @@ class GalleryMethods(EngineMethods):
     def _share_changed(self) -> float:
         return self._support.share_changed(self._fit_mark)
 
-    def _extended(self, y: ArrayLike, n_points: int) -> tuple[AnyArray, IntArray]:
-        """The classes with new ones, and the codes of labels."""
-        classes, codes = extended_classes(y, n_points, self.classes_)
-        if len(classes) > len(self.classes_) and not isinstance(self._prior, str):
-            new = classes[len(self.classes_) :].tolist()
+    def _checked_labels(self, y: ArrayLike, n_points: int) -> AnyArray:
+        """Labels of old and new classes; new ones only where no prior was given by class."""
+        classes = self.classes_
+        labels = labels_like(y, n_points, classes)
+        if isinstance(self._prior, str):
+            return labels
+        new = labels[codes_of(labels, classes) == len(classes)]
+        if new.size:
             raise InvalidInputError(
-                f"prior was given for {len(self.classes_)} classes and misses {new[:5]}. Fit again "
-                "with a prior for all of them."
+                f"prior was given for {len(classes)} classes and misses "
+                f"{np.unique(new).tolist()[:5]}. Fit again with a prior for all of them."
             )
-        return classes, codes
+        return labels
 
     def _warn_if_stale(self) -> None:
         if self._fit_loss is None or self._warned_stale:

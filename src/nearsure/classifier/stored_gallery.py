@@ -3,7 +3,7 @@
 from typing import Any
 
 from nearsure.arrays import AnyArray
-from nearsure.classifier.chosen_gallery import check_fits, classes_of, fingerprint_of, reopened
+from nearsure.classifier.chosen_gallery import check_fits, fingerprint_of, reopened
 from nearsure.engine_gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine
@@ -15,9 +15,9 @@ BESIDE = ("codes", "groups")
 
 
 def gallery_state(
-    gallery: SupportSet | EngineGallery, fit_mark: int
+    gallery: SupportSet | EngineGallery, n_classes: int, fit_mark: int
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """What a model file holds of a gallery; no address, no secret."""
+    """What a model file with so many classes holds of a gallery; no address, no secret."""
     if isinstance(gallery, SupportSet):
         arrays = {
             "support_vectors": gallery.vectors,
@@ -32,11 +32,11 @@ def gallery_state(
     manifest: dict[str, Any] = {
         "fingerprint": fingerprint_of(gallery),
         "dimension": engine.dimension,
-        "codes_in_engine": gallery.labels is None,
+        "codes_in_engine": gallery.codes_in_engine,
         "next_id": gallery.counts.next_id,
         "beside": [],
     }
-    arrays = {"class_counts": gallery.class_counts}
+    arrays = {"class_counts": gallery.class_counts[:n_classes]}
     _put_ids(manifest, arrays, "changed_ids", gallery.changed_ids(fit_mark))
     for name, table in zip(BESIDE, (gallery.codes_beside, gallery.groups_beside), strict=True):
         if table is not None:
@@ -55,8 +55,8 @@ def gallery_from_state(
     classes: AnyArray,
     engine: Engine | None,
     metric: str,
-) -> tuple[SupportSet | EngineGallery, AnyArray]:
-    """The inverse of `gallery_state`, and the classes, of which an engine may have more by now.
+) -> SupportSet | EngineGallery:
+    """The inverse of `gallery_state`; an engine may have more classes by now.
 
     Parameters
     ----------
@@ -82,7 +82,8 @@ def gallery_from_state(
             arrays.get("support_ids"),
             next_id=manifest.get("next_id"),
             changed_ids=arrays.get("changed_ids"),
-        ), classes
+            classes=classes,
+        )
     if engine is None:
         engine = _embedded(stored, arrays)
     else:
@@ -94,13 +95,14 @@ def gallery_from_state(
     gallery = EngineGallery(
         engine,
         ClassCounts(arrays["class_counts"], stored["next_id"]),
-        None if stored["codes_in_engine"] else LabelCodes(classes),
+        LabelCodes(classes),
+        codes_in_engine=stored["codes_in_engine"],
         **tables,
     )
     gallery.mark_changed(_ids(stored, arrays, "changed_ids"))
     if gallery.changed_elsewhere():
         gallery.recount()
-    return gallery, classes_of(gallery, classes)
+    return gallery
 
 
 def _embedded(stored: dict[str, Any], arrays: dict[str, AnyArray]) -> FaissEngine:

@@ -25,8 +25,12 @@ Classifier = TypeVar("Classifier", bound="NEDClassifier")
 def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file holds."""
     known, prior = classifier._known, classifier._prior  # noqa: SLF001
-    about_gallery, points = gallery_state(classifier._support, classifier._fit_mark)  # noqa: SLF001
-    fit_ids = classifier.fit_indices_
+    fit_ids, classes = classifier.fit_indices_, classifier.classes_
+    about_gallery, points = gallery_state(
+        classifier._support,  # noqa: SLF001
+        len(classes),
+        classifier._fit_mark,  # noqa: SLF001
+    )
     manifest = {
         "parameters": storable(classifier.get_params()),
         "metric": classifier._metric,  # noqa: SLF001
@@ -34,7 +38,7 @@ def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, Any
         "rule": {**classifier._rule.to_dict(), "class_sizes": None},  # noqa: SLF001
         "n_neighbors": int(classifier.n_neighbors_),
         "prior": prior if isinstance(prior, str) else prior.tolist(),
-        "classes_dtype": classifier.classes_.dtype.str,
+        "classes_dtype": classes.dtype.str,
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "n_features": int(classifier.n_features_in_),
         "fit_fingerprint": dict(classifier._fingerprint),  # noqa: SLF001
@@ -45,7 +49,7 @@ def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, Any
     }
     tensors = {
         **points,
-        "classes": stored_classes(classifier.classes_),
+        "classes": stored_classes(classes),
         "fit_indices": stored_classes(fit_ids),
     }
     names = classifier._group_names  # noqa: SLF001
@@ -70,8 +74,9 @@ def from_state(
         parameters["engine"] = engine
     classifier = kind(**parameters)
     classes = restored_classes(tensors["classes"], manifest["classes_dtype"])
-    gallery, classes = gallery_from_state(manifest, tensors, classes, engine, manifest["metric"])
-    classifier._support, classifier.classes_ = gallery, classes  # noqa: SLF001
+    gallery = gallery_from_state(manifest, tensors, classes, engine, manifest["metric"])
+    classes = gallery.classes
+    classifier._support = gallery  # noqa: SLF001
     if "n_features" in manifest:
         classifier.n_features_in_ = manifest["n_features"]
     else:

@@ -3,11 +3,12 @@
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.engine_gallery.class_counts import ClassCounts, next_id_after
+from nearsure.engine_gallery.class_counts import ClassCounts
 from nearsure.engine_gallery.id_table import IdTable
+from nearsure.engine_gallery.label_codes import LabelCodes
 from nearsure.engines.contract import Engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.labels import codes_of
+from nearsure.index.stable_ids import next_id_after
 
 
 def census_of_labels(engine: Engine) -> tuple[AnyArray, IntArray, int]:
@@ -35,15 +36,14 @@ def census_of_labels(engine: Engine) -> tuple[AnyArray, IntArray, int]:
     return labels, sizes, next_id
 
 
-def counted_as(engine: Engine, classes: AnyArray) -> tuple[AnyArray, ClassCounts]:
-    """The classes of a gallery with those that came from elsewhere behind them, and their sizes."""
+def counted_as(engine: Engine, classes: LabelCodes) -> ClassCounts:
+    """Sizes of the classes of a gallery; those that came from elsewhere are named with them."""
     labels, sizes, next_id = census_of_labels(engine)
-    check_same_kind(labels, classes)
-    new = labels[codes_of(labels, classes) == len(classes)]
-    extended = np.concatenate([classes, new]) if len(new) else classes
-    counts = np.zeros(len(extended), np.int64)
-    counts[codes_of(labels, extended)] = sizes
-    return extended, ClassCounts(counts, next_id)
+    check_same_kind(labels, classes.classes)
+    codes = classes.of(labels)
+    counts = np.zeros(len(classes), np.int64)
+    counts[codes] = sizes
+    return ClassCounts(counts, next_id)
 
 
 def counted_by_table(engine: Engine, codes: IdTable) -> ClassCounts:

@@ -12,6 +12,7 @@ from nearsure.engine_gallery.leaving_out import AskedPoints, portions, search_le
 from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Found
 from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index.stable_ids import ids_from
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.support_checks import members_left_of_groups
 
@@ -31,30 +32,39 @@ class EngineGallery:
         Holds the vectors, and the labels if it can.
     counts : ClassCounts
         Sizes of its classes.
-    labels : LabelCodes, optional
-        The class codes of the engine's labels. None for an engine whose labels are class codes
-        already, or that has none.
+    labels : LabelCodes
+        Its classes. Labels go in and out as labels; codes are places in this list.
     codes : IdTable, optional
         Class codes of all ids, for an engine that holds no labels, and where there are groups.
     groups : IdTable, optional
         Groups of all ids.
+    codes_in_engine : bool, default False
+        Whether the engine, which nobody else writes to, holds class codes for labels.
     """
 
     def __init__(
         self,
         engine: Engine,
         counts: ClassCounts,
-        labels: LabelCodes | None = None,
+        labels: LabelCodes,
         codes: IdTable | None = None,
         groups: IdTable | None = None,
+        *,
+        codes_in_engine: bool = False,
     ) -> None:
         self.engine, self.counts = engine, counts
         self.labels, self.codes_beside, self.groups_beside = labels, codes, groups
+        self.codes_in_engine = codes_in_engine
         self._changed: list[AnyArray] = []
         self._n_changes = 0
 
     def __len__(self) -> int:
         return self.counts.n_points
+
+    @property
+    def classes(self) -> AnyArray:
+        """The labels, in the order of their codes; others may add some at any moment."""
+        return self.labels.classes
 
     @property
     def ids(self) -> AnyArray:
@@ -69,7 +79,7 @@ class EngineGallery:
     @property
     def class_counts(self) -> IntArray:
         """How many points each class has, indexed by code."""
-        return self.counts.by_code(0 if self.labels is None else len(self.labels.classes))
+        return self.counts.by_code(len(self.labels))
 
     @property
     def next_id(self) -> int:
@@ -82,22 +92,33 @@ class EngineGallery:
         """Count points and classes anew, with what others have changed, in one pass over all."""
         if not self.engine.capabilities.holds_labels:
             counts = counted_by_table(self.engine, _some(self.codes_beside))
-            self.counts = counts.not_below(self.counts)
-        elif self.labels is None:
+        elif self.codes_in_engine:
             codes, sizes, next_id = census_of_labels(self.engine)
-            counts = ClassCounts(np.bincount(codes, sizes), next_id)
-            self.counts = counts.not_below(self.counts)
+            counts = ClassCounts(np.bincount(codes, sizes, len(self.labels)), next_id)
         else:
-            classes, counts = counted_as(self.engine, self.labels.classes)
-            self.labels.extend(classes)
-            self.counts = counts.not_below(self.counts)
+            counts = counted_as(self.engine, self.labels)
+        self.counts = counts.not_below(self.counts)
 
-    def name_classes(self, labels: LabelCodes, classes: AnyArray) -> AnyArray:
-        """Let its labels know further classes, still without members; all classes come back."""
-        n_before = len(labels.classes)
-        known = labels.extend(classes)
-        self.counts = self.counts.with_empty(n_before, len(known))
-        return known
+    def without_empty_classes(self) -> "EngineGallery":
+        """The same gallery, counted anew, with a list of those classes that have points.
+
+        Codes that stand beside or in the engine keep the list that they are places in.
+        """
+        self.recount()
+        if self.codes_in_engine or self.codes_beside is not None:
+            return self
+        counts = self.class_counts
+        kept = np.flatnonzero(counts)
+        if len(kept) == len(counts):
+            return self
+        # A list and a gallery of their own: codes that were handed out are places in the old one.
+        gallery = EngineGallery(
+            self.engine,
+            ClassCounts(counts[kept], self.counts.next_id),
+            LabelCodes(self.classes[kept]),
+        )
+        gallery.mark_changed(self.changed_ids(0))
+        return gallery
 
     def keep_groups(self, groups: IdTable) -> None:
         """Take groups of all ids, beside the engine."""
@@ -154,11 +175,15 @@ class EngineGallery:
     def add(
         self,
         vectors: AnyArray,
-        codes: IntArray,
+        labels: AnyArray,
         groups: IntArray | None = None,
         ids: ArrayLike | None = None,
     ) -> AnyArray:
-        """Add points to the engine, all or none; their ids."""
+        """Add points to the engine, all or none; their ids.
+
+        A new class is named first, so that whoever finds its points knows it. Should they not be
+        added then, it stays, without members.
+        """
         if (groups is None) != (self.groups_beside is None):
             raise InvalidInputError(
                 "groups must be given if, and only if, the gallery was made with groups. Got "
@@ -166,6 +191,7 @@ class EngineGallery:
             )
         if not len(vectors):
             return np.empty(0, np.int64)
+        codes = self._named(labels)
         if ids is not None:
             return self._add(vectors, codes, groups, checked_ids(ids, self.engine.capabilities))
         try:
@@ -207,6 +233,8 @@ class EngineGallery:
         if not gone.size:
             return
         if len(gone) >= len(self):
+            self.recount()  # Others may have added points.
+        if len(gone) >= len(self):
             raise InvalidInputError(
                 f"At least one point must be left in the gallery. Got all {len(gone)} to remove."
             )
@@ -219,19 +247,19 @@ class EngineGallery:
         self.counts = counts
         self._record(gone)
 
-    def relabel(self, ids: ArrayLike, codes: IntArray, *, allow_empty_class: bool = False) -> None:
-        """Give points other class codes, all or none."""
+    def relabel(self, ids: ArrayLike, labels: AnyArray, *, allow_empty_class: bool = False) -> None:
+        """Give points other labels, all or none."""
         relabelled = checked_ids(ids, self.engine.capabilities)
         if not relabelled.size:
             return
-        before = self._counted_codes_of(relabelled)
+        before, codes = self._counted_codes_of(relabelled), self._named(labels)
         other = before != codes
         counts = self.counts.after(
             gone=before[other], come=codes[other], allow_empty_class=allow_empty_class
         )
-        labels = self._labels_for_engine(codes)
-        if labels is not None and other.any():
-            self.engine.relabel(relabelled[other], labels[other])
+        stored = self._labels_for_engine(codes)
+        if stored is not None and other.any():
+            self.engine.relabel(relabelled[other], stored[other])
         if self.codes_beside is not None:
             self.codes_beside.put(relabelled, codes)
         self.counts = counts
@@ -307,15 +335,21 @@ class EngineGallery:
     def _codes(self, ids: AnyArray, labels: AnyArray | None) -> IntArray:
         if labels is None:
             return _some(self.codes_beside).of(ids)
-        return labels if self.labels is None else self.labels.of(labels)
+        return labels if self.codes_in_engine else self.labels.of(labels)
+
+    def _named(self, labels: AnyArray) -> IntArray:
+        """Class codes of labels, of which new ones have no member yet."""
+        codes, new = self.labels.name(labels)
+        self.counts = self.counts.with_empty(new)
+        return codes
 
     def _labels_for_engine(self, codes: IntArray) -> AnyArray | None:
         if not self.engine.capabilities.holds_labels:
             return None
-        return codes if self.labels is None else self.labels.classes[codes]
+        return codes if self.codes_in_engine else self.labels.classes[codes]
 
     def _new_ids(self, n_new: int) -> IntArray:
-        return self.next_id + np.arange(n_new)
+        return ids_from(self.next_id, n_new)
 
     def _record(self, ids: AnyArray) -> None:
         self._changed.append(ids)

@@ -12,10 +12,10 @@ SPREAD = 4
 
 
 class LabelCodes:
-    """From labels to codes; a label that was never seen gets the next code.
+    """The classes of a gallery, of which there is no other list: a code is a place in this one.
 
-    Others may write to an engine. What they add has labels that no fit has seen, and is found all
-    the same.
+    A label that was never seen gets the next code, as others may write to an engine, too. The list
+    only grows, so that a code stays what it was for as long as the list is there.
 
     Parameters
     ----------
@@ -35,14 +35,6 @@ class LabelCodes:
         self._lock = Lock()
         self._name(classes)
 
-    def extend(self, classes: AnyArray) -> AnyArray:
-        """Take further classes in, and give back all: a code that was handed out stays."""
-        with self._lock:
-            new = classes[codes_of(classes, self.classes) == len(self.classes)]
-            if len(new):
-                self._name(np.concatenate([self.classes, new]))
-            return self.classes
-
     def _name(self, classes: AnyArray) -> None:
         table, first = _table(classes)
         # One assignment, so that a reader in another thread has all of it or nothing.
@@ -53,17 +45,23 @@ class LabelCodes:
         """The labels, in the order of their codes."""
         return self._state[0]
 
+    def __len__(self) -> int:
+        return len(self.classes)
+
     def of(self, labels: AnyArray) -> IntArray:
         """Codes of labels, in their shape."""
         codes, n_known = self._known(labels)
-        if not (codes == n_known).any():
-            return codes
+        return codes if not (codes == n_known).any() else self.name(labels)[0]
+
+    def name(self, labels: AnyArray) -> tuple[IntArray, IntArray]:
+        """Codes of labels, and those codes that did not exist before."""
         with self._lock:
             codes, n_known = self._known(labels)
             new = np.unique(labels[codes == n_known])
             if new.size:
                 self._name(np.concatenate([self.classes, new]))
-        return self._known(labels)[0]
+                codes = self._known(labels)[0]
+        return codes, n_known + np.arange(len(new))
 
     def _known(self, labels: AnyArray) -> tuple[IntArray, int]:
         """Codes, and the number of classes, which stands for a label that is none of them."""

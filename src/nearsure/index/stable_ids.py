@@ -8,6 +8,9 @@ from nearsure.errors import InvalidInputError
 from nearsure.index.growing_rows import GrowingRows, RowMoves
 
 LARGEST_ID = np.iinfo(np.int64).max
+# Ids from here on are taken where they are given, but new ones do not count on from them: a point
+# with the largest integer for its id leaves room for others.
+COUNTED_IDS = 2**62
 FEW = 5
 
 
@@ -29,7 +32,8 @@ class StableIds:
     Attributes
     ----------
     next_id : int
-        The largest id ever used + 1, and not below 0, so that no negative id is made up.
+        The largest id ever used + 1, and not below 0, so that no negative id is made up. Ids from
+        2**62 on do not count.
     ascending : bool
         Whether rows are in the order of their ids.
 
@@ -54,7 +58,7 @@ class StableIds:
             check_distinct(given)
             self._given = GrowingRows(given)
             self.ascending = bool((given[1:] > given[:-1]).all())
-            self.next_id = int(given.max(initial=-1)) + 1
+            self.next_id = next_id_after(given, 0)
         if next_id is not None:
             if next_id < self.next_id:
                 raise InvalidInputError(
@@ -93,12 +97,7 @@ class StableIds:
     def new(self, n_new: int, ids: ArrayLike | None = None) -> IntArray:
         """Ids for new rows: the given ones, checked, or those after the largest ever used."""
         if ids is None:
-            if self.next_id + n_new - 1 > LARGEST_ID:
-                raise InvalidInputError(
-                    f"Ids must be at most {LARGEST_ID}. Got {n_new} new points, and "
-                    f"{self.next_id - 1} is used already. Give the new points' ids."
-                )
-            return self.next_id + np.arange(n_new)
+            return ids_from(self.next_id, n_new)
         given = integer_ids(ids, n_new)
         check_distinct(given)
         if self._given is None:
@@ -133,7 +132,7 @@ class StableIds:
         if self._row_of is not None:
             self._row_of.update(zip(ids.tolist(), following.tolist(), strict=True))
         self._n_rows += len(ids)
-        self.next_id = max(self.next_id, int(ids.max()) + 1)
+        self.next_id = next_id_after(ids, self.next_id)
 
     def remove(self, removed: IntArray, moves: RowMoves) -> None:
         """Forget the ids of removed rows, and follow the others to where they move."""
@@ -154,6 +153,23 @@ class StableIds:
         if self._row_of is None:
             self._row_of = dict(zip(self.values.tolist(), range(self._n_rows), strict=True))
         return self._row_of
+
+
+def next_id_after(ids: AnyArray | None, next_id: int) -> int:
+    """The next free id once these are taken; text counts nothing."""
+    if ids is None or ids.dtype.kind not in "iu":
+        return next_id
+    return max(next_id, int(ids[ids < COUNTED_IDS].max(initial=-1)) + 1)
+
+
+def ids_from(next_id: int, n_new: int) -> IntArray:
+    """So many new ids, or an error if there are no more."""
+    if next_id + n_new > COUNTED_IDS:
+        raise InvalidInputError(
+            f"New ids must be below {COUNTED_IDS}. Got {n_new} new points, and {next_id - 1} is "
+            "used already. Give the new points' ids."
+        )
+    return next_id + np.arange(n_new)
 
 
 def integer_ids(ids: ArrayLike, n: int | None = None, name: str = "ids") -> IntArray:
