@@ -496,8 +496,11 @@ def test_ids_may_take_all_64_bits_but_no_more() -> None:
     index = ExactIndex(np.array([[1.0], [2.0]]), ends)
     np.testing.assert_array_equal(index.search(np.zeros((1, 1)), 2)[1], [ends])
     np.testing.assert_array_equal(index.rows_of(ends), [0, 1])
+    # The largest id does not keep others from being counted on from the rest.
+    np.testing.assert_array_equal(index.add(np.zeros((1, 1))), [0])
+    full = ExactIndex(np.zeros((1, 1)), np.array([2**62 - 1]))
     with pytest.raises(InvalidInputError, match="is used already"):
-        index.add(np.zeros((1, 1)))
+        full.add(np.zeros((1, 1)))
     with pytest.raises(InvalidInputError, match="at most"):
         index.add(np.zeros((1, 1)), np.array([2**63], np.uint64))
     np.testing.assert_array_equal(index.add(np.zeros((1, 1)), np.array([3], np.uint64)), [3])

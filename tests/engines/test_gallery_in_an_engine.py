@@ -207,3 +207,36 @@ def test_ids_of_text_must_be_given() -> None:
         gallery.add(np.ones((1, 1)), np.array(["a"]))
     assert gallery.add(np.zeros((1, 1)), np.array(["a"]), ids=["z"]).tolist() == ["z"]
     assert gallery.leave_one_out(None, 2).counts.tolist() == [2, 2, 2]
+
+
+def test_the_largest_id_leaves_room_for_others() -> None:
+    _, gallery = _both("integer")
+    gallery.add(np.ones((1, DIMENSION), np.float32), np.array([0]), ids=[2**63 - 1])
+    assert gallery.add(np.ones((1, DIMENSION), np.float32), np.array([0])).tolist() == [N]
+    gallery.recount()
+    assert gallery.next_id == N + 1
+
+
+def test_points_that_others_have_added_may_be_left_alone() -> None:
+    """All that this gallery knows of may go, as long as something stays."""
+    _, gallery = _both("integer")
+    gallery.engine.add(np.ones((1, DIMENSION), np.float32), np.array([900]), np.array([4]))
+    gallery.remove(np.arange(N), allow_empty_class=True)
+    assert gallery.ids.tolist() == [900]
+    with pytest.raises(InvalidInputError, match="At least one"):
+        gallery.remove([900])
+
+
+def test_a_class_that_nobody_counted_is_taken_for_one_of_usual_size() -> None:
+    _, gallery = _both("text")
+    usual = round(N / 9)
+    place = np.full((1, DIMENSION), 9.0, np.float32)
+    gallery.engine.add(place, np.array([900]), np.array(["emu"]))
+    gallery.search(place, 1)
+    assert gallery.class_counts[9] == usual
+    gallery.add(place, np.array(["fox"]))
+    assert gallery.class_counts[9:].tolist() == [usual, 1]
+    gallery.add(place, np.array(["emu"]))
+    assert (len(gallery), gallery.class_counts[9]) == (N + 2, usual)
+    gallery.recount()
+    assert (len(gallery), gallery.class_counts[9:].tolist()) == (N + 3, [2, 1])
