@@ -235,6 +235,7 @@ def test_a_class_that_nobody_counted_is_taken_for_one_of_usual_size() -> None:
     gallery.search(place, 1)
     assert gallery.class_counts[9] == usual
     gallery.add(place, np.array(["fox"]))
+    usual = round((N + 1) / 10)
     assert gallery.class_counts[9:].tolist() == [usual, 1]
     gallery.add(place, np.array(["emu"]))
     assert (len(gallery), gallery.class_counts[9]) == (N + 2, usual)
