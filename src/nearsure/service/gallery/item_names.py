@@ -8,10 +8,25 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine
 from nearsure.errors import InvalidInputError
+from nearsure.report.document import Label
+from nearsure.report.plain import plain_label
 
-LARGEST_INTEGER = 2**63 - 1
+SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 # Digits of it; longer text is no id, and is not even read as a number.
 MOST_DIGITS = 20
+
+
+def names_shown(names: AnyArray) -> list[Label]:
+    """Ids or labels as answers have them, shape (n,): as text what a browser cannot count.
+
+    Examples
+    --------
+    >>> names_shown(np.array([7, 2**53]))
+    [7, '9007199254740992']
+    """
+    # Most are text, and these are made for every neighbour of every answer.
+    values = names.tolist()
+    return values if names.dtype.kind == "U" else [plain_label(value) for value in values]
 
 
 def ids_of(texts: Sequence[str], engine: Engine) -> AnyArray:
@@ -69,7 +84,7 @@ def _integer(text: str, name: str) -> int:
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < MOST_DIGITS:
         number = int(text)
-        if -LARGEST_INTEGER <= number <= LARGEST_INTEGER:
+        if SMALLEST_INTEGER <= number <= LARGEST_INTEGER:
             return number
     raise InvalidInputError(
         f"The {name} must be an integer of 64 bits, as those of this gallery are. "

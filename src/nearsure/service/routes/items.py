@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
-from nearsure.service.gallery.item_names import ids_of, labels_of
+from nearsure.service.gallery.item_names import ids_of, labels_of, names_shown
 from nearsure.service.gallery.item_pages import LARGEST_PAGE, page_of_items
 from nearsure.service.gallery.pictures import picture_answer
 from nearsure.service.guards.security import Tokens
@@ -127,7 +127,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         labels = labels_of([item.label for item in new], service.gallery.engine)
         names = [item.id for item in new]
         ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-        return json_answer({"ids": ids.tolist()}, 201)
+        return json_answer({"ids": names_shown(ids)}, 201)
 
     @router.post(
         "/relabel",
@@ -199,7 +199,7 @@ def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[
     stored = service.gallery.stored(ids)
     labels = service.gallery.labels_beside(ids) if stored.labels is None else stored.labels
     return {
-        "id": ids.tolist()[0],
-        "label": labels.tolist()[0],
+        "id": names_shown(ids)[0],
+        "label": names_shown(labels)[0],
         "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
     }
