@@ -18,7 +18,10 @@ Label = Annotated[
 ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
-Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536, fail_fast=True)]
+LARGEST_VECTOR = 65_536
+Vector = Annotated[
+    list[FiniteFloat], Field(min_length=1, max_length=LARGEST_VECTOR, fail_fast=True)
+]
 
 
 def _whole(value: object) -> object:
