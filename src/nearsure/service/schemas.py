@@ -222,6 +222,7 @@ class InTheMaking(Message):
 
 
 class Status(Message):
-    """Alive or ready."""
+    """Alive or ready, or why not."""
 
-    status: Literal["ok", "starting", "stopping"]
+    status: Literal["ok", "starting", "stopping", "unavailable"]
+    reason: str | None = Field(None, description="Why the gallery is unavailable.")
