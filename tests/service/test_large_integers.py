@@ -79,7 +79,8 @@ def test_answers_to_queries(client: TestClient) -> None:
 def test_items_one_by_one_and_page_by_page(client: TestClient) -> None:
     for text in TEXTS[:3]:
         assert told(client.get(f"/v1/items/{text}"))["id"] == text
-    seen, after = [], {}
+    seen: list[str] = []
+    after: dict[str, str] = {}
     while True:
         page = told(client.get("/v1/items", params={"limit": 5, **after}))
         seen += [item["id"] for item in page["items"]]

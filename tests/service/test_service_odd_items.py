@@ -145,17 +145,17 @@ def test_the_largest_integer_leaves_other_ids_to_be_made(tmp_path: Path) -> None
     with serving(path) as client:
         assert added(client, None, last, None) == [32, last, 33]
         assert added(client, None) == [34]
-        assert added(client, 36, None, None) == [36, 35, 37]
-        assert added(client, -1, None) == [-1, 38]
+        assert added(client, 36, None, None) == [36, 37, 38]
+        assert added(client, -1, None) == [-1, 39]
         refused(client.post("/v1/items", json={"items": [{"id": str(last + 1)}]}), 422)
         assert refitted(client)["state"] == "idle"
     with serving(path) as client:
-        assert added(client, None) == [39]
+        assert added(client, None) == [40]
         # Without what lies beyond, there is still a gap in between.
         assert added(client, *range(last - 9, last - 1)) == [*range(last - 9, last - 1)]
-        assert added(client, None, None) == [40, 41]
+        assert added(client, None, None) == [41, 42]
     with serving(path) as client:
-        assert added(client, None, None) == [42, 43]
+        assert added(client, None, None) == [43, 44]
 
 
 def test_ids_that_somebody_else_has_taken_are_not_tried_for_ever() -> None:

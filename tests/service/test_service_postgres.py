@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import refused
 from served_examples import DIMENSION, NAMES, clusters, document_at, refitted, serving
+from starlette.testclient import TestClient
 
 from nearsure.engines.postgres import PostgresEngine
 from nearsure.service import running_service
@@ -24,6 +25,13 @@ def server() -> Iterator[Server]:
     server = Server()
     yield server
     server.remove()
+
+
+def check_unready(client: TestClient) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert PASSWORD not in answer.text
+    assert "127.0.0.1" not in answer.text
 
 
 def test_a_table_is_served_and_found_again(
@@ -65,10 +73,7 @@ def test_a_table_is_served_and_found_again(
             assert refused(answer, 503)["error"] == "engine_unavailable"
             assert answer.headers["retry-after"] == "1"
         assert client.get("/healthz").status_code == 200
-        answer = client.get("/readyz")
-        assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
-        assert PASSWORD not in answer.text
-        assert "127.0.0.1" not in answer.text
+        check_unready(client)
         # The figures are there, though one of them is not.
         assert "nearsure_gallery_items NaN" in client.get("/metrics").text
         client.get("/v1/audit")

@@ -42,7 +42,7 @@ def labels_of(texts: Sequence[str], engine: Engine) -> AnyArray:
 
 
 def new_ids(texts: Sequence[str | None], engine: Engine, free: range) -> AnyArray:
-    """Ids of new items: those given, and new ones for the others.
+    """Ids of new items: those given, and new ones for the others, beyond these if there is room.
 
     Parameters
     ----------
@@ -51,13 +51,14 @@ def new_ids(texts: Sequence[str | None], engine: Engine, free: range) -> AnyArra
     engine : Engine
         Whose ids they are.
     free : range
-        Integers that are no ids, as many as are to be made and more, for an engine that counts.
+        Integers that are no ids, as many as there are items or more, for an engine that counts.
     """
     if engine.capabilities.ids == "text":
         return np.array([uuid4().hex if text is None else text for text in texts])
-    given = ids_of([text for text in texts if text is not None], engine)
-    own, others = iter(given.tolist()), set(given.tolist())
-    made = (number for number in free if number not in others)
+    given = ids_of([text for text in texts if text is not None], engine).tolist()
+    beyond = range(max([free.start, *(number + 1 for number in given)]), free.stop)
+    room, taken = beyond if _length(beyond) >= texts.count(None) else free, set(given)
+    made, own = (number for number in room if number not in taken), iter(given)
     return np.array([next(made) if text is None else next(own) for text in texts], np.int64)
 
 

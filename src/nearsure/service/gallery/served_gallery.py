@@ -42,7 +42,7 @@ def _or_gone(
 
     @wraps(method)
     def asked(
-        gallery: "ServedGallery", ids: AnyArray, *args: Given.args, **kwargs: Given.kwargs
+        gallery: "ServedGallery", ids: AnyArray, /, *args: Given.args, **kwargs: Given.kwargs
     ) -> Result:
         try:
             return method(gallery, ids, *args, **kwargs)
@@ -173,7 +173,7 @@ class ServedGallery:
         """
         self._check_writable()
         with self._writing:
-            ids = new_ids(texts, self.engine, self._free_integers(texts.count(None)))
+            ids = new_ids(texts, self.engine, self._free_integers(texts))
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             self._touch(ids)
@@ -338,12 +338,12 @@ class ServedGallery:
             return first
         return kept
 
-    def _free_integers(self, n_wanted: int) -> range:
-        """So many integers that are no ids, or more; none where ids are text."""
-        if not n_wanted or self.engine.capabilities.ids == "text":
+    def _free_integers(self, texts: Sequence[str | None]) -> range:
+        """As many integers that are no ids as there are items, or more, if any is needed."""
+        if None not in texts or self.engine.capabilities.ids == "text":
             return range(0)
-        if self._free is None or self._free.stop - self._free.start < n_wanted:
-            self._free = free_integers((part.ids for part in self.engine.scan()), n_wanted)
+        if self._free is None or self._free.stop - self._free.start < len(texts):
+            self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
         return self._free
 
     def _new_view(self) -> SteadyView:
