@@ -74,6 +74,24 @@ def make_long_named(path: Path) -> None:
         engine.add(vectors, np.array([f"{'x' * 196}-{place:03d}" for place in range(16)]), labels)
 
 
+# A browser that takes them for numbers sees two and two of these as one.
+LARGE_IDS = [2**53 + place for place in range(16)]
+LARGE_LABELS = [2**53, 2**53 + 1]
+
+
+def make_large_numbered(path: Path) -> None:
+    """Two classes of integer labels under integer ids, and two labels wrong."""
+    random = np.random.default_rng(8)
+    classes = np.repeat([0, 1], 8)
+    vectors = 4.0 * np.eye(2, DIMENSION)[classes] + random.normal(0, 0.8, (16, DIMENSION))
+    labels = np.array(LARGE_LABELS)[classes]
+    for place, wrong in ((3, 1), (9, 0)):
+        vectors[place] = 4.0 * np.eye(2, DIMENSION)[1 - wrong]
+        labels[place] = LARGE_LABELS[wrong]
+    with SqliteEngine.create(path, DIMENSION, ids="integer", labels="integer") as engine:
+        engine.add(vectors, np.array(LARGE_IDS), labels)
+
+
 def make_empty(path: Path) -> None:
     SqliteEngine.create(path, DIMENSION).close()
 

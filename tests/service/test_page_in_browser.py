@@ -14,6 +14,8 @@ from browser_page import BARRIERS, WIDE, WatchedPage, expect_fit, opened_browser
 from browser_service import (
     CLASSES,
     HOSTILE,
+    LARGE_IDS,
+    LARGE_LABELS,
     MISLABELLED,
     READ_TOKEN,
     WRITE_TOKEN,
@@ -21,6 +23,7 @@ from browser_service import (
     center_of,
     make_empty,
     make_gallery,
+    make_large_numbered,
     make_long_named,
     serving,
 )
@@ -452,6 +455,61 @@ def test_the_longest_names_break_nothing(page: Page, report: bytes, tmp_path: Pa
         page.locator(".suspect .main").click()
         expect(page.get_by_role("button", name="Undo")).to_be_visible()
         expect_fit(page)
+
+
+def test_large_integers_name_the_item_that_is_shown(page: Page, tmp_path: Path) -> None:
+    make_large_numbered(tmp_path / "large.sqlite")
+    ids, (first_label, second_label) = list(map(str, LARGE_IDS)), map(str, LARGE_LABELS)
+    with serving(tmp_path / "large.sqlite") as served:
+
+        def labels() -> dict[str, str]:
+            items = served.call("/v1/items")["items"]
+            return {str(item["id"]): str(item["label"]) for item in items}
+
+        expected = labels()
+        assert list(expected) == ids
+        opened(page, served, "gallery")
+        expect(page.locator("#items th")).to_have_text(ids)
+
+        # By hand, in the table of items.
+        page.locator(f'#items tr[data-id="{ids[1]}"]').get_by_role("button", name="Relabel").click()
+        page.get_by_label("New label").fill(second_label)
+        page.keyboard.press("Enter")
+        expect(page.locator("#status-text")).to_contain_text(
+            f"Item {ids[1]} is labelled “{second_label}” now; it was “{first_label}”."
+        )
+        expected[ids[1]] = second_label
+        assert labels() == expected
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator("#status-text")).to_contain_text("again")
+        expected[ids[1]] = first_label
+        assert labels() == expected
+        page.locator(f'#items tr[data-id="{ids[1]}"]').get_by_role("button", name="Remove").click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        expect(page.locator("#status-text")).to_have_text(f"Item {ids[1]} is removed.")
+        del expected[ids[1]]
+        assert labels() == expected
+
+        # A suspect, with the label that its neighbours believe.
+        suspect = page.locator(f'.suspect[data-id="{ids[3]}"]')
+        suspect.get_by_role("button", name=f"Relabel to {first_label}").click()
+        expect(suspect).to_have_count(0)
+        expected[ids[3]] = first_label
+        assert labels() == expected
+
+        # In the report.
+        opened(page, served, "report")
+        page.get_by_role("button", name=f"Remove {ids[9]}").click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        expect(page.locator("#status-text")).to_have_text(f"Item {ids[9]} is removed.")
+        del expected[ids[9]]
+        assert labels() == expected
+
+        # And as an item that is asked about, beside its neighbours.
+        opened(page, served)
+        choose(page, "Item")
+        page.locator(f'#item-choices button[value="{ids[2]}"]').click()
+        expect_answer(page, asked(served, item=ids[2]))
 
 
 class Busy:

@@ -292,8 +292,10 @@ def test_made_ids_are_beyond_all_that_are_given() -> None:
         capabilities = Capabilities(exact=True, holds_labels=True)
 
     engine: Any = Counting()
-    assert new_ids([None, "12", None, "3"], engine, 7).tolist() == [13, 12, 14, 3]
-    assert new_ids([None, "3"], engine, 7).tolist() == [7, 3]
+    assert new_ids([None, "12", None, "3"], engine, range(7, 20)).tolist() == [13, 12, 14, 3]
+    assert new_ids([None, "3"], engine, range(7, 20)).tolist() == [7, 3]
+    # Unless there is no room for them.
+    assert new_ids([None, "8", None, "19"], engine, range(7, 20)).tolist() == [7, 8, 9, 19]
 
 
 def test_pictures_are_shown_where_there_are_some(path: Path) -> None:

@@ -6,12 +6,17 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refused
-from served_examples import DIMENSION, clusters, serving, sqlite_gallery
+from served_examples import DIMENSION, clusters, refitted, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.engines.embedded import FaissEngine
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.service.gallery.item_names import free_integers
 
 ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION
 ODD_IDS = [
@@ -122,20 +127,98 @@ def test_a_class_may_lose_its_last_item_and_the_gallery_may_not(changing: TestCl
     assert changing.post("/v1/predict", json={"vector": FAR}).json()["label"] == "ibis"
 
 
-def test_the_largest_integer_leaves_no_id_to_be_made() -> None:
+def added(client: TestClient, *ids: int | None) -> list[int]:
+    """The ids of new items, some of which are given theirs."""
+    items = [
+        {"label": "1", "vector": FAR, **({} if own is None else {"id": str(own)})} for own in ids
+    ]
+    answer = client.post("/v1/items", json={"items": items})
+    assert answer.status_code == 201, answer.text
+    return [int(own) for own in answer.json()["ids"]]
+
+
+def test_the_largest_integer_leaves_other_ids_to_be_made(tmp_path: Path) -> None:
     vectors, codes = clusters(8)
-    with serving(engine=FaissEngine.from_points(vectors, labels=codes)) as client:
-        last = {"id": str(2**63 - 1), "label": "1", "vector": FAR}
-        nameless = {"label": "1", "vector": FAR}
-        refused(client.post("/v1/items", json={"items": [nameless, last]}), 422)
-        assert client.post("/v1/items", json={"items": [last]}).json() == {"ids": [2**63 - 1]}
-        problem = refused(client.post("/v1/items", json={"items": [nameless]}), 422)
-        assert "Give each item an id" in problem["message"]
-        refused(client.post("/v1/items", json={"items": [{**last, "id": str(2**63)}]}), 422)
-        answer = client.post("/v1/items", json={"items": [{**last, "id": "-1"}]})
-        assert answer.json() == {"ids": [-1]}
-        found = client.post("/v1/predict", json={"vector": FAR, "neighbors": 2}).json()
-        assert {one["id"] for one in found["neighbors"]} == {-1, 2**63 - 1}
+    last, path = 2**63 - 1, tmp_path / "numbers.sqlite"
+    with SqliteEngine.create(path, DIMENSION, ids="integer", labels="integer") as engine:
+        engine.add(vectors, np.arange(32), codes)
+    with serving(path) as client:
+        assert added(client, None, last, None) == [32, last, 33]
+        assert added(client, None) == [34]
+        assert added(client, 36, None, None) == [36, 37, 38]
+        assert added(client, -1, None) == [-1, 39]
+        refused(client.post("/v1/items", json={"items": [{"id": str(last + 1)}]}), 422)
+        assert refitted(client)["state"] == "idle"
+    with serving(path) as client:
+        assert added(client, None) == [40]
+        # Without what lies beyond, there is still a gap in between.
+        assert added(client, *range(last - 9, last - 1)) == [*range(last - 9, last - 1)]
+        assert added(client, None, None) == [41, 42]
+    with serving(path) as client:
+        assert added(client, None, None) == [43, 44]
+
+
+def test_ids_that_somebody_else_has_taken_are_not_tried_for_ever() -> None:
+    vectors, codes = clusters(8)
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    with serving(engine=engine) as client:
+        assert added(client, None) == [32]
+        engine.add(vectors[:1], np.array([33]), codes[:1])
+        nameless = {"items": [{"label": "1", "vector": FAR}]}
+        assert refused(client.post("/v1/items", json=nameless), 409)["error"] == "item_exists"
+        assert added(client, None) == [34]
+
+
+@given(ids=st.sets(st.integers(-3, 12)), n_wanted=st.integers(0, 12), cut=st.integers(0, 5))
+def test_free_integers_are_in_a_row_and_free(ids: set[int], n_wanted: int, cut: int) -> None:
+    everything = np.array(sorted(ids), np.int64)
+    found = free_integers([everything[:cut], everything[cut:]], n_wanted, range(10))
+    assert not ids & set(found)
+    runs = "".join(" x"[number not in ids] for number in range(10)).split(" ")
+    beyond, widest = len(runs[-1]), max(map(len, runs))
+    assert len(found) == (beyond if beyond >= n_wanted else widest)
+    assert set(found) <= set(range(10))
+
+
+def take_away(client: TestClient, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
+    """Have an item removed behind the back of whoever has just seen that it is there."""
+    gallery = client.app.state.service.gallery  # type: ignore[attr-defined]
+    fetch = gallery.engine.fetch
+
+    def fetch_and_remove(ids: Any) -> Any:  # noqa: ANN401
+        found = fetch(ids)
+        monkeypatch.undo()
+        gallery.engine.remove(np.array([own]))
+        return found
+
+    monkeypatch.setattr(gallery.engine, "fetch", fetch_and_remove)
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "body"),
+    [
+        ("POST", "/v1/predict", {"item": "p003"}),
+        ("POST", "/v1/neighbors", {"item": "p003"}),
+        ("PATCH", "/v1/items/p003", {"label": "egret"}),
+        ("DELETE", "/v1/items/p003", None),
+        ("POST", "/v1/items/relabel", {"ids": ["p002", "p003"], "label": "egret"}),
+        ("POST", "/v1/items/remove", {"ids": ["p002", "p003"]}),
+        ("GET", "/v1/items/p003/picture", None),
+    ],
+)
+def test_an_item_that_is_removed_meanwhile_is_not_there(
+    changing: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    address: str,
+    body: dict[str, Any] | None,
+) -> None:
+    take_away(changing, monkeypatch, "p003")
+    problem = refused(changing.request(method, address, json=body), 404)
+    if not address.endswith("picture"):
+        assert "p003" in problem["message"]
+    assert changing.get("/v1/items/p002").status_code == 200
+    assert changing.get("/v1/items").json()["total"] == 31
 
 
 def write_some(client: TestClient, number: int, made: list[str], failures: list[str]) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from refusals import refused
 from served_examples import DIMENSION, NAMES, clusters, document_at, refitted, serving
+from starlette.testclient import TestClient
 
 from nearsure.engines.postgres import PostgresEngine
+from nearsure.service import running_service
 
 sys.path.append(str(Path(__file__).parents[1] / "engines"))
 from postgres_server import PASSWORD, Server
@@ -25,7 +27,18 @@ def server() -> Iterator[Server]:
     server.remove()
 
 
-def test_a_table_is_served_and_found_again(server: Server, tmp_path: Path) -> None:
+def check_unready(client: TestClient) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert PASSWORD not in answer.text
+    assert "127.0.0.1" not in answer.text
+
+
+def test_a_table_is_served_and_found_again(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whether it is ready is looked at each time.
+    monkeypatch.setattr(running_service, "FRESH_SECONDS", 0.0)
     vectors, codes = clusters(8)
     table = server.new_name()
     with PostgresEngine.create(
@@ -46,6 +59,7 @@ def test_a_table_is_served_and_found_again(server: Server, tmp_path: Path) -> No
         assert refitted(client) == {"state": "idle", "model": 2, "message": None}
         assert client.post("/v1/items/remove", json={"ids": ["0", "1"]}).json() == {"changed": 2}
 
+        assert client.get("/readyz").json() == {"status": "ok"}
         server.kill()
         for method, address, body in (
             ("POST", "/v1/predict", {"vector": FAR}),
@@ -59,6 +73,7 @@ def test_a_table_is_served_and_found_again(server: Server, tmp_path: Path) -> No
             assert refused(answer, 503)["error"] == "engine_unavailable"
             assert answer.headers["retry-after"] == "1"
         assert client.get("/healthz").status_code == 200
+        check_unready(client)
         # The figures are there, though one of them is not.
         assert "nearsure_gallery_items NaN" in client.get("/metrics").text
         client.get("/v1/audit")
@@ -69,6 +84,10 @@ def test_a_table_is_served_and_found_again(server: Server, tmp_path: Path) -> No
         refused(audit, 503)
 
         server.start()
+        deadline = monotonic() + 20
+        while client.get("/readyz").status_code == 503:
+            assert monotonic() < deadline
+            sleep(0.1)
         answer = client.post("/v1/predict", json={"vector": FAR, "neighbors": 2}).json()
         assert sorted(one["label"] for one in answer["neighbors"]) == ["ibis", "kiwi"]
         assert client.post("/v1/items", json={"items": new}).json() == {"ids": [34, 35]}

@@ -8,6 +8,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.neighbors import Neighbors
+from nearsure.service.gallery.item_names import names_shown
 from nearsure.service.gallery.thresholds import ThresholdInUse
 
 
@@ -40,7 +41,7 @@ class Answers:
         said = self.prediction
         confidence = said.confidence[row].item()
         return {
-            "label": said.labels[row].item(),
+            "label": names_shown(said.labels[row : row + 1])[0],
             "confidence": confidence,
             "accepted": self.accepted(row),
             "verdict": None if said.verdicts is None else str(said.verdicts[row]),
@@ -61,8 +62,8 @@ class Answers:
         found = self.prediction.neighbors
         shown = slice(min(most, int(found.counts[row])))
         names = zip(
-            ids_in(found)[row, shown].tolist(),
-            self.classes[found.labels[row, shown]].tolist(),
+            names_shown(ids_in(found)[row, shown]),
+            names_shown(self.classes[found.labels[row, shown]]),
             found.sq_distances[row, shown].tolist(),
             self.shares[row, shown].tolist(),
             strict=True,
@@ -76,7 +77,7 @@ class Answers:
         posterior = self.prediction.posterior
         first, end = int(posterior.indptr[row]), int(posterior.indptr[row + 1])
         shown = slice(first, min(end, first + most))
-        labels = self.classes[posterior.codes[shown]].tolist()
+        labels = names_shown(self.classes[posterior.codes[shown]])
         probabilities = posterior.probabilities[shown].tolist()
         return [
             {"label": label, "probability": probability}

@@ -3,17 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Thread
 from time import monotonic
-from typing import Literal, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from fastapi import Request
 
 from nearsure.arrays import AnyArray
 from nearsure.encoders import Encoder
-from nearsure.errors import EngineError
+from nearsure.engines.contract import Engine
+from nearsure.errors import EngineError, InvalidInputError
 from nearsure.service.answers import Answers
 from nearsure.service.gallery.documents import LiveDocument, audit_document, report_document
 from nearsure.service.gallery.edge_vectors import vectors_of
@@ -33,6 +35,18 @@ LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
+# However many ask whether the service is ready, its engine is asked once in this time.
+FRESH_SECONDS = 1.0
+# An engine that hangs is not waited for any longer by those who ask so.
+PROBE_SECONDS = 2.0
+
+
+@runtime_checkable
+class CheckedEngine(Protocol):
+    """An engine that can tell by itself whether it is able to answer."""
+
+    def check(self) -> None:
+        """An error if it is not."""
 
 
 class RunningService:
@@ -72,6 +86,9 @@ class RunningService:
         self._readers = _threads(READERS, "reads")
         self._writer = _threads(1, "writes")
         self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
+        self._probes = _threads(1, "probes")
+        self._probe: asyncio.Future[str | None] | None = None
+        self._probed_at, self._was_unavailable = 0.0, False
         self._encoding = ShortQueue(1, WAITING_ENCODINGS, "nearsure-encodes")
 
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
@@ -137,6 +154,15 @@ class RunningService:
             )
         return await self._in_time(self._encoding, partial(_encode, encoder, content))
 
+    async def why_unavailable(self) -> str | None:
+        """Why the gallery cannot be asked now; None if it can."""
+        probe = self._probe
+        if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
+            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
+            self._probe = probe
+        done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
+        return probe.result() if done else "The gallery does not answer."
+
     async def close(self) -> None:
         """Answer what waits, write what is to be kept, close the engine."""
         await self.batcher.close()
@@ -152,6 +178,20 @@ class RunningService:
                 f"There was no answer within {self.settings.patience:g} s. Ask again shortly."
             ) from None
 
+    def _try_engine(self) -> str | None:
+        try:
+            check_engine(self.gallery.engine)
+            reason = None
+            if self._was_unavailable:
+                log.info("The service is ready again.")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the engine does not answer
+            # What it says may name files and hosts, which are not for everybody.
+            reason = "The gallery cannot be read or reached. The log of the service says why."
+            if not self._was_unavailable:
+                log.warning("The service is not ready: %s", error)
+        self._was_unavailable, self._probed_at = reason is not None, monotonic()
+        return reason
+
     def _size(self) -> float:
         """For the figures, which are needed most when the engine fails: NaN then."""
         try:
@@ -162,7 +202,7 @@ class RunningService:
     def _end(self) -> None:
         self._writer.shutdown()
         deadline = monotonic() + LAST_WAIT
-        readers = (self._readers, self._surveys, self._figures, self._encoding)
+        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
         for threads in (*readers, self._documents):
             threads.shutdown(wait=False, cancel_futures=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
@@ -181,6 +221,16 @@ def service_of(request: Request) -> RunningService:
     if service is None:
         raise Overloaded("The service is starting. Ask again shortly.")
     return service
+
+
+def check_engine(engine: Engine) -> None:
+    """An error if an engine does not answer a short question."""
+    if isinstance(engine, CheckedEngine):
+        engine.check()
+        return
+    # Whoever says that there is no such point does answer.
+    with suppress(InvalidInputError):
+        engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
 
 
 def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:

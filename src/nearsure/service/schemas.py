@@ -4,12 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
-Label = str | int
+from nearsure.report.plain import LARGEST_INTEGER as LARGEST_COUNTED
+
+# An id or a label. Beyond what a browser counts exactly, integers travel as text.
+Label = Annotated[
+    str | Annotated[int, Field(ge=-LARGEST_COUNTED, le=LARGEST_COUNTED)],
+    Field(
+        description="Text, or an integer; one beyond +-(2^53 - 1), which JSON readers such as "
+        "browsers would round, as text. Send either as text."
+    ),
+]
 # What an item may be called: printable, so that it can stand in an address and in a log.
 ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
-Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536, fail_fast=True)]
+LARGEST_VECTOR = 65_536
+Vector = Annotated[
+    list[FiniteFloat], Field(min_length=1, max_length=LARGEST_VECTOR, fail_fast=True)
+]
 
 
 def _whole(value: object) -> object:
@@ -210,6 +222,7 @@ class InTheMaking(Message):
 
 
 class Status(Message):
-    """Alive or ready."""
+    """Alive or ready, or why not."""
 
-    status: Literal["ok", "starting", "stopping"]
+    status: Literal["ok", "starting", "stopping", "unavailable"]
+    reason: str | None = Field(None, description="Why the gallery is unavailable.")

@@ -10,20 +10,25 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Stored
 from nearsure.engines.embedded import IndexSettings
 from nearsure.engines.sqlite.connection import GalleryFile
+from nearsure.engines.sqlite.file_check import check_tables
 from nearsure.engines.sqlite.pictures import picture_of
 from nearsure.engines.sqlite.point_rows import READ_AT_ONCE, PointRows
 from nearsure.engines.sqlite.schema import Layout, Metric
 from nearsure.errors import InvalidInputError
 
+# Points that one check reads.
+CHECKED_AT_ONCE = 1000
+
 
 class StoredGallery(ABC):
-    """capabilities, dimension, metric, fingerprint; fetch, scan, page, count, picture."""
+    """capabilities, dimension, metric, fingerprint; fetch, scan, page, count, picture, check."""
 
     index_type: str
     _file: GalleryFile
     _layout: Layout
     _points: PointRows
     _settings: IndexSettings
+    _checked_up_to: str | int | None = None
 
     @abstractmethod
     def size(self) -> int:
@@ -110,6 +115,20 @@ class StoredGallery(ABC):
         wanted = self._checked_id(own_id)
         with self._file.reading() as connection:
             return picture_of(connection, wanted)
+
+    def check(self) -> None:
+        """An error unless the file can be read now, whatever was read of it before.
+
+        It reads what the tables are, and some points, the next time those behind them: little
+        enough to be asked every second. Points that could not be read are tried again.
+        """
+        with self._file.reading() as connection:
+            # What a connection remembers need not be in the file any more.
+            connection.execute("PRAGMA shrink_memory")
+            check_tables(connection, self._file.shown)
+            ids = self._points.page(connection, self._checked_up_to, CHECKED_AT_ONCE, None).ids
+            self._points.fetch(connection, ids)
+        self._checked_up_to = ids[-1].item() if len(ids) == CHECKED_AT_ONCE else None
 
     def __repr__(self) -> str:
         return (

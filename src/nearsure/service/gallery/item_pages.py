@@ -7,7 +7,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Stored
-from nearsure.service.gallery.item_names import ids_of, labels_of
+from nearsure.service.gallery.item_names import ids_of, labels_of, names_shown
 
 LARGEST_PAGE = 1000
 
@@ -55,7 +55,7 @@ def page_of_items(
         found, total = engine.page(own, limit + 1, name), engine.count(name)
     else:
         found, total = _scanned(engine, labels_beside, start, limit + 1, wanted)
-    ids, labels = found.ids.tolist(), np.asarray(found.labels).tolist()
+    ids, labels = names_shown(found.ids), names_shown(np.asarray(found.labels))
     items = [
         {"id": own, "label": name, "vector": None}
         for own, name in zip(ids[:limit], labels[:limit], strict=True)

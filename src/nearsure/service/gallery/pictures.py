@@ -16,13 +16,21 @@ Find: TypeAlias = Callable[[Label], bytes | None]
 
 
 class PicturesInEngine(Mapping[Label, bytes]):
-    """Pictures by id, read when they are asked for; it does not list them."""
+    """Pictures by id, read when they are asked for; it does not list them.
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    Parameters
+    ----------
+    find : callable
+        From an id of the engine to its picture.
+    kind : type
+        Of the engine's ids. A report also asks for the text of an integer, which is no id there.
+    """
+
+    def __init__(self, find: Find, kind: type[Label]) -> None:
+        self._find, self._kind = find, kind
 
     def __getitem__(self, own: Label) -> bytes:
-        picture = self._find(own)
+        picture = self._find(own) if isinstance(own, self._kind) else None
         if picture is None:
             raise KeyError(own)
         return picture
@@ -38,7 +46,9 @@ def pictures_of(classifier: NEDClassifier) -> PicturesInEngine | None:
     """The pictures of a classifier's gallery; None if its engine holds none."""
     engine = classifier.engine_
     find = None if engine is None else _finder(engine)
-    return None if find is None else PicturesInEngine(find)
+    if engine is None or find is None:
+        return None
+    return PicturesInEngine(find, str if engine.capabilities.ids == "text" else int)
 
 
 def picture_answer(gallery: ServedGallery, ids: AnyArray) -> Response:

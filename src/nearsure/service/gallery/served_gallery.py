@@ -1,8 +1,10 @@
 """The gallery that is served: answers while it is written to, and while it is fitted anew."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from threading import Lock, RLock
+from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -20,7 +22,7 @@ from nearsure.service.gallery.fits import (
     ignore_fit_warnings,
     with_changes,
 )
-from nearsure.service.gallery.item_names import first_free_integer, new_ids
+from nearsure.service.gallery.item_names import free_integers, new_ids
 from nearsure.service.gallery.kept_fits import KeptFit, RecordedChanges, keep
 from nearsure.service.gallery.kept_notes import THRESHOLD, Notes
 from nearsure.service.gallery.steady_copy import SteadyCopy
@@ -29,6 +31,26 @@ from nearsure.service.gallery.thresholds import ThresholdInUse, set_by_hand
 from nearsure.service.problems import ProblemError
 
 SMALLEST_GALLERY = 2
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def _or_gone(
+    method: Callable[Concatenate["ServedGallery", AnyArray, Given], Result],
+) -> Callable[Concatenate["ServedGallery", AnyArray, Given], Result]:
+    """Let a method that looks for points first answer 404 if one goes right after that."""
+
+    @wraps(method)
+    def asked(
+        gallery: "ServedGallery", ids: AnyArray, /, *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result:
+        try:
+            return method(gallery, ids, *args, **kwargs)
+        except InvalidInputError:
+            gallery.stored(np.unique(ids))
+            raise
+
+    return asked
 
 
 class ServedGallery:
@@ -71,7 +93,7 @@ class ServedGallery:
         self._n_writes = 0
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
-        self._first_free: int | None = None
+        self._free: range | None = None
 
     def continue_from(self, kept: KeptFit) -> None:
         """Take an earlier fit, which the gallery has no points left for, as the one before."""
@@ -114,6 +136,7 @@ class ServedGallery:
         answers = answered(fit.classifier, prediction, fit.threshold, fit.number)
         return [(answers, row) for row in range(len(vectors))]
 
+    @_or_gone
     def predict_item(self, item: AnyArray) -> Answers:
         """What a point, given as an array of one id, would be taken for without itself."""
         fit = self.fit
@@ -150,9 +173,7 @@ class ServedGallery:
         """
         self._check_writable()
         with self._writing:
-            if self._first_free is None:
-                self._first_free = first_free_integer(self.engine)
-            ids = new_ids(texts, self.engine, self._first_free)
+            ids = new_ids(texts, self.engine, self._free_integers(texts))
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             self._touch(ids)
@@ -166,12 +187,16 @@ class ServedGallery:
                     ignore_fit_warnings()
                     self._fit.classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
+                if None in texts:
+                    # Others may have taken what was thought to be free.
+                    self._free = None
                 raise self._taken(ids) or error from error
-            if ids.dtype.kind == "i":
-                self._first_free = max(self._first_free, int(ids.max()) + 1)
+            if self._free is not None:
+                self._free = free_integers([np.sort(ids)], 1, self._free)
             self._note(ids)
             return ids
 
+    @_or_gone
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()
@@ -187,6 +212,7 @@ class ServedGallery:
             self._note(ids)
             return len(ids)
 
+    @_or_gone
     def remove(self, ids: AnyArray) -> int:
         """Remove points, all or none; how many there were."""
         self._check_writable()
@@ -311,6 +337,14 @@ class ServedGallery:
         if kept is None or (first.precision is not None and not kept.is_set):
             return first
         return kept
+
+    def _free_integers(self, texts: Sequence[str | None]) -> range:
+        """As many integers that are no ids as there are items, or more, if any is needed."""
+        if None not in texts or self.engine.capabilities.ids == "text":
+            return range(0)
+        if self._free is None or self._free.stop - self._free.start < len(texts):
+            self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
+        return self._free
 
     def _new_view(self) -> SteadyView:
         view = SteadyView(self.engine)

@@ -20,12 +20,22 @@ def health_routes(tokens: Tokens) -> APIRouter:
     @router.get(
         "/readyz",
         response_model=Status,
-        responses={503: {"model": Status, "description": "Starting or stopping."}},
+        responses={
+            503: {
+                "model": Status,
+                "description": "Starting or stopping, or the gallery cannot be read or reached.",
+            }
+        },
         summary="Should it be asked?",
     )
     async def readyz(request: Request) -> Response:
         status = request.app.state.status
-        return json_answer({"status": status}, 200 if status == "ok" else 503)
+        if status != "ok":
+            return json_answer({"status": status}, 503)
+        reason = await service_of(request).why_unavailable()
+        if reason is not None:
+            return json_answer({"status": "unavailable", "reason": reason}, 503)
+        return json_answer({"status": "ok"})
 
     @router.get(
         "/metrics",

@@ -7,13 +7,13 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
-from nearsure.service.gallery.item_names import ids_of, labels_of
+from nearsure.service.gallery.item_names import ids_of, labels_of, names_shown
 from nearsure.service.gallery.item_pages import LARGEST_PAGE, page_of_items
 from nearsure.service.gallery.pictures import picture_answer
 from nearsure.service.guards.security import Tokens
 from nearsure.service.json_bodies import described, json_answer, read_body
 from nearsure.service.routes.problems_declared import problems
-from nearsure.service.routes.queries import check_batch
+from nearsure.service.routes.queries import check_batch, read_many
 from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import (
     Added,
@@ -121,13 +121,13 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
     )
     async def add_items(request: Request) -> Response:
         service = service_of(request)
-        new = (await read_body(request, NewItems)).items
+        new = (await read_many(request, NewItems)).items
         check_batch(len(new), service)
         vectors = service.vectors([item.vector for item in new])
         labels = labels_of([item.label for item in new], service.gallery.engine)
         names = [item.id for item in new]
         ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-        return json_answer({"ids": ids.tolist()}, 201)
+        return json_answer({"ids": names_shown(ids)}, 201)
 
     @router.post(
         "/relabel",
@@ -138,7 +138,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         summary="Give items another label, all or none",
     )
     async def relabel_items(request: Request) -> Response:
-        change = await read_body(request, Relabelling)
+        change = await read_many(request, Relabelling)
         return await _relabelled(service_of(request), change.ids, change.label)
 
     @router.post(
@@ -150,7 +150,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         summary="Remove items, all or none",
     )
     async def remove_items(request: Request) -> Response:
-        change = await read_body(request, Removal)
+        change = await read_many(request, Removal)
         return await _removed(service_of(request), change.ids)
 
 
@@ -199,7 +199,7 @@ def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[
     stored = service.gallery.stored(ids)
     labels = service.gallery.labels_beside(ids) if stored.labels is None else stored.labels
     return {
-        "id": ids.tolist()[0],
-        "label": labels.tolist()[0],
+        "id": names_shown(ids)[0],
+        "label": names_shown(labels)[0],
         "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
     }

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from nearsure.service.answers import Answers
 from nearsure.service.gallery.item_names import ids_of
 from nearsure.service.guards.security import Tokens
-from nearsure.service.json_bodies import described, json_answer, read_body
+from nearsure.service.json_bodies import Body, described, json_answer, read_body
 from nearsure.service.problems import ProblemError
 from nearsure.service.routes.problems_declared import problems
 from nearsure.service.running_service import RunningService, service_of
@@ -53,7 +53,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
     )
     async def predict_batch(request: Request) -> Response:
         service = service_of(request)
-        query = await read_body(request, BatchQuery)
+        query = await read_many(request, BatchQuery)
         check_batch(len(query.vectors), service)
 
         def answer() -> Response:
@@ -110,6 +110,17 @@ async def _asked(service: RunningService, query: SingleQuery) -> tuple[Answers, 
     answers = await service.read(lambda: service.gallery.predict_item(ids))
     service.count(answers)
     return answers, 0
+
+
+async def read_many(request: Request, kind: type[Body]) -> Body:
+    """A body of as many vectors, items or ids as a request may have, or not many more."""
+    service = service_of(request)
+    return await read_body(
+        request,
+        kind,
+        rows=service.settings.largest_batch,
+        dimension=service.gallery.engine.dimension,
+    )
 
 
 def check_batch(n_rows: int, service: RunningService) -> None:
