@@ -218,7 +218,7 @@ def run_machine(make: Callable[[], LabelMachine], n_examples: int) -> None:
         # That fits grow old, or that neighbours are found in another way, is no matter here.
         warnings.simplefilter("ignore", FitWarning)
         run_state_machine_as_test(
-            make,
+            make,  # type: ignore[arg-type]  # anything that makes a machine will do
             settings=settings(
                 max_examples=n_examples,
                 stateful_step_count=30,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def _label_of(client: Any, item: str) -> str:  # noqa: ANN401
 class _Interrupted(SqliteEngine):
     """Something happens once, in the middle of the next search."""
 
-    happens: Callable[[], None] | None = None
+    happens: Callable[[], object] | None = None
 
     def search(self, queries: AnyArray, k: int) -> Found:
         happens, self.happens = self.happens, None
@@ -48,7 +49,7 @@ def test_a_label_given_during_a_refit_is_not_stored_for_the_next_item(tmp_path: 
     gallery = open_gallery(ServiceSettings("given"), engine).gallery
     for number in range(ROUNDS):
         during, after = np.array([f"during {number}"]), np.array([f"after {number}"])
-        engine.happens = lambda during=during: gallery.relabel(np.array(["p001"]), during)
+        engine.happens = partial(gallery.relabel, np.array(["p001"]), during)
         gallery.refit()
         assert engine.happens is None
         gallery.relabel(np.array(["p002"]), after)
