@@ -40,7 +40,10 @@ class SqliteEngine(StoredGallery):
     not at all. Vectors come back to the last bit in the precision of the gallery.
 
     One process has a gallery open at a time; the lock is the system's, and goes when the process
-    does. Other programs may read the file, but must not write it. It needs a local disk.
+    does. Other programs may read the file, but must not write it. It needs a local disk, and one
+    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
+    log or lock is, every change, and everything that is read from it, is an
+    ``EngineUnavailableError`` from then on: a change must not be acknowledged that nobody will find.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
@@ -152,8 +155,10 @@ class SqliteEngine(StoredGallery):
         return cls(path, timeout=timeout)
 
     def size(self) -> int:
-        """How many points there are."""
-        return self._opened().index.size()
+        """How many points there are; an error if the file is not where it was any more."""
+        n_points = self._opened().index.size()
+        self._file.check_in_place()
+        return n_points
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
@@ -263,7 +268,7 @@ class SqliteEngine(StoredGallery):
         try:
             yield
         except BaseException as error:
-            if self._file.n_commits == before:
+            if self._file.n_commits == before or self._file.is_lost:
                 raise
             self._reload()
             if not isinstance(error, Exception):
