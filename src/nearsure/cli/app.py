@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from nearsure.cli import (
     audit,
+    backup,
     calibrate,
     demo,
     embed,
@@ -80,6 +81,7 @@ for commands in (
     audit,
     calibrate,
     serve,
+    backup,
     demo,
     lab_commands,
 ):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nearsure.errors import ConfigError
+from nearsure.errors import ConfigError, NearsureError
 
 # A scheme with a path or with somebody's name; of a Path, which has one slash only, too.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:(/|.*@)|(postgres|postgresql|milvus):", re.IGNORECASE)
@@ -82,6 +82,9 @@ def writing(option: str, path: Path) -> Iterator[None]:
     """Errors of the system in the block, as a sentence about the option."""
     try:
         yield
+    except NearsureError:
+        # Some are errors of the system, too, and sentences already.
+        raise
     except OSError as error:
         raise ConfigError(
             f"{option}: {path} cannot be written: {error.strerror or error}."

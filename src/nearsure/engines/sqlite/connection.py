@@ -12,7 +12,7 @@ from urllib.parse import quote
 from nearsure.engines.secrets import redacted
 from nearsure.engines.sqlite.failures import closed, read_clearly, told_clearly
 from nearsure.engines.sqlite.file_check import check_tables
-from nearsure.engines.sqlite.file_lock import FileLock, Identity, beside, identity_of
+from nearsure.engines.sqlite.file_lock import FileLock, Identity, beside, check_only_name, identity_of
 from nearsure.engines.sqlite.schema import check_is_gallery
 from nearsure.errors import (
     EngineAccessError,
@@ -63,7 +63,7 @@ class GalleryFile:
         self._lock = FileLock(path, self.shown)
         try:
             self._check_rights()
-            self._check_only_name()
+            check_only_name(path, self.shown)
             self._opened: dict[Path, Identity | None] = {
                 self._lock.path: self._lock.identity,
                 path: identity_of(path),
@@ -149,15 +149,6 @@ class GalleryFile:
         if not os.access(self.path, os.R_OK | os.W_OK):
             raise EngineAccessError(
                 f"{self.shown} may not be read and written by this user. Change its rights."
-            )
-
-    def _check_only_name(self) -> None:
-        # Each name would have a log and a lock of its own, and none knows of the other.
-        n_names = self.path.stat().st_nlink
-        if n_names > 1:
-            raise EngineAccessError(
-                f"{self.shown} has {n_names} names, of which each would have its own log, and "
-                "writes would be lost. Remove the other hard link, or replace it by a copy."
             )
 
     def _lost(self) -> EngineUnavailableError:

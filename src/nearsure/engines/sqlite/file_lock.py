@@ -1,6 +1,7 @@
 """One process owns a gallery at a time; the system takes the lock back when the process ends."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,7 +27,7 @@ class FileLock:
     """A lock on ``path + ".lock"``, held until it is closed, or until the process is gone.
 
     It has a file of its own: SQLite would lose its own locks on the gallery if that were opened and
-    closed beside it. The file stays, as another process may be waiting for it.
+    closed beside it. The file stays, unless it is removed by whoever holds it.
 
     Parameters
     ----------
@@ -86,10 +87,26 @@ class FileLock:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def remove(self) -> None:
+        """Close it and leave no file; whoever is about to take it finds out, and makes another."""
+        with suppress(OSError):
+            self.path.unlink()
+        self.close()
+
 
 def beside(path: Path, suffix: str) -> Path:
     """The file whose name is longer by a suffix."""
     return path.with_name(path.name + suffix)
+
+
+def check_only_name(path: Path, shown: str) -> None:
+    """An error if a gallery has hard links: each name would have its own log and its own lock."""
+    n_names = path.stat().st_nlink
+    if n_names > 1:
+        raise EngineAccessError(
+            f"{shown} has {n_names} names, of which each would have its own log, and writes would "
+            "be lost. Remove the other hard link, or replace it by a copy."
+        )
 
 
 def identity_of(path: Path) -> Identity | None:
