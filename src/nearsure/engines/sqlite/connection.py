@@ -20,6 +20,7 @@ from nearsure.errors import (
     EngineUnavailableError,
     GalleryNotFoundError,
 )
+from nearsure.whole_files import remove_dead_drafts
 
 log = logging.getLogger("nearsure.engines")
 
@@ -64,6 +65,7 @@ class GalleryFile:
         try:
             self._check_rights()
             check_only_name(path, self.shown)
+            remove_dead_drafts(path.parent)
             self._opened: dict[Path, Identity | None] = {
                 self._lock.path: self._lock.identity,
                 path: identity_of(path),

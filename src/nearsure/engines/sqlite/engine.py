@@ -16,7 +16,7 @@ from nearsure.engines.contract import Found
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
 from nearsure.engines.sqlite.changes import Changes
-from nearsure.engines.sqlite.connection import GalleryFile
+from nearsure.engines.sqlite.connection import GalleryFile, shown_as
 from nearsure.engines.sqlite.creation import create_gallery
 from nearsure.engines.sqlite.failures import closed
 from nearsure.engines.sqlite.file_check import check_contents
@@ -27,7 +27,8 @@ from nearsure.engines.sqlite.pictures import put_pictures
 from nearsure.engines.sqlite.point_rows import PointRows
 from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision, read_layout
 from nearsure.engines.sqlite.stored_gallery import StoredGallery
-from nearsure.errors import EngineError
+from nearsure.errors import EngineAccessError, EngineError
+from nearsure.whole_files import resolved
 
 log = logging.getLogger("nearsure.engines")
 
@@ -95,7 +96,7 @@ class SqliteEngine(StoredGallery):
         timeout: float = 5.0,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = GalleryFile(Path(path).resolve(), timeout)
+        self._file = file = GalleryFile(_resolved(path), timeout)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()
@@ -151,7 +152,7 @@ class SqliteEngine(StoredGallery):
         layout = Layout(
             dimension, metric, ids, labels, precision, index, settings or IndexSettings()
         )
-        create_gallery(Path(path).resolve(), layout)
+        create_gallery(_resolved(path), layout)
         return cls(path, timeout=timeout)
 
     def size(self) -> int:
@@ -297,3 +298,10 @@ class SqliteEngine(StoredGallery):
         if memory is None:
             raise closed(self._file.shown)
         return memory
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    try:
+        return resolved(Path(path))
+    except OSError as error:
+        raise EngineAccessError(f"{shown_as(Path(path))}: {error.strerror}.") from error
