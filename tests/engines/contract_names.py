@@ -85,6 +85,19 @@ class NamesTests(EngineTests):
                 self.check_held(engine, odd)
                 engine.remove(odd.ids)
 
+    @pytest.mark.parametrize("role", ["ids", "labels"])
+    def test_a_zero_byte_at_the_end_is_kept_or_refused(self, engine: Engine, role: str) -> None:
+        """numpy drops it, so that another point or class would be named."""
+        if getattr(engine.capabilities, role) != "text":
+            pytest.skip("these are no text")
+        points = points_for(engine, 2)
+        engine.add(points.vectors, points.ids, points.labels)
+        ids = [f"{points.ids[0]}\0"] if role == "ids" else points.ids[:1].tolist()
+        labels = np.asarray(points.labels)[1:].tolist() if role == "ids" else ["b\0"]
+        with pytest.raises(InvalidInputError):
+            engine.relabel(ids, labels)
+        self.check_held(engine, points)
+
     def _odd_text(self) -> AnyArray:
         return np.array([*ODD_TEXT, "x" * self.longest_text])
 
