@@ -193,7 +193,7 @@ class GalleryFile:
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"file:{quote(str(self.path))}?mode=rw",
+            f"file:{quote(os.fsencode(self.path))}?mode=rw",
             uri=True,
             timeout=self._timeout,
             isolation_level=None,

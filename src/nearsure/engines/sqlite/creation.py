@@ -95,7 +95,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     check_only_name(source, shown)
     # Whoever may write it leaves no log behind when it was not open; whoever may not can read it.
     mode = "rw" if os.access(source, os.W_OK) else "ro"
-    address = f"file:{quote(str(source))}?mode={mode}"
+    address = f"file:{quote(os.fsencode(source))}?mode={mode}"
     # Nobody may read what they may not read there.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
