@@ -111,9 +111,7 @@ class Draft:
 
 
 @contextmanager
-def written_whole(
-    path: Path, *, keep_suffix: bool = False, replace: bool = True
-) -> Iterator[Path]:
+def written_whole(path: Path, *, keep_suffix: bool = False, replace: bool = True) -> Iterator[Path]:
     """A temporary path that becomes `path` when the block ends well, and vanishes otherwise.
 
     Parameters

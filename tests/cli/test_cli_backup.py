@@ -36,10 +36,9 @@ def beside(path: Path) -> list[str]:
 
 def contents(path: Path) -> dict[str, str]:
     with SqliteEngine(path) as engine:
-        stored = [portion for portion in engine.scan()]
-        pairs = [zip(one.ids.tolist(), np.asarray(one.labels).tolist()) for one in stored]
-        assert engine.size() == sum(len(one.ids) for one in stored)
-    return dict(pair for part in pairs for pair in part)
+        (stored,) = engine.scan()
+        assert engine.size() == len(stored.ids)
+    return dict(zip(stored.ids.tolist(), np.asarray(stored.labels).tolist(), strict=True))
 
 
 def crash(path: Path) -> None:

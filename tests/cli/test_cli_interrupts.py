@@ -95,7 +95,9 @@ def test_what_a_killed_command_left_is_removed_by_the_next(
                 assert process.stdin is not None
                 process.stdin.write(jsonl(vectors, labels.tolist()))
                 process.stdin.flush()
-            wait_for(lambda: {"killed", "running"} <= {name.split(".")[1] for name in names(folder)})
+            wait_for(
+                lambda: {"killed", "running"} <= {name.split(".")[1] for name in names(folder)}
+            )
             killed.send_signal(end)
             killed.wait(PATIENCE)
             assert any("killed" in name for name in names(folder))

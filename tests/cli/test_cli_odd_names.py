@@ -1,5 +1,6 @@
 """Odd names of files, links in a circle and too little memory end in a sentence, or work."""
 
+import csv
 import json
 import os
 import subprocess
@@ -132,3 +133,32 @@ def test_too_little_memory(
         # Other errors are bugs, and keep their traceback.
         with pytest.raises(type(error)):
             refused(*words)
+
+
+def test_no_command_lets_a_spreadsheet_compute_a_name(tmp_path: Path) -> None:
+    vectors, labels = points()
+    ids = np.array([f"=HYPERLINK({row})" for row in range(90)])
+    named = np.char.add("@", labels)
+    gallery = write_npz(tmp_path / "g.npz", vectors, named, ids=ids)
+    model = tmp_path / "g.sqlite"
+    succeeded("fit", gallery, "-o", model)
+    hits = tmp_path / "hits.jsonl"
+    line = {"distances": [1.0, 2.0], "labels": ["@owl", "@wren"], "truth": "@owl"}
+    hits.write_text("".join(json.dumps({**line, "id": own}) + "\n" for own in ids.tolist()))
+    for words in (
+        ["predict", gallery, "-m", model],
+        ["calibrate", hits, "--distance", "l2", "--rule", "1nn", "--calibration", "none"],
+        ["audit", gallery],
+    ):
+        for guard in ([], ["--guard-formulas"]):
+            succeeded(*words, *guard, "-o", tmp_path / "a.csv")
+            with (tmp_path / "a.csv").open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            assert rows
+            starts = {(row["id"][:2], row["label"][:2]) for row in rows}
+            assert all(
+                (own[0] == label[0] == "'") if guard else (own[0], label[0]) == ("=", "@")
+                for own, label in starts
+            )
+        for other in (["-o", tmp_path / "a.parquet"], ["--json"]):
+            assert "--guard-formulas is of csv" in refused(*words, "--guard-formulas", *other)

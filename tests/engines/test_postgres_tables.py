@@ -110,7 +110,6 @@ def test_names_that_no_table_has(server: Server, name: str) -> None:
             PostgresEngine(server.uri, **{"table": "gallery", parameter: name})  # type: ignore[arg-type]
 
 
-
 def test_names_are_quoted(shop: Server) -> None:
     table = 'It"ems; DROP TABLE x; --'
     shop.run(

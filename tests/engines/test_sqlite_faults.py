@@ -438,12 +438,10 @@ def test_a_lock_that_is_deleted_while_it_is_taken(
         lock.unlink()
 
     monkeypatch.setattr(fcntl, "flock", deleted)
-    with (
-        SqliteEngine(filled) as engine,
-        pytest.raises(EngineUnavailableError, match="is open already"),
-    ):
+    with SqliteEngine(filled) as engine:
         engine.remove(IDS[:1])
-        SqliteEngine(filled)
+        with pytest.raises(EngineUnavailableError, match="is open already"):
+            SqliteEngine(filled)
 
 
 def changes(engine: SqliteEngine) -> list[Callable[[], None]]:

@@ -17,7 +17,9 @@ LARGEST_WHOLE = 2.0**53
 def check_text(place: str, role: str, text: str) -> None:
     """An error if a label or an id is text that files, engines or numpy cannot keep as it is."""
     if "\0" in text:
-        raise EmbeddingsFileError(f"{place} has as its {role} a text with a zero byte: leave it out.")
+        raise EmbeddingsFileError(
+            f"{place} has as its {role} a text with a zero byte: leave it out."
+        )
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -12,7 +12,13 @@ from urllib.parse import quote
 from nearsure.engines.secrets import redacted
 from nearsure.engines.sqlite.failures import closed, read_clearly, told_clearly
 from nearsure.engines.sqlite.file_check import check_tables
-from nearsure.engines.sqlite.file_lock import FileLock, Identity, beside, check_only_name, identity_of
+from nearsure.engines.sqlite.file_lock import (
+    FileLock,
+    Identity,
+    beside,
+    check_only_name,
+    identity_of,
+)
 from nearsure.engines.sqlite.schema import check_is_gallery
 from nearsure.errors import (
     EngineAccessError,
