@@ -281,7 +281,7 @@ def test_marks_and_line_ends_of_a_csv_entry_are_kept(label: str, tmp_path: Path)
 
 def test_no_spreadsheet_computes_what_is_guarded(tmp_path: Path) -> None:
     texts = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=b", "'=", ""]
-    columns = {"=name": texts, "number": [-1.5] * 9, "list": [["=1"]] * 9}
+    columns: dict[str, list[Any]] = {"=name": texts, "number": [-1.5] * 9, "list": [["=1"]] * 9}
     with open_records(tmp_path / "a.csv", "csv", guard_formulas=True) as records:
         records.write(columns)
     with (tmp_path / "a.csv").open(newline="") as file:

@@ -44,7 +44,7 @@ class SqliteEngine(StoredGallery):
     does. Other programs may read the file, but must not write it. It needs a local disk, and one
     name: a file with hard links is refused. If it is removed or replaced while it is open, or its
     log or lock is, every change, and everything that is read from it, is an
-    ``EngineUnavailableError`` from then on: a change must not be acknowledged that nobody will find.
+    ``EngineUnavailableError`` from then on: nothing is acknowledged that nobody would find.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build

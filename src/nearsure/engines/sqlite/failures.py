@@ -23,9 +23,11 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         EngineError,
-        "is damaged; beside a copy that was put in place by hand, the old -wal does that. Restore "
-        "it from a backup: nearsure restore BACKUP FILE. `sqlite3 FILE .recover` may save what is "
-        "left.",
+        (
+            "is damaged; beside a copy that was put in place by hand, the old -wal does that. "
+            "Restore it from a backup: nearsure restore BACKUP FILE. `sqlite3 FILE .recover` may "
+            "save what is left."
+        ),
     ),
     sqlite3.SQLITE_FULL: (
         EngineError,
