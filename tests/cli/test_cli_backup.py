@@ -24,7 +24,7 @@ import numpy as np
 from nearsure.engines.sqlite import SqliteEngine
 engine = SqliteEngine(sys.argv[1])
 engine.add(np.ones((300, 4)), [f"late {i}" for i in range(300)], ["late"] * 300)
-engine.remove(["p0"])
+engine.remove(np.array(["p0"]))
 os._exit(0)
 """
 
@@ -52,7 +52,7 @@ def gallery(tmp_path: Path) -> Path:
     (tmp_path / "served").mkdir()
     path = tmp_path / "served" / "g.sqlite"
     with SqliteEngine.create(path, DIMENSION) as engine:
-        engine.add(vectors, [f"p{i}" for i in range(90)], labels)
+        engine.add(vectors, np.array([f"p{i}" for i in range(90)]), labels)
         engine.put_pictures({"p3": b"picture"})
         engine.notes["model"] = b"fit"
     return path
@@ -65,7 +65,7 @@ def test_what_is_restored_is_what_was_backed_up(gallery: Path, tmp_path: Path) -
     assert run.out == f"wrote {copy}\n"
     assert [one.name for one in copy.parent.iterdir()] == ["g.sqlite"]
     with SqliteEngine(gallery) as engine:
-        engine.remove(["p1"])
+        engine.remove(np.array(["p1"]))
     new = tmp_path / "new" / "h.sqlite"
     succeeded("restore", copy, new)
     succeeded("restore", copy, gallery, "--replace")
@@ -79,9 +79,9 @@ def test_a_backup_of_a_gallery_that_is_open(gallery: Path, tmp_path: Path) -> No
     """What is only in the log is there, and the gallery goes on."""
     copy = tmp_path / "copy.sqlite"
     with SqliteEngine(gallery) as engine:
-        engine.relabel(["p0"], ["late"])
+        engine.relabel(np.array(["p0"]), np.array(["late"]))
         succeeded("backup", gallery, copy)
-        engine.relabel(["p0"], ["later"])
+        engine.relabel(np.array(["p0"]), np.array(["later"]))
         assert engine.size() == 90
     assert contents(copy)["p0"] == "late"
     assert contents(gallery)["p0"] == "later"
@@ -95,7 +95,7 @@ def test_a_backup_while_others_write_is_of_one_moment(
     with SqliteEngine(gallery) as engine:
 
         def advance(n_bytes: int) -> None:
-            engine.relabel(["p0", "p89"], [f"{len(steps)}"] * 2)
+            engine.relabel(np.array(["p0", "p89"]), np.array([f"{len(steps)}"] * 2))
             steps.append(n_bytes)
 
         creation.copy_gallery(gallery, tmp_path / "copy.sqlite", advance)
@@ -135,7 +135,7 @@ def test_an_open_gallery_is_not_replaced(gallery: Path, tmp_path: Path) -> None:
     succeeded("backup", gallery, copy)
     with SqliteEngine(gallery) as engine:
         assert "is open already" in refused("restore", copy, gallery, "--replace")
-        engine.remove(["p0"])
+        engine.remove(np.array(["p0"]))
     assert len(contents(gallery)) == 89
     assert beside(gallery) == ["g.sqlite"]
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
 from nearsure.cli import fitting
+from nearsure.cli.saying import busy
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -285,7 +286,6 @@ def test_two_commands_that_make_one_file(
     first = write_npz(tmp_path / "first.npz", *points())
     second = write_npz(tmp_path / "second.npz", *points(60))
     words = "-o", tmp_path / name
-    busy = fitting.busy
 
     @contextmanager
     def overtaken(work: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cli_runs import fitted_model, points, refused, succeeded, write_npz
 
-from nearsure.cli import fitting
+from nearsure import NEDClassifier
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import EngineAccessError
 
@@ -116,7 +116,7 @@ def test_text_that_is_no_unicode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), MemoryError("Unable to allocate 9 TiB"), np.exceptions.AxisError(1)]
+    "error", [MemoryError(), MemoryError("Unable to allocate 9 TiB"), KeyError("a bug")]
 )
 def test_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -125,7 +125,7 @@ def test_too_little_memory(
         raise error
 
     gallery = write_npz(tmp_path / "g.npz", *points())
-    monkeypatch.setattr(fitting.NEDClassifier, "fit", fail)
+    monkeypatch.setattr(NEDClassifier, "fit", fail)
     words = ["fit", gallery, "-o", tmp_path / "m.safetensors"]
     if isinstance(error, MemoryError):
         assert f"memory{f' ({error})' if str(error) else ''}." in refused(*words)
