@@ -1,12 +1,39 @@
 """A file is there whole, or as it was before."""
 
 import errno
+import fcntl
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nearsure.whole_files import remove_drafts, write_text_whole, written_whole
+from nearsure.whole_files import (
+    Draft,
+    remove_dead_drafts,
+    remove_drafts,
+    resolved,
+    write_text_whole,
+    written_whole,
+)
+
+# Writes a draft, says so, and waits to be killed.
+WRITER = """
+import sys, time
+from pathlib import Path
+from nearsure.whole_files import Draft
+for name in sys.argv[1:]:
+    draft = Draft.of(Path(name), keep_suffix=True)
+    if name.endswith(".sqlite"):
+        draft.path.mkdir()
+        (draft.path / "part").touch()
+    else:
+        draft.path.touch()
+print("written", flush=True)
+time.sleep(60)
+"""
 
 
 def names(folder: Path) -> list[str]:
@@ -93,3 +120,99 @@ def test_errors_name_the_file_and_not_its_draft(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space left") as caught:
             fill_the_disk(with_name=with_name)
         assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_only_drafts_of_processes_that_are_gone_are_removed(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    (tmp_path / ".hidden").touch()
+    command = [sys.executable, "-c", WRITER, "a.npz", "b.sqlite"]
+    with (
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as running,  # noqa: S603
+        written_whole(tmp_path / "own.txt") as own,
+    ):
+        own.write_text("whole")
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"written\n"
+            before = names(tmp_path)
+            assert len(before) == 7  # a draft and a lock each
+            remove_dead_drafts(tmp_path)
+            assert names(tmp_path) == before
+        finally:
+            running.send_signal(end)
+            running.wait()
+        remove_dead_drafts(tmp_path)
+        assert names(tmp_path) == sorted([".hidden", own.name, f"{own.name}-lock"])
+    assert names(tmp_path) == [".hidden", "own.txt"]
+    assert not list(tmp_path.glob(".b*"))
+
+
+def test_a_lock_that_is_taken_for_one_that_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever removes drafts may come between making a lock and holding it."""
+    flock, tries = fcntl.flock, []
+
+    def late(descriptor: int, operation: int) -> None:
+        tries.append(descriptor)
+        if len(tries) == 1:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            remove_dead_drafts(tmp_path)
+            monkeypatch.setattr(fcntl, "flock", late)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    draft = Draft.of(tmp_path / "a.txt")
+    draft.path.touch()
+    monkeypatch.undo()
+    remove_dead_drafts(tmp_path)
+    assert draft.path.exists()
+    draft.keep()
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_came_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    if not links:
+
+        def link(*_: object) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", link)
+    path = tmp_path / "a.txt"
+
+    def write(text: str, *, meanwhile: str | None = None) -> None:
+        with written_whole(path, replace=False) as draft:
+            draft.write_text(text)
+            if meanwhile is not None:
+                path.write_text(meanwhile)
+
+    with pytest.raises(FileExistsError) as caught:
+        write("late", meanwhile="first")
+    assert caught.value.filename == str(path)
+    assert path.read_text() == "first"
+    path.unlink()
+    write("alone")
+    assert path.read_text() == "alone"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for path in (tmp_path / "a", tmp_path / "a" / "c.txt"):
+        with pytest.raises(OSError, match="symbolic links") as caught:
+            resolved(path)
+        assert caught.value.errno == errno.ELOOP
+    assert resolved(tmp_path / "missing" / ".." / "c") == tmp_path / "c"
+
+
+def test_a_folder_that_may_not_be_written() -> None:
+    path = Path("/sys/a.txt")
+    with pytest.raises(OSError, match=r"a\.txt") as caught:
+        write_text_whole(path, "whole")
+    assert caught.value.filename == str(path)

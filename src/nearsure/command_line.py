@@ -3,12 +3,17 @@
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 
 from nearsure.errors import NearsureError
 from nearsure.extras import require
 
 MISTAKE, INTERRUPTED = 2, 130
+LESS_MEMORY = (
+    "A gallery that is fitted into an .sqlite file or an engine is streamed, and so are queries of "
+    "predict and evaluate."
+)
 
 
 def main() -> None:
@@ -18,6 +23,9 @@ def main() -> None:
     if sys.stdout is None:
         # Files that are opened would be taken for it.
         sys.exit(_failed("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names of files may hold bytes that are no characters: they are shown as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         require("typer", extra="cli", purpose="The nearsure command")
         import_module("nearsure.cli.app").app(prog_name="nearsure")
@@ -25,6 +33,12 @@ def main() -> None:
         sys.exit(_failed(str(error), MISTAKE))
     except OSError as error:
         sys.exit(_failed(_sentence(error), MISTAKE))
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        sys.exit(_failed(f"There is not enough memory{reason}. {LESS_MEMORY}", MISTAKE))
+    except UnicodeEncodeError as error:
+        part = error.object[error.start : error.end]
+        sys.exit(_failed(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
     except KeyboardInterrupt:
         # Before there was a command to interrupt.
         sys.exit(_failed("Interrupted.", INTERRUPTED))

@@ -16,7 +16,18 @@ from nearsure.cli import options
 from nearsure.errors import ManyMissesWarning, StaleFitWarning
 from nearsure.rules import RULE_NAMES
 
-COMMANDS = ("fit", "predict", "evaluate", "report", "audit", "calibrate", "serve", "demo")
+COMMANDS = (
+    "fit",
+    "predict",
+    "evaluate",
+    "report",
+    "audit",
+    "calibrate",
+    "serve",
+    "backup",
+    "restore",
+    "demo",
+)
 LAB = ("reproduce", "ablation", "summary", "corruptions")
 
 

@@ -105,7 +105,7 @@ def test_what_an_old_gallery_has_in_its_log_is_not_taken_for_the_new_ones(tmp_pa
     crash += "engine = E(sys.argv[1]); engine.remove([1]); os._exit(0)"
     subprocess.run([sys.executable, "-c", crash, str(old)], check=True, timeout=60)  # noqa: S603
     assert Path(f"{old}-wal").stat().st_size
-    loading._put_in_place(made, old)
+    loading.place_gallery(made, old, replace=True)
     with SqliteEngine(old) as engine:
         assert engine.size() == 30
 

@@ -1,6 +1,8 @@
 """`nearsure fit`: what is written is what Python would have fitted."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ from PIL import Image
 from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
+from nearsure.cli import fitting
+from nearsure.cli.saying import busy
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -272,3 +276,29 @@ def test_a_mistake_is_one_sentence_without_secrets(
     assert sentence in said
     assert "secret" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["g.npz"]
+
+
+@pytest.mark.parametrize("name", ["new.safetensors", "new.sqlite"])
+def test_two_commands_that_make_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """One wins, and the other says so."""
+    first = write_npz(tmp_path / "first.npz", *points())
+    second = write_npz(tmp_path / "second.npz", *points(60))
+    words = "-o", tmp_path / name
+
+    @contextmanager
+    def overtaken(work: str) -> Iterator[None]:
+        monkeypatch.setattr(fitting, "busy", busy)
+        succeeded("fit", second, *words)
+        with busy(work):
+            yield
+
+    monkeypatch.setattr(fitting, "busy", overtaken)
+    assert f"{name} is there already" in refused("fit", first, *words)
+    assert succeeded("audit", "--model", tmp_path / name, "--json").json["n_points"] == 60
+    if name.endswith("safetensors"):
+        # What was there before is replaced, as ever.
+        succeeded("fit", first, *words)
+        assert succeeded("audit", "--model", tmp_path / name, "--json").json["n_points"] == 90
+    assert not list(tmp_path.glob(".*"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_runs import Screen, fitted_model, jsonl, points, write_npz
+from cli_runs import Screen, fitted_model, jsonl, points, succeeded, write_npz
 
 from nearsure.command_line import main
 
@@ -74,6 +74,42 @@ def interrupt(folder: Path, running: subprocess.Popen[bytes], lines: bytes) -> N
     assert running.returncode == 130, said
     assert said == "nearsure: Interrupted; nothing was left half-written.\n"
     assert names(folder) == set()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_killed_command_left_is_removed_by_the_next(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    """But never what another one is writing."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    model = fitted_model(tmp_path)
+    vectors, labels = points(9000)
+    queries = write_npz(tmp_path / "q.npz", *points(5))
+    with (
+        started(folder, "fit", "-", "-o", "killed.sqlite") as killed,
+        started(folder, "predict", "-", "-m", model, "-o", "running.csv") as running,
+    ):
+        try:
+            for process in (killed, running):
+                assert process.stdin is not None
+                process.stdin.write(jsonl(vectors, labels.tolist()))
+                process.stdin.flush()
+            wait_for(
+                lambda: {"killed", "running"} <= {name.split(".")[1] for name in names(folder)}
+            )
+            killed.send_signal(end)
+            killed.wait(PATIENCE)
+            assert any("killed" in name for name in names(folder))
+            succeeded("predict", queries, "-m", model, "-o", folder / "next.csv")
+            assert not any("killed" in name for name in names(folder))
+            running.communicate(timeout=PATIENCE)
+            assert running.returncode == 0
+        finally:
+            killed.kill()
+            running.kill()
+    assert names(folder) == {"next.csv", "running.csv"}
+    assert (folder / "running.csv").read_text().count("\n") == 9001
 
 
 def test_who_has_read_enough_may_go(tmp_path: Path) -> None:

@@ -277,3 +277,21 @@ def test_marks_and_line_ends_of_a_csv_entry_are_kept(label: str, tmp_path: Path)
     assert b"\nb,2\n" in (tmp_path / "r").read_bytes()
     with (tmp_path / "r").open(newline="") as file:
         assert list(csv.reader(file)) == [["label", "x"], [label, "1"], ["b", "2"]]
+
+
+def test_no_spreadsheet_computes_what_is_guarded(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=b", "'=", ""]
+    columns: dict[str, list[Any]] = {"=name": texts, "number": [-1.5] * 9, "list": [["=1"]] * 9}
+    with open_records(tmp_path / "a.csv", "csv", guard_formulas=True) as records:
+        records.write(columns)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["'=name", "number", "list"]
+    guarded = [f"'{text}" if text[:1] in "=+-@\t\r" and text else text for text in texts]
+    assert rows == [[text, "-1.5", '["=1"]'] for text in guarded]
+    with open_records(tmp_path / "b.csv", "csv") as records:
+        records.write(columns)
+    with (tmp_path / "b.csv").open(newline="") as file:
+        assert [row[0] for row in csv.reader(file)] == ["=name", *texts]
+    with pytest.raises(InvalidInputError, match="guard_formulas"):
+        open_records(tmp_path / "c.jsonl", "jsonl", guard_formulas=True)

@@ -1,5 +1,8 @@
 """Ids and labels that break careless adapters."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from contract_base import EngineTests
@@ -84,6 +87,20 @@ class NamesTests(EngineTests):
             else:
                 self.check_held(engine, odd)
                 engine.remove(odd.ids)
+
+    @pytest.mark.parametrize("role", ["ids", "labels"])
+    def test_a_zero_byte_at_the_end_is_refused(self, engine: Engine, role: str) -> None:
+        """numpy drops it, so that another point or class would be named."""
+        if getattr(engine.capabilities, role) != "text":
+            pytest.skip("these are no text")
+        points = points_for(engine, 2)
+        engine.add(points.vectors, points.ids, points.labels)
+        listed: Any = [f"{points.ids[0]}\0"]
+        change = engine.remove if role == "ids" else partial(engine.relabel, points.ids[:1])
+        for name in (listed, np.array(listed, object)):
+            with pytest.raises(InvalidInputError):
+                change(name)
+        self.check_held(engine, points)
 
     def _odd_text(self) -> AnyArray:
         return np.array([*ODD_TEXT, "x" * self.longest_text])

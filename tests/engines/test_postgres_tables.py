@@ -75,6 +75,41 @@ def test_columns_of_many_types(shop: Server, columns: str) -> None:
         check_is_gallery(engine)
 
 
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+@pytest.mark.parametrize("refine", [True, False])
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("given", ("given", "hits", "vector")),
+        ("nearsure_query", ("nearsure_query", "number", "nearsure_points")),
+        ("nearsure_points", ("nearsure distance", "nearsure_label", "nearsure_id")),
+        ("nearest", ("nearsure_id", "nearsure distance", "nearsure_label")),
+        ("taken", ("nearsure_label", "nearsure_id", "nearsure distance")),
+    ],
+)
+def test_names_that_statements_use_themselves(
+    shop: Server, table: str, columns: tuple[str, str, str], index: str, *, refine: bool
+) -> None:
+    own_id, label, vector = columns
+    shop.run(
+        f'CREATE TABLE shop."{table}" '
+        f'("{own_id}" int PRIMARY KEY, "{label}" text, "{vector}" vector(3))',
+        f'ALTER TABLE shop."{table}" OWNER TO {USER}',
+        f'CREATE INDEX ON shop."{table}" USING hnsw ("{vector}" vector_l2_ops)',
+        f'INSERT INTO shop."{table}" ("{own_id}", "{label}", "{vector}") {ROWS}',
+    )
+    names = {"id_column": own_id, "label_column": label, "vector_column": vector}
+    with opened(shop, table=f"shop.{table}", index=index, refine=refine, **names) as engine:
+        check_is_gallery(engine)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_names_that_no_table_has(server: Server, name: str) -> None:
+    for parameter in ("table", "id_column", "label_column", "vector_column"):
+        with pytest.raises(InvalidInputError, match="Names of tables and columns"):
+            PostgresEngine(server.uri, **{"table": "gallery", parameter: name})  # type: ignore[arg-type]
+
+
 def test_names_are_quoted(shop: Server) -> None:
     table = 'It"ems; DROP TABLE x; --'
     shop.run(

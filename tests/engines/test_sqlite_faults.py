@@ -1,5 +1,6 @@
 """What goes wrong is said in one sentence, and changes nothing."""
 
+import fcntl
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -330,6 +331,117 @@ def test_prepared_before_it_is_committed() -> None:
         pytest.raises(InvalidInputError),
     ):
         index.remove(np.array([5]))
+
+
+PARTS = ("", "-wal", "-shm", ".lock")
+
+
+def lose(part: Path, how: str) -> None:
+    """Take a file away from under whoever has it open."""
+    if how == "unlinked":
+        part.unlink()
+        return
+    if how == "moved":
+        part.rename(part.with_name("elsewhere"))
+        return
+    other = part.with_name("other")
+    other.write_bytes(part.read_bytes())
+    other.replace(part)
+
+
+@pytest.mark.parametrize("how", ["unlinked", "moved", "replaced"])
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_is_acknowledged_that_would_be_lost(
+    filled: Path, part: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A write beside the file that others open is no write."""
+    with SqliteEngine(filled) as engine:
+        lose(filled.with_name(filled.name + part), how)
+        for change in changes(engine):
+            with pytest.raises(EngineUnavailableError, match="was removed or replaced"):
+                change()
+        for ask in (engine.size, engine.page, lambda: engine.notes["model"]):
+            with pytest.raises(EngineUnavailableError, match=f"{filled.name}{part} "):
+                ask()
+        assert engine.search(VECTORS, 1).ids[:, 0].tolist() == ["a", "b", "c"]
+    told = [one.message for one in caplog.records if "was removed or replaced" in one.message]
+    assert len(told) == 1
+
+
+def test_a_file_that_was_lost_stays_lost(filled: Path) -> None:
+    """Another process may have written it meanwhile, of which this one knows nothing."""
+    with SqliteEngine(filled) as engine:
+        filled.rename(filled.with_name("elsewhere"))
+        with pytest.raises(EngineUnavailableError):
+            engine.size()
+        filled.with_name("elsewhere").rename(filled)
+        with pytest.raises(EngineUnavailableError, match="was removed or replaced"):
+            engine.remove(IDS[:1])
+    with SqliteEngine(filled) as engine:
+        check_holds(engine, ["a", "b", "c"], ["x", "y", "x"])
+
+
+@pytest.mark.parametrize("moment", ["BEGIN", "UPDATE", "COMMIT"])
+def test_a_file_that_is_lost_while_a_change_is_written(filled: Path, moment: str) -> None:
+    """Found out before it is acknowledged, however late."""
+
+    def lost(statement: str) -> None:
+        if statement.startswith(moment):
+            filled.unlink()
+
+    with SqliteEngine(filled) as engine:
+        engine._file._writer.set_trace_callback(lost)
+        with pytest.raises(EngineUnavailableError, match="was removed or replaced"):
+            engine.relabel(IDS[:1], np.array(["z"]))
+        assert not filled.exists()
+        assert engine.search(VECTORS[:1], 1).labels == [["x"]]
+
+
+def test_a_second_service_with_a_lock_of_its_own(filled: Path) -> None:
+    """Whoever deletes the lock lets another one in: one of them writes from then on."""
+    with SqliteEngine(filled) as first:
+        filled.with_name(filled.name + ".lock").unlink()
+        with SqliteEngine(filled) as second:
+            second.relabel(IDS[:1], np.array(["second"]))
+            with pytest.raises(EngineUnavailableError, match="was removed or replaced"):
+                first.relabel(IDS[:1], np.array(["first"]))
+    with SqliteEngine(filled) as engine:
+        check_holds(engine, ["a", "b", "c"], ["second", "y", "x"])
+
+
+def test_a_file_with_two_names(filled: Path) -> None:
+    """Each name would have a log of its own, and a lock of its own."""
+    link = filled.with_name("link.sqlite")
+    with SqliteEngine(filled) as engine:
+        link.hardlink_to(filled)
+        with pytest.raises(EngineAccessError, match="2 names"):
+            SqliteEngine(link)
+        engine.remove(IDS[:1])
+    for path in (filled, link):
+        with pytest.raises(EngineAccessError, match="hard link"):
+            SqliteEngine(path)
+    link.unlink()
+    with SqliteEngine(filled) as engine:
+        check_holds(engine, ["b", "c"], ["y", "x"])
+
+
+def test_a_lock_that_is_deleted_while_it_is_taken(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is locked is the file that others will find."""
+    lock = filled.with_name(filled.name + ".lock")
+    flock = fcntl.flock
+
+    def deleted(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        monkeypatch.setattr(fcntl, "flock", flock)
+        lock.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", deleted)
+    with SqliteEngine(filled) as engine:
+        engine.remove(IDS[:1])
+        with pytest.raises(EngineUnavailableError, match="is open already"):
+            SqliteEngine(filled)
 
 
 def changes(engine: SqliteEngine) -> list[Callable[[], None]]:

@@ -351,3 +351,21 @@ def test_labels_that_are_kept_beside_the_engine_are_shown_but_not_changed(tmp_pa
 
 def test_an_engine_without_pictures_has_none(counting: TestClient) -> None:
     assert counting.get("/v1/items/1/picture").json()["error"] == "no_picture"
+
+
+@pytest.mark.parametrize("part", ["", "-wal", ".lock"])
+def test_a_write_that_nobody_would_find_is_not_acknowledged(
+    path: Path, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its file was removed under the service."""
+    with serving(path) as client:
+        path.with_name(path.name + part).unlink()
+        added = {"items": [{"id": "new", "label": "egret", "vector": FAR}]}
+        for answer in (
+            client.post("/v1/items", json=added),
+            client.patch("/v1/items/p000", json={"label": "egret"}),
+            client.delete("/v1/items/p000"),
+        ):
+            assert answer.status_code == 503, answer.text
+            assert answer.json()["error"] == "engine_unavailable"
+    assert f"{path.name}{part} was removed or replaced" in caplog.text

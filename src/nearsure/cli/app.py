@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from nearsure.cli import (
     audit,
+    backup,
     calibrate,
     demo,
     embed,
@@ -34,7 +35,7 @@ GOES_ON = "Interrupted; the same command goes on from here."
 NOTHING_LEFT = "Interrupted; nothing was left half-written."
 
 EPILOG = """Exit codes: 0 done; 1 an internal error, with its traceback; 2 a mistake in what was
-typed or in a file, said in one sentence; 130 interrupted.
+typed or in a file, or too little memory, said in one sentence; 130 interrupted.
 
 Example: nearsure fit gallery.npz -o model.safetensors
 """
@@ -80,6 +81,7 @@ for commands in (
     audit,
     calibrate,
     serve,
+    backup,
     demo,
     lab_commands,
 ):

@@ -8,6 +8,7 @@ from nearsure.cli.options import (
     Collection,
     EngineOption,
     Gallery,
+    GuardFormulas,
     IdsKey,
     InputFormat,
     Json,
@@ -57,6 +58,7 @@ def audit(
     collection: Collection = None,
     engine_option: EngineOption = None,
     output: RecordsFile = None,
+    guard_formulas: GuardFormulas = False,
     as_json: Json = False,
     rows: Rows = 10,
 ) -> None:
@@ -81,6 +83,7 @@ def audit(
             options=engine_options(engine_option, table=table, collection=collection),
         ),
         output=output,
+        guard_formulas=guard_formulas,
         as_json=as_json,
         rows=rows,
     )

@@ -42,7 +42,14 @@ class AuditRequest:
     options: Mapping[str, Any]
 
 
-def audit_gallery(request: AuditRequest, *, output: Path | None, as_json: bool, rows: int) -> None:
+def audit_gallery(
+    request: AuditRequest,
+    *,
+    output: Path | None,
+    guard_formulas: bool,
+    as_json: bool,
+    rows: int,
+) -> None:
     """Audit, and say what was found."""
     if (request.points is None) == (request.model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
@@ -53,7 +60,13 @@ def audit_gallery(request: AuditRequest, *, output: Path | None, as_json: bool, 
     )
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"--output must end in {', '.join(SUFFIXES)}. Got {output.name} instead.")
-    written = None if output is None else Destination.chosen(output, None, as_json=False, rows=rows)
+    if guard_formulas and output is None:
+        raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
+    written = None
+    if output is not None:
+        written = Destination.chosen(
+            output, None, as_json=False, rows=rows, guard_formulas=guard_formulas
+        )
     if request.model is None:
         found = _audit_of_file(request, str(request.points))
     else:

@@ -8,6 +8,7 @@ import typer
 from nearsure.cli.options import (
     FITTING,
     Calibration,
+    GuardFormulas,
     Json,
     OutputFormat,
     Precision,
@@ -81,6 +82,7 @@ def calibrate(
     precision: Precision = None,
     output: RecordsFile = None,
     output_format: OutputFormat = None,
+    guard_formulas: GuardFormulas = False,
     as_json: Json = False,
     rows: Rows = 20,
 ) -> None:
@@ -105,5 +107,11 @@ def calibrate(
             precision,
             class_counts,
         ),
-        Destination.chosen(output, output_format, as_json=as_json, rows=rows),
+        Destination.chosen(
+            output,
+            output_format,
+            as_json=as_json,
+            rows=rows,
+            guard_formulas=guard_formulas,
+        ),
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nearsure.errors import ConfigError
+from nearsure.errors import ConfigError, NearsureError
+from nearsure.whole_files import remove_dead_drafts, resolved
 
 # A scheme with a path or with somebody's name; of a Path, which has one slash only, too.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:(/|.*@)|(postgres|postgresql|milvus):", re.IGNORECASE)
@@ -16,6 +17,8 @@ def check_files(
     inputs: Mapping[str, str | Path | None], outputs: Mapping[str, Path | None]
 ) -> None:
     """An error if an output cannot be written, or is an input or another output.
+
+    What commands that were killed have left beside an output is removed.
 
     Parameters
     ----------
@@ -28,7 +31,7 @@ def check_files(
         if path is None:
             continue
         refuse_address(option, given)
-        taken.setdefault(path.resolve(), option)
+        taken.setdefault(resolved(path), option)
     for option, given in outputs.items():
         path = _file(given)
         if path is None:
@@ -37,12 +40,13 @@ def check_files(
         if path.exists() and not path.is_file():
             # What is written to a device destroys nothing.
             continue
-        other = taken.setdefault(path.resolve(), option)
+        other = taken.setdefault(resolved(path), option)
         if other != option:
             raise ConfigError(
                 f"{option} must be another file than that of {other}, which it would destroy. "
                 f"Got {given} for both."
             )
+        remove_dead_drafts(resolved(path).parent)
 
 
 def refuse_address(option: str, given: str | Path | None) -> None:
@@ -68,7 +72,7 @@ def check_writable(option: str, path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{option}: {path} is a folder: name a file in it.")
     in_place = path.exists() and not path.is_file()
-    there = path if in_place else path.resolve().parent
+    there = path if in_place else resolved(path).parent
     while not there.exists() and there != there.parent:
         there = there.parent
     if not in_place and not there.is_dir():
@@ -82,6 +86,9 @@ def writing(option: str, path: Path) -> Iterator[None]:
     """Errors of the system in the block, as a sentence about the option."""
     try:
         yield
+    except NearsureError:
+        # Some are errors of the system, too, and sentences already.
+        raise
     except OSError as error:
         raise ConfigError(
             f"{option}: {path} cannot be written: {error.strerror or error}."

@@ -1,7 +1,7 @@
 """`nearsure fit`: what is done."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -70,6 +70,9 @@ class FitRequest:
 def fit_gallery(request: FitRequest, *, as_json: bool) -> None:
     """Fit, write, and say what was fitted."""
     _check(request)
+    if request.output is not None and not is_sqlite(request.output):
+        # A model that is there is replaced, but not one that somebody makes meanwhile.
+        request = replace(request, replace=request.output.exists())
     if is_engine(request.gallery):
         summary = _fit_where_it_is(request)
     elif request.into is not None:
@@ -153,7 +156,7 @@ def _fit_where_it_is(request: FitRequest) -> FitSummary:
         if is_sqlite(request.gallery):
             keep_in(engine, classifier)
         if request.output is not None:
-            save_model(classifier, request.output)
+            save_model(classifier, request.output, replace=request.replace)
         return summary_of(classifier)
     finally:
         engine.close()
@@ -167,7 +170,7 @@ def _fit_into(request: FitRequest, address: str) -> FitSummary:
         ) as engine,
     ):
         classifier = _fitted_on(engine, request)
-        save_model(classifier, _output(request))
+        save_model(classifier, _output(request), replace=request.replace)
         return summary_of(classifier)
 
 
@@ -200,7 +203,7 @@ def _fit_in_memory(request: FitRequest) -> FitSummary:
     )
     with busy(f"fitting {len(points.vectors):,} points"):
         classifier.fit(points.vectors, labels_of(points))
-        save_model(classifier, _output(request))
+        save_model(classifier, _output(request), replace=request.replace)
         return summary_of(classifier)
 
 

@@ -1,10 +1,7 @@
 """Embeddings streamed into an engine, chunk by chunk; what is cut off is taken back."""
 
-import shutil
-import sqlite3
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +15,12 @@ from nearsure.cli.saying import progress, tell
 from nearsure.embedding_files import EmbeddingStream
 from nearsure.engines.contract import Engine
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.engines.sqlite.creation import LEFTOVERS
+from nearsure.engines.sqlite.creation import put_in_place
 from nearsure.engines.sqlite.file_lock import FileLock, beside
 from nearsure.engines.sqlite.index_cache import CACHE_SUFFIX
 from nearsure.engines.sqlite.schema import APPLICATION_ID
 from nearsure.errors import ConfigError, NearsureError
+from nearsure.whole_files import Draft, resolved
 
 MetricName = Literal["euclidean", "cosine"]
 # Large enough that an engine's transactions cost little.
@@ -103,15 +101,16 @@ def filled_sqlite(
             f"{path} is there already. --replace replaces it; nearsure fit {path} fits on what it "
             "holds."
         )
-    path = path.resolve()
+    path = resolved(path)
     check_replaceable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    draft = Draft.of(path)
+    made = draft.path / path.name
     try:
+        draft.path.mkdir()
         chunks = stream.chunks(ROWS_AT_A_TIME)
         first = next(chunks)
         engine = SqliteEngine.create(
-            folder / path.name,
+            made,
             stream.dimension,
             metric=metric,
             ids=_kind(names_of(first)),
@@ -130,33 +129,46 @@ def filled_sqlite(
         finally:
             engine.close()
         # What index "auto" stands for is decided by the number of points when a gallery is opened.
-        engine = SqliteEngine(folder / path.name)
+        engine = SqliteEngine(made)
         try:
             yield engine
         finally:
             engine.close()
-        _put_in_place(folder / path.name, path)
+        place_gallery(made, path, replace=replace)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        draft.drop()
 
 
-def _put_in_place(made: Path, path: Path) -> None:
-    # Whoever has the old gallery open keeps it, and is named in the error.
+def place_gallery(made: Path, path: Path, *, replace: bool) -> None:
+    """Give a finished gallery its name, unless another one has it that may not go.
+
+    Parameters
+    ----------
+    made : path
+        The gallery, closed, perhaps with its index beside it.
+    path : path
+        Where it shall be.
+    replace : bool
+        Whether a gallery that is there may go, if no process has it open.
+    """
     lock = FileLock(path, str(path))
     try:
-        check_replaceable(path)
-        if path.exists():
-            # The log of the old file goes into it: SQLite would take it for one of the new file.
-            with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as old:
-                old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        made.replace(path)
-        for suffix in LEFTOVERS:
-            beside(path, suffix).unlink(missing_ok=True)
+        check_free(path, replace=replace)
+        put_in_place(made, path)
         index = beside(made, CACHE_SUFFIX)
         if index.is_file():
             index.replace(beside(path, CACHE_SUFFIX))
     finally:
-        lock.close()
+        lock.remove()
+
+
+def check_free(path: Path, *, replace: bool) -> None:
+    """An error if there is something that may not go: any file, or all but a gallery."""
+    if path.exists() and not replace:
+        raise ConfigError(
+            f"{path} is there already, or another command has just made it. --replace replaces it."
+        )
+    check_replaceable(path)
 
 
 def check_replaceable(path: Path) -> None:

@@ -10,6 +10,7 @@ from nearsure.cli.checked_files import refuse_address, writing
 from nearsure.cli.engine_addresses import check_is_there, is_sqlite, opened
 from nearsure.engines.contract import Engine
 from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.whole_files import written_whole
 
 # Under which an .sqlite gallery keeps the fit; the service reads it, too.
 MODEL_NOTE = "model"
@@ -55,11 +56,16 @@ def classifier_in(engine: Engine, name: str) -> NEDClassifier:
     return NEDClassifier.from_bytes(stored, engine)
 
 
-def save_model(classifier: NEDClassifier, path: Path) -> None:
-    """Write a model file, whole or not at all."""
-    with writing("--output", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        classifier.save(path)
+def save_model(classifier: NEDClassifier, path: Path, *, replace: bool) -> None:
+    """Write a model file, whole or not at all; unless `replace`, there must be none."""
+    try:
+        with written_whole(path, replace=replace) as draft, writing("--output", path):
+            classifier.save(draft)
+    except FileExistsError as error:
+        raise ConfigError(
+            f"{path} is there already: another command made it meanwhile. It stays, and this fit "
+            "was not written: type the command again to replace it."
+        ) from error
 
 
 def keep_in(engine: Engine, classifier: NEDClassifier) -> None:

@@ -105,6 +105,15 @@ OutputFormat = Annotated[
         "--format", help="Instead of what the name of the output says.", rich_help_panel=OUTPUT
     ),
 ]
+GuardFormulas = Annotated[
+    bool,
+    typer.Option(
+        "--guard-formulas",
+        help="In csv, put ' before texts that begin with = + - @ or a tab, which a spreadsheet "
+        "would compute.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 RuleName = Literal["auto", "adaptive", "sharpened", "ned", "gou", "dudani", "knn", "1nn"]
 CalibrationName = Literal["auto", "none", "shrunk", "platt", "beta", "isotonic", "histogram", "bbq"]

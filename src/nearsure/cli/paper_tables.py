@@ -10,6 +10,7 @@ from nearsure.embedding_files import EmbeddingSet, load_embeddings
 from nearsure.errors import ConfigError
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
 from nearsure.lab.report import write_report
+from nearsure.whole_files import resolved
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,4 @@ def write_tables(
 
 
 def _same(one: str, other: str) -> bool:
-    return "-" not in {one, other} and Path(one).resolve() == Path(other).resolve()
+    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))

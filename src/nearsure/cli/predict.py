@@ -8,6 +8,7 @@ from nearsure.cli.options import (
     Collection,
     EngineOption,
     Gallery,
+    GuardFormulas,
     IdsKey,
     InputFormat,
     Json,
@@ -64,6 +65,7 @@ def predict(
     engine_option: EngineOption = None,
     output: RecordsFile = None,
     output_format: OutputFormat = None,
+    guard_formulas: GuardFormulas = False,
     as_json: Json = False,
     rows: Rows = 20,
 ) -> None:
@@ -89,5 +91,11 @@ def predict(
         gallery=gallery,
         options=engine_options(engine_option, table=table, collection=collection),
         shown=Shown(top, neighbors, precision, threshold),
-        destination=Destination.chosen(output, output_format, as_json=as_json, rows=rows),
+        destination=Destination.chosen(
+            output,
+            output_format,
+            as_json=as_json,
+            rows=rows,
+            guard_formulas=guard_formulas,
+        ),
     )

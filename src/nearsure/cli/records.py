@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -34,17 +34,37 @@ class Destination:
         None is standard output.
     format : str or None
         None is a table of the first `rows`.
+    guard_formulas : bool
+        Whether texts in csv that a spreadsheet would compute are guarded against that.
     """
 
     path: Path | None
     format: Format | None
     rows: int
+    guard_formulas: bool = False
 
     @classmethod
     def chosen(
-        cls, output: Path | None, output_format: Format | None, *, as_json: bool, rows: int
+        cls,
+        output: Path | None,
+        output_format: Format | None,
+        *,
+        as_json: bool,
+        rows: int,
+        guard_formulas: bool = False,
     ) -> Self:
         """What options stand for."""
+        own = cls._chosen(output, output_format, as_json=as_json, rows=rows)
+        if guard_formulas and own.format != "csv":
+            raise ConfigError(
+                "--guard-formulas is of csv: give -o FILE.csv or --format csv, or leave it out."
+            )
+        return replace(own, guard_formulas=guard_formulas)
+
+    @classmethod
+    def _chosen(
+        cls, output: Path | None, output_format: Format | None, *, as_json: bool, rows: int
+    ) -> Self:
         if as_json and (output is not None or output_format not in {None, "json"}):
             raise ConfigError("--json is of standard output: leave out --output and --format.")
         if output is not None:
@@ -80,7 +100,7 @@ class Destination:
         if self.format is None:
             _show_first(title, parts, self.rows)
             return
-        with open_records(self.path, self.format) as writer:
+        with open_records(self.path, self.format, guard_formulas=self.guard_formulas) as writer:
             for columns in parts:
                 writer.write(columns)
                 if not writer.is_wanted:

@@ -14,6 +14,21 @@ LABEL_KINDS = "biuU"
 LARGEST_WHOLE = 2.0**53
 
 
+def check_text(place: str, role: str, text: str) -> None:
+    """An error if a label or an id is text that files, engines or numpy cannot keep as it is."""
+    if "\0" in text:
+        raise EmbeddingsFileError(
+            f"{place} has as its {role} a text with a zero byte: leave it out."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise EmbeddingsFileError(
+            f"{place} has as its {role} a text with half a character (a lone surrogate): write it "
+            "as valid Unicode."
+        ) from None
+
+
 def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDArray[np.float32]:
     """Numbers as vectors; `where` names the column in messages, and `place` a row of it."""
     if array.ndim != 2 or array.dtype.kind not in "fiu":  # noqa: PLR2004
@@ -43,12 +58,16 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
             raise EmbeddingsFileError(
                 f"{where} must have an entry in every row. {place(missing[0])} has none."
             )
+        # Before numpy drops a zero byte at the end.
+        _check_texts(what, names, place)
         names = names.astype(str)
     if names.dtype.kind == "S":
         try:
             names = np.char.decode(names, "utf-8")
         except UnicodeDecodeError as error:
             raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
+    if names.dtype.kind == "U":
+        _check_texts(what, names, place)
     whole = names.dtype.kind == "f" and bool((abs(names) < LARGEST_WHOLE).all())
     if whole and (names == np.floor(names)).all():
         names = names.astype(np.int64)
@@ -58,6 +77,12 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
             f"Got {names.dtype} of shape {names.shape} instead."
         )
     return names
+
+
+def _check_texts(what: str, names: AnyArray, place: Callable[[int], str]) -> None:
+    for row, name in enumerate(names.ravel().tolist()):
+        if not name.isascii() or "\0" in name:
+            check_text(place(row), what, name)
 
 
 def as_pictures(where: str, entries: AnyArray) -> list[str | None]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.embedding_files.broken_files import in_one_sentence
+from nearsure.embedding_files.checked_columns import check_text
 from nearsure.embedding_files.sources import Source
 from nearsure.errors import EmbeddingsFileError
 
@@ -67,8 +68,8 @@ def kind_of_name(place: str, role: str, value: Any) -> type[int | str]:  # noqa:
     """Whether a label or an id is an integer or a text; anything else is refused."""
     if value is None or value == "":
         raise EmbeddingsFileError(f"{place} has no {role}: give one in every row, or in none.")
-    if type(value) is str and "\0" in value:
-        raise EmbeddingsFileError(f"{place} has a {role} with a zero byte, which no text has.")
+    if type(value) is str:
+        check_text(place, role, value)
     if type(value) is int and not _SMALLEST <= value <= _LARGEST:
         raise EmbeddingsFileError(
             f"{place} has the {role} {shown(value)}, which does not fit in 64 bits: write all of "

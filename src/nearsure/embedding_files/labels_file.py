@@ -10,6 +10,7 @@ from nearsure.arrays import AnyArray
 from nearsure.embedding_files.array_names import LABEL_NAMES
 from nearsure.embedding_files.array_rows import stored_arrays
 from nearsure.embedding_files.broken_files import in_one_sentence
+from nearsure.embedding_files.checked_columns import check_text
 from nearsure.embedding_files.numpy_arrays import ONLY
 from nearsure.embedding_files.sources import Source, file_source
 from nearsure.embedding_files.stored_arrays import StoredArray
@@ -41,6 +42,7 @@ def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredA
     with in_one_sentence(source):
         for entry in entries():
             n += 1
+            check_text(f"Row {n} of {source}", "label", entry)
             are_integers = are_integers and is_written_integer(entry)
 
     def pieces(rows: int) -> Iterator[AnyArray]:

@@ -92,7 +92,8 @@ def _batches(
                 values: AnyArray = column.flatten().to_numpy(zero_copy_only=False)
                 yield values.reshape(len(column), length)
             elif kind == "U":
-                yield np.array(column.to_pylist(), None if column.null_count else str)
+                # Not as numpy's texts, which lose a zero byte at their end.
+                yield np.array(column.to_pylist(), object)
             else:
                 _check_no_nulls(source, name, column, first_row)
                 yield np.asarray(column.to_numpy(zero_copy_only=False))

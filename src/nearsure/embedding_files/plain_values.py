@@ -9,6 +9,9 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 
+# What makes a cell a formula in a spreadsheet.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
 
 
@@ -45,6 +48,18 @@ def plain_value(value: Any) -> Any:  # noqa: ANN401
 def json_text(value: Any) -> str:  # noqa: ANN401
     """A plain value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def guarded_text(value: Any) -> Any:  # noqa: ANN401
+    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
+
+    Examples
+    --------
+    >>> guarded_text("=1+1"), guarded_text("a=b"), guarded_text(-1)
+    ("'=1+1", 'a=b', -1)
+    """
+    cell = cell_text(value)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
 def cell_text(value: Any) -> Any:  # noqa: ANN401

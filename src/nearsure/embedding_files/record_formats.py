@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol
 
 from nearsure.embedding_files.parquet_records import ParquetRecords
-from nearsure.embedding_files.plain_values import Columns, cell_text, json_text, plain_column
+from nearsure.embedding_files.plain_values import (
+    Columns,
+    cell_text,
+    guarded_text,
+    json_text,
+    plain_column,
+)
 
 
 class RecordFormat(Protocol):
@@ -46,10 +52,11 @@ class _Lines:
 
 
 class CsvRecords:
-    """A header, then a line for each row."""
+    """A header, then a line for each row; formulas may be guarded against."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
         self._stream = stream
+        self._cell = guarded_text if guard_formulas else cell_text
         self._begun = False
 
     def write(self, columns: Columns) -> None:
@@ -58,9 +65,9 @@ class CsvRecords:
         # Said to end so, lines have every entry in quotes that holds one of the two.
         writer = csv.writer(lines, lineterminator="\r\n")
         if not self._begun:
-            writer.writerow(columns)
+            writer.writerow(map(self._cell, columns))
             self._begun = True
-        writer.writerows([cell_text(value) for value in row] for row in _rows(columns))
+        writer.writerows(map(self._cell, row) for row in _rows(columns))
         _sent(self._stream, "".join(lines.written))
 
     def finish(self) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, Self, TypeAlias
 
 from nearsure.embedding_files.destinations import StandardOutput, WholeFile
 from nearsure.embedding_files.plain_values import Columns
-from nearsure.embedding_files.record_formats import RECORD_FORMATS, RecordFormat
+from nearsure.embedding_files.record_formats import RECORD_FORMATS, CsvRecords, RecordFormat
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 RecordFormatName: TypeAlias = Literal["csv", "jsonl", "json", "parquet"]
@@ -90,7 +90,12 @@ class RecordWriter:
             ) from error
 
 
-def open_records(destination: str | Path | None, format: RecordFormatName) -> RecordWriter:  # noqa: A002
+def open_records(
+    destination: str | Path | None,
+    format: RecordFormatName,  # noqa: A002
+    *,
+    guard_formulas: bool = False,
+) -> RecordWriter:
     """Open a file, or standard output, to write records to.
 
     Parameters
@@ -101,6 +106,9 @@ def open_records(destination: str | Path | None, format: RecordFormatName) -> Re
     format : {"csv", "jsonl", "json", "parquet"}
         A CSV file has a header, nothing for None and JSON for lists; "json" is one list of
         objects. The types of a Parquet file are those of the first rows.
+    guard_formulas : bool
+        Of "csv" alone: whether a text that begins with = + - @, a tab or a carriage return gets a '
+        before it, so that no spreadsheet computes it. Numbers stay as they are.
 
     Returns
     -------
@@ -124,6 +132,11 @@ def open_records(destination: str | Path | None, format: RecordFormatName) -> Re
             f"The 'format' parameter must be one of {', '.join(RECORD_FORMATS)}. "
             f"Got {format!r} instead."
         )
+    if guard_formulas and format != "csv":
+        raise InvalidInputError(
+            f"The 'guard_formulas' parameter is of the format 'csv'. Got it for {format!r}: leave "
+            "it out."
+        )
     target: WholeFile | StandardOutput
     if destination is None:
         output = target = StandardOutput()
@@ -135,7 +148,12 @@ def open_records(destination: str | Path | None, format: RecordFormatName) -> Re
     else:
         target, name = WholeFile(Path(destination)), str(destination)
     try:
-        return RecordWriter(name, target, RECORD_FORMATS[format](target.stream))
+        records = (
+            CsvRecords(target.stream, guard_formulas=True)
+            if guard_formulas
+            else RECORD_FORMATS[format](target.stream)
+        )
+        return RecordWriter(name, target, records)
     except BaseException:
         target.drop()
         raise

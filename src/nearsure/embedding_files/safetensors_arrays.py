@@ -33,9 +33,9 @@ def in_safetensors(source: Source) -> dict[str, StoredArray]:
     for name, text in metadata.items():
         array = _listed(text)
         if array is not None and name not in found:
-            dtype = f"{array.dtype} in the metadata"
+            kind, dtype = ("U", "text") if array.dtype == object else ("i", str(array.dtype))
             found[name] = StoredArray(
-                array.shape, array.dtype.kind, dtype, partial(pieces_of, array)
+                array.shape, kind, f"{dtype} in the metadata", partial(pieces_of, array)
             )
     return found
 
@@ -61,5 +61,5 @@ def _listed(text: str) -> AnyArray | None:
     if isinstance(entries, list) and entries:
         for kind in (str, int):
             if all(type(entry) is kind for entry in entries):
-                return np.array(entries)
+                return np.array(entries, object if kind is str else None)
     return None

@@ -74,11 +74,15 @@ def checked_labels(labels: ArrayLike, n_points: int, capabilities: Capabilities)
 
 def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:
     array = np.asarray(values)
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        # numpy's texts lose a zero byte at their end.
+        array = np.array(values, object)
     if array.ndim != 1:
         raise InvalidInputError(
             f"{name} must be an array of one dimension. Got the shape {array.shape} instead."
         )
     if array.dtype == object and all(isinstance(value, str) for value in array):
+        _check_no_zero_byte(array, name)
         array = array.astype(str)
     if kind == "integer":
         if array.size and array.dtype.kind not in "iu":
@@ -91,11 +95,17 @@ def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:
     if array.size and array.dtype.kind != "U":
         raise GalleryMismatchError(f"{name} of this engine are text. Got {array.dtype} instead.")
     text = array.astype(str)
+    _check_no_zero_byte(text, name)
     try:
         "".join(text.tolist()).encode()
     except UnicodeEncodeError:
         raise InvalidInputError(f"{name} must be valid Unicode. Got a lone surrogate.") from None
     return text
+
+
+def _check_no_zero_byte(texts: AnyArray, name: str) -> None:
+    if "\0" in "".join(texts.tolist()):
+        raise InvalidInputError(f"{name} must not hold a zero byte. Got one.")
 
 
 def _checked_matrix(vectors: ArrayLike, dimension: int, name: str) -> AnyArray:

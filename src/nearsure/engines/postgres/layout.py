@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from nearsure.engines.postgres.binary_vectors import VectorCodec
-from nearsure.engines.postgres.columns import Column
+from nearsure.engines.postgres.columns import Column, is_storable
 from nearsure.errors import InvalidInputError
 
 # The options of each kind of index, with pgvector's defaults.
@@ -52,11 +52,11 @@ class Names:
                 f"Got {', '.join(map(repr, columns))} instead."
             )
         for name in (self.table, *columns):
-            # psycopg would read it as the beginning of a parameter.
-            if name is not None and ("%" in name or not name):
+            # psycopg would read % as the beginning of a parameter.
+            if name is not None and ("%" in name or not name or not is_storable(name)):
                 raise InvalidInputError(
-                    "Names of tables and columns must not be empty, nor have a % in them. "
-                    f"Got {name!r} instead. Rename it."
+                    "Names of tables and columns must not be empty, and be Unicode without % and "
+                    f"zero bytes. Got {name!r} instead. Rename it."
                 )
 
     @property

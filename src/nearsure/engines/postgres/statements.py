@@ -11,8 +11,6 @@ from nearsure.engines.postgres.layout import Layout
 from nearsure.engines.postgres.metrics import Metric
 
 _NOTHING = sql.SQL("")
-# A name that no column of a user has.
-_DISTANCE = sql.Identifier("nearsure distance")
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,19 @@ class Statements:
 
     def relabel(self, label: Column) -> bytes:
         """Takes ids and labels; the ids that were relabelled."""
-        is_same = sql.SQL("{} = given.nearsure_id").format(self.layout.id.identifier)
+        new_id, new_label = self._unused("nearsure_id"), self._unused("nearsure_label")
+        is_same = sql.SQL("{} = {}").format(self.layout.id.identifier, new_id)
+        # The table has another name here, as its own may be that of the list.
         return _text(
-            "UPDATE {} SET {} = given.nearsure_label "
-            "FROM unnest(%s::{}, %s::{}) AS given (nearsure_id, nearsure_label){} RETURNING {}",
+            "UPDATE {} AS nearsure_points SET {} = {} "
+            "FROM unnest(%s::{}, %s::{}) AS nearsure_list ({}, {}){} RETURNING {}",
             self.layout.relation,
             label.identifier,
+            new_label,
             self.layout.id.array,
             label.array,
+            new_id,
+            new_label,
             self._where(is_same),
             self.layout.id.plain,
         )
@@ -175,16 +178,18 @@ class Statements:
             columns.append(self.layout.label.identifier)
         if self.refined:
             columns.append(self._vector)
+        # The table has another name here, as its own may be that of the queries.
         return sql.SQL(
-            "SELECT {} FROM (SELECT {}, {} AS {} FROM {}{} ORDER BY {}{} LIMIT %s) AS nearest"
+            "SELECT {} FROM (SELECT {}, {} AS {} FROM {} AS nearsure_points{} ORDER BY {}{} "
+            "LIMIT %s) AS nearest"
         ).format(
             self._packed(with_vectors=self.refined),
             sql.SQL(", ").join(columns),
             distance,
-            _DISTANCE,
+            self._distance_name,
             self.layout.relation,
             self._where(),
-            _DISTANCE,
+            self._distance_name,
             ties,
         )
 
@@ -197,7 +202,7 @@ class Statements:
             send = self._of_extension(f"{self.layout.stored.type}_send")
             parts.append(sql.SQL("string_agg({}({}), '')").format(send, self._vector))
         else:
-            parts.append(sql.SQL("string_agg(float8send({}), '')").format(_DISTANCE))
+            parts.append(sql.SQL("string_agg(float8send({}), '')").format(self._distance_name))
         return sql.SQL(", ").join(parts)
 
     def _distance(self, query: sql.Composable, vector: sql.Composable) -> sql.Composed:
@@ -205,6 +210,18 @@ class Statements:
             sql.Identifier(self.layout.extension_schema)
         )
         return sql.SQL("{} {} {}").format(vector, operator, query)
+
+    @property
+    def _distance_name(self) -> sql.Identifier:
+        return self._unused("nearsure distance")
+
+    def _unused(self, name: str) -> sql.Identifier:
+        """A name that no column of the gallery has."""
+        label = self.layout.label
+        columns = (self.layout.id.name, label and label.name, self.layout.vector_column)
+        while name in columns:
+            name += "_"
+        return sql.Identifier(name)
 
     def _where(self, *conditions: sql.Composable) -> sql.Composed:
         every = list(conditions)

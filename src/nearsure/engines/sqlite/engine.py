@@ -16,7 +16,7 @@ from nearsure.engines.contract import Found
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
 from nearsure.engines.sqlite.changes import Changes
-from nearsure.engines.sqlite.connection import GalleryFile
+from nearsure.engines.sqlite.connection import GalleryFile, shown_as
 from nearsure.engines.sqlite.creation import create_gallery
 from nearsure.engines.sqlite.failures import closed
 from nearsure.engines.sqlite.file_check import check_contents
@@ -27,7 +27,8 @@ from nearsure.engines.sqlite.pictures import put_pictures
 from nearsure.engines.sqlite.point_rows import PointRows
 from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision, read_layout
 from nearsure.engines.sqlite.stored_gallery import StoredGallery
-from nearsure.errors import EngineError
+from nearsure.errors import EngineAccessError, EngineError
+from nearsure.whole_files import resolved
 
 log = logging.getLogger("nearsure.engines")
 
@@ -40,7 +41,10 @@ class SqliteEngine(StoredGallery):
     not at all. Vectors come back to the last bit in the precision of the gallery.
 
     One process has a gallery open at a time; the lock is the system's, and goes when the process
-    does. Other programs may read the file, but must not write it. It needs a local disk.
+    does. Other programs may read the file, but must not write it. It needs a local disk, and one
+    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
+    log or lock is, every change, and everything that is read from it, is an
+    ``EngineUnavailableError`` from then on: nothing is acknowledged that nobody would find.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
@@ -92,7 +96,7 @@ class SqliteEngine(StoredGallery):
         timeout: float = 5.0,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = GalleryFile(Path(path).resolve(), timeout)
+        self._file = file = GalleryFile(_resolved(path), timeout)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()
@@ -148,12 +152,14 @@ class SqliteEngine(StoredGallery):
         layout = Layout(
             dimension, metric, ids, labels, precision, index, settings or IndexSettings()
         )
-        create_gallery(Path(path).resolve(), layout)
+        create_gallery(_resolved(path), layout)
         return cls(path, timeout=timeout)
 
     def size(self) -> int:
-        """How many points there are."""
-        return self._opened().index.size()
+        """How many points there are; an error if the file is not where it was any more."""
+        n_points = self._opened().index.size()
+        self._file.check_in_place()
+        return n_points
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
@@ -263,7 +269,7 @@ class SqliteEngine(StoredGallery):
         try:
             yield
         except BaseException as error:
-            if self._file.n_commits == before:
+            if self._file.n_commits == before or self._file.is_lost:
                 raise
             self._reload()
             if not isinstance(error, Exception):
@@ -292,3 +298,10 @@ class SqliteEngine(StoredGallery):
         if memory is None:
             raise closed(self._file.shown)
         return memory
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    try:
+        return resolved(Path(path))
+    except OSError as error:
+        raise EngineAccessError(f"{shown_as(Path(path))}: {error.strerror}.") from error

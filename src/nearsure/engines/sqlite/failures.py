@@ -23,7 +23,11 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         EngineError,
-        "is damaged. Restore it from a copy; `sqlite3 FILE .recover` may save what is left.",
+        (
+            "is damaged; beside a copy that was put in place by hand, the old -wal does that. "
+            "Restore it from a backup: nearsure restore BACKUP FILE. `sqlite3 FILE .recover` may "
+            "save what is left."
+        ),
     ),
     sqlite3.SQLITE_FULL: (
         EngineError,
@@ -96,5 +100,6 @@ def read_clearly(shown: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise GalleryMismatchError(
-            f"{shown} holds what no gallery does: {error}. Restore the file from a copy."
+            f"{shown} holds what no gallery does: {error}. Restore it from a backup: nearsure "
+            "restore BACKUP FILE"
         ) from error

@@ -56,7 +56,8 @@ def check_contents(connection: sqlite3.Connection, layout: Layout, shown: str) -
         if found.fetchone() is not None:
             raise GalleryMismatchError(
                 f"{shown} holds values in its table {table!r} that no gallery with its settings "
-                "does; another program has written them. Restore the file from a copy."
+                "does; another program has written them. Restore it from a backup: nearsure "
+                "restore BACKUP FILE"
             )
 
 
@@ -80,5 +81,6 @@ def _check_same(different: set[Name], allowed: set[Name], shown: str) -> None:
         kind, name, _ = min(different - allowed, key=str)
         raise GalleryMismatchError(
             f"{shown} is not as nearsure makes a gallery: see its {kind} {name!r}. Another "
-            "program has altered it, perhaps to do harm. Restore the file from a copy."
+            "program has altered it, perhaps to do harm. Restore it from a backup: nearsure "
+            "restore BACKUP FILE"
         )

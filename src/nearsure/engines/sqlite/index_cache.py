@@ -54,6 +54,7 @@ class IndexCache:
         if index.index_type == "exact" or not index.size():
             return
         try:
+            self._file.check_in_place()
             state, arrays = index.to_state()
             write_model(self._path, {"state": state}, arrays)
             checksum = self._checksum()

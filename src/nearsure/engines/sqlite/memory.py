@@ -109,5 +109,5 @@ def _built(empty: GalleryIndex, rows: IntArray, vectors: AnyArray, shown: str) -
             log.warning("An index %r of %s cannot be built: %s", index, shown, error)
     raise EngineError(
         f"{shown} holds vectors that no index takes; another program has written them. Restore "
-        "the file from a copy."
+        "it from a backup: nearsure restore BACKUP FILE"
     )

@@ -170,5 +170,5 @@ def read_layout(connection: sqlite3.Connection, shown: str) -> Layout:
         raise GalleryMismatchError(
             f"{shown} has settings that this nearsure does not understand: "
             f"{str(error).rstrip('.')}. "
-            "Restore the file from a copy."
+            "Restore it from a backup: nearsure restore BACKUP FILE"
         ) from error

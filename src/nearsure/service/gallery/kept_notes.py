@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from nearsure.engines.contract import Engine
 from nearsure.errors import InvalidInputError
-from nearsure.whole_files import written_whole
+from nearsure.whole_files import remove_dead_drafts, written_whole
 
 MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
 
@@ -43,6 +43,7 @@ class NotesInFiles:
     def __init__(self, model: Path) -> None:
         if not model.parent.is_dir():
             raise InvalidInputError(f"There is no folder {model.parent} to keep the fit in.")
+        remove_dead_drafts(model.parent)
         self._model = model
 
     def get(self, name: str) -> bytes | None:
