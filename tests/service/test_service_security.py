@@ -278,8 +278,8 @@ def test_without_tokens_pages_of_any_host_cannot_be_allowed(origin: str) -> None
     with pytest.raises(ConfigError, match="must name the pages that may ask") as error:
         ServiceSettings("a.sqlite", cors_origins=origins)
     assert repr(origin) in str(error.value)
-    for tokens in ({"read_tokens": (READ,)}, {"write_tokens": (WRITE,)}):
-        assert ServiceSettings("a.sqlite", cors_origins=origins, **tokens).cors_origins == origins
+    ServiceSettings("a.sqlite", cors_origins=origins, read_tokens=(READ,))
+    ServiceSettings("a.sqlite", cors_origins=origins, write_tokens=(WRITE,))
 
 
 def test_a_digest_is_of_the_whole_token() -> None:

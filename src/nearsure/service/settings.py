@@ -41,7 +41,8 @@ class ServiceSettings:
     largest_queue : int
         Queries that may wait; the next is answered with 503.
     patience : float
-        Seconds that a client may take to send a request, and that a request may take.
+        Seconds that a client may take to send a request or to take some more of its answer, and
+        that a request may take.
     cors_origins : tuple of str
         Pages of other hosts that may ask; ``"*"`` for all, where tokens protect the service.
 

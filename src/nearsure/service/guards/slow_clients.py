@@ -176,7 +176,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Say nothing: it is no fault of the service, which needs no other protocol."""
 
     def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return self._answered is not None and not self.cycle.response_complete
 
     def _end_slow_head(self) -> None:
         if self._is_answering():
