@@ -148,6 +148,17 @@ def test_there_is_no_option_for_a_token(served: list[ServiceSettings]) -> None:
     assert served == []
 
 
+def test_pages_of_any_host_need_tokens(
+    served: list[ServiceSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused("serve", "g.sqlite", "--cors-origin", "*")
+    assert "Without tokens --cors-origin must name the pages" in said
+    assert served == []
+    monkeypatch.setenv("NEARSURE_READ_TOKENS", "one")
+    succeeded("serve", "g.sqlite", "--cors-origin", "*")
+    assert served[0].cors_origins == ("*",)
+
+
 def test_a_gallery_that_is_not_there_is_not_made(served: list[ServiceSettings]) -> None:
     assert "There is no gallery at no.sqlite" in refused("serve", "no.sqlite")
     assert "tokens" in refused("serve", "g.sqlite", "--tokens-file", "no-tokens.toml")

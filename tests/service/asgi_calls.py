@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.guards.patient_protocol import patient_protocol
+from nearsure.service.guards.slow_clients import make_protocol
 
 
 @dataclass
@@ -110,13 +110,21 @@ async def broken(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def served(app: ASGIApp, *, patience: float, largest_connections: int = 100) -> Iterator[int]:
-    """A real server in a thread; gives its port."""
+def served(
+    app: ASGIApp,
+    *,
+    patience: float,
+    largest_connections: int = 100,
+    send_buffer: int | None = None,
+) -> Iterator[int]:
+    """A real server in a thread; gives its port. `send_buffer` is the system's, in bytes."""
     with socket.socket() as listening:
+        if send_buffer is not None:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
-            http=patient_protocol(patience, largest_connections),
+            http=make_protocol(patience, largest_connections),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -13,6 +13,9 @@ from refusals import refused
 from served_examples import DIMENSION, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
+from nearsure.service.guards.body_limit import BodyLimit
+from nearsure.service.guards.local_only import LocalOnly
+
 READ, WRITE = "hostile-read-token-1", "hostile-write-token-2"
 ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION
 JSON = {"content-type": "application/json"}
@@ -276,13 +279,31 @@ def test_whoever_has_no_token_learns_and_changes_nothing(closed: TestClient, val
     assert closed.get("/v1/items", headers=reader).json()["total"] == 8
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PROPFIND", "GETT"])
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PROPFIND", "GETT"])
 def test_other_methods_are_refused(client: TestClient, method: str) -> None:
     for address in ("/v1/predict", "/v1/items", "/v1/items/p001", "/v1/model", "/healthz", "/"):
         answer = client.request(method, address)
         assert answer.status_code == 405
         assert answer.headers["allow"]
-        if method != "HEAD":
-            refused(answer, 405)
+        refused(answer, 405)
+    assert client.head("/v1/predict").status_code == 405
     refused(client.delete("/v1/items"), 405)
     refused(client.post("/v1/model"), 405)
+
+
+@pytest.mark.parametrize("guard", [LocalOnly, BodyLimit])
+def test_what_breaks_in_a_guard_is_answered_as_everything_else(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    guard: type,
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise RuntimeError("password=hunter2")
+
+    monkeypatch.setattr(guard, "__call__", breaks)
+    answer = client.get("/v1/model")
+    assert refused(answer, 500)["error"] == "internal_error"
+    assert "hunter2" not in answer.text
+    assert "hunter2" in caplog.text
+    assert answer.headers["x-content-type-options"] == "nosniff"

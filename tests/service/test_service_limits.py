@@ -28,7 +28,7 @@ from nearsure.service.guards.body_limit import SMALL, BodyLimit
 from nearsure.service.guards.in_flight import InFlightLimit
 from nearsure.service.guards.rate_limit import RateLimit
 from nearsure.service.guards.security import Tokens
-from nearsure.service.guards.slow_body import SlowBody
+from nearsure.service.guards.slow_clients import SlowBody
 from nearsure.service.micro_batches import MicroBatcher
 from nearsure.service.problems import Overloaded
 

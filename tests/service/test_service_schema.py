@@ -215,3 +215,16 @@ def test_tokens_open_what_the_document_says(case: ApiCase, services: dict[str, T
     assert (answers["nobody"].status_code == 401) == needs_token
     changes = method not in ("get", "post") or (method == "post" and path in WRITTEN_TO)
     assert (answers["reader"].status_code == 403) == changes
+
+
+def test_head_is_answered_wherever_the_document_has_get(services: dict[str, TestClient]) -> None:
+    client = services["open"]
+    for path, operations in document()["paths"].items():
+        address = path.replace("{item_id}", IDS[0])
+        answer = client.head(address)
+        assert answer.status_code != 405 or "get" not in operations, path
+        assert (answer.status_code == 405) == (client.get(address).status_code == 405), path
+        assert answer.content == b""
+        assert "head" not in operations
+    counted = 'nearsure_requests_total{method="HEAD",route="/v1/model",status="200"}'
+    assert counted in client.get("/metrics").text

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nearsure.errors import ConfigError
+from nearsure.service import ServiceSettings
 from nearsure.service.guards.access_log import AccessLog
 from nearsure.service.guards.local_only import LocalOnly
 from nearsure.service.guards.security import (
@@ -253,6 +254,9 @@ def test_without_tokens_no_other_host_is_allowed(host: str) -> None:
         ("POST", "localhost:8000", "https://evil.example.org", 403),
         ("DELETE", "localhost:8000", "http://localhost:9000", 403),
         ("POST", "localhost:8000", "null", 403),
+        ("POST", "localhost:8000", "http://[", 403),
+        ("POST", "localhost:8000", "http://[::1]]:x", 403),
+        ("POST", "localhost:8000", "localhost:8000", 403),
         ("GET", "evil.example.org:8000", None, 403),
         ("GET", "localhost.evil.example.org", None, 403),
         ("GET", "localhost@evil.example.org", None, 403),
@@ -266,6 +270,16 @@ def test_without_tokens_foreign_pages_are_refused(
     headers = [("host", host), *([("origin", origin)] if origin is not None else [])]
     app = LocalOnly(echo, origins=("https://tools.example.org",))
     assert asyncio.run(call(app, make_scope(method, headers=headers))).status == status
+
+
+@pytest.mark.parametrize("origin", ["*", "null"])
+def test_without_tokens_pages_of_any_host_cannot_be_allowed(origin: str) -> None:
+    origins = ("https://tools.example.org", origin)
+    with pytest.raises(ConfigError, match="must name the pages that may ask") as error:
+        ServiceSettings("a.sqlite", cors_origins=origins)
+    assert repr(origin) in str(error.value)
+    ServiceSettings("a.sqlite", cors_origins=origins, read_tokens=(READ,))
+    ServiceSettings("a.sqlite", cors_origins=origins, write_tokens=(WRITE,))
 
 
 def test_a_digest_is_of_the_whole_token() -> None:

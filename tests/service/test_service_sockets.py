@@ -132,6 +132,13 @@ def test_a_length_beyond_the_limit_is_refused_unread(port: int) -> None:
         assert (status, check_problem(body)) == (413, "body_too_large")
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://\xe9[]"])
+def test_an_origin_that_is_no_address_is_refused(port: int, origin: str) -> None:
+    head = ASK + f"Origin: {origin}\r\nConnection: close\r\n".encode("latin-1")
+    status, body = answered(port, head + b"Content-Length: %d\r\n\r\n%b" % (len(QUERY), QUERY))
+    assert (status, check_problem(body)) == (403, "not_local")
+
+
 def test_chunks_beyond_the_limit_are_refused(port: int) -> None:
     with connected(port) as connection:
         connection.sendall(ASK + b"Transfer-Encoding: chunked\r\n\r\n")

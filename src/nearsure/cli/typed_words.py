@@ -12,6 +12,7 @@ OPTIONS = {
     "n_neighbors": "-k",
     "max_fit_samples": "--max-fit-samples",
     "class_counts": "--class-counts",
+    "cors_origins": "--cors-origin",
 }
 PHRASES = {
     "--unknown-share must be None or a fraction": "--unknown-share must be a fraction",

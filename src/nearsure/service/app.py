@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 import nearsure
 from nearsure.encoders import Encoder
 from nearsure.engines.contract import Engine
-from nearsure.service.direct_route import DirectRoute
+from nearsure.service.direct_route import DirectRoute, HeadAsGet
 from nearsure.service.error_answers import UnexpectedErrors, answer_errors
 from nearsure.service.gallery.fits import ignore_fit_warnings
 from nearsure.service.gallery.opening import Opened, open_gallery
@@ -25,7 +25,7 @@ from nearsure.service.guards.measurements import Measured, Measurements
 from nearsure.service.guards.rate_limit import RateLimit
 from nearsure.service.guards.security import Authenticate, Tokens
 from nearsure.service.guards.security_headers import SecurityHeaders
-from nearsure.service.guards.slow_body import SlowBody
+from nearsure.service.guards.slow_clients import SlowBody
 from nearsure.service.openapi_document import describe_bodies
 from nearsure.service.pages import page_routes
 from nearsure.service.routes.health import health_routes
@@ -115,7 +115,6 @@ def _add_guards(
         (SecurityHeaders, {}),
         (AccessLog, {}),
         (Measured, {"measurements": measurements}),
-        (InFlightLimit, {"largest": 2 * settings.largest_queue}),
     ]
     if settings.cors_origins:
         guards.append(
@@ -128,6 +127,7 @@ def _add_guards(
                 },
             )
         )
+    guards.append((UnexpectedErrors, {}))
     if not tokens:
         guards.append((LocalOnly, {"origins": settings.cors_origins}))
     if settings.requests_per_second is not None:
@@ -135,9 +135,11 @@ def _add_guards(
         guards.append((RateLimit, rate))
     guards += [
         (Authenticate, {"tokens": tokens}),
+        # Behind it, so that strangers take no place of those who are known.
+        (InFlightLimit, {"largest": 2 * settings.largest_queue}),
         (BodyLimit, {"largest_body": settings.largest_body}),
         (SlowBody, {"patience": settings.patience}),
-        (UnexpectedErrors, {}),
+        (HeadAsGet, {}),
         (DirectRoute, {"path": PREDICT, "answer": predict}),
     ]
     for guard, options in reversed(guards):

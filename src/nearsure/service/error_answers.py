@@ -52,7 +52,10 @@ def answer_errors(app: FastAPI) -> None:
 
 
 class UnexpectedErrors:
-    """ASGI middleware next to the routes: 500 without details for all that nobody foresaw."""
+    """ASGI middleware around the routes and the guards that read what a client sends.
+
+    500 without details for all that nobody foresaw.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -15,9 +15,8 @@ from threadpoolctl import threadpool_limits
 from nearsure.errors import ConfigError
 from nearsure.service.app import create_app
 from nearsure.service.gallery.opening import open_gallery
-from nearsure.service.guards.open_files import connections_that_fit
-from nearsure.service.guards.patient_protocol import patient_protocol
 from nearsure.service.guards.security import Tokens, check_listening
+from nearsure.service.guards.slow_clients import connections_that_fit, make_protocol
 from nearsure.service.settings import ServiceSettings
 
 log = logging.getLogger("nearsure.service")
@@ -70,7 +69,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=patient_protocol(settings.patience, connections_that_fit()),
+                http=make_protocol(settings.patience, connections_that_fit()),
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nearsure.errors import ConfigError
+
+# Origins that pages of any host can have; a page in a sandboxed frame is called null.
+ANYBODY = frozenset({"*", "null"})
+
 
 @dataclass(frozen=True)
 class ServiceSettings:
@@ -36,9 +41,15 @@ class ServiceSettings:
     largest_queue : int
         Queries that may wait; the next is answered with 503.
     patience : float
-        Seconds that a client may take to send a request, and that a request may take.
+        Seconds that a client may take to send a request or to take some more of its answer, and
+        that a request may take.
     cors_origins : tuple of str
-        Pages of other hosts that may ask.
+        Pages of other hosts that may ask; ``"*"`` for all, where tokens protect the service.
+
+    Raises
+    ------
+    ConfigError
+        If pages of any host may ask and no token is needed.
     """
 
     gallery: str
@@ -56,3 +67,13 @@ class ServiceSettings:
     largest_queue: int = 2048
     patience: float = 30.0
     cors_origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        open_to = ANYBODY.intersection(self.cors_origins)
+        if open_to and not (self.read_tokens or self.write_tokens):
+            raise ConfigError(
+                "Without tokens cors_origins must name the pages that may ask, such as "
+                f"https://tools.example.org. Got {min(open_to)!r} instead, with which every page "
+                "that a browser on this machine has open could read the gallery. Name the pages, "
+                "or set a read or write token."
+            )

@@ -8,6 +8,8 @@ from nearsure.service.problems import Overloaded, ProblemError
 LARGEST_TOGETHER = 256 * 2**20
 # Thousands of these fit beside the others, and need not be counted.
 SMALL = 64 * 2**10
+# Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
+MOST_DIGITS = 20
 
 
 class BodyLimit:
@@ -80,4 +82,10 @@ def _declared_length(scope: Scope) -> int | None:
     # Beside a transfer coding a length counts for nothing. Digits only: int() takes "1_0", too.
     if b"transfer-encoding" in headers or not length.isdigit():
         return None
+    if len(length) > MOST_DIGITS:
+        raise ProblemError(
+            400,
+            "bad_request",
+            f"Content-Length may have {MOST_DIGITS} digits. Got {len(length)} instead.",
+        )
     return int(length)

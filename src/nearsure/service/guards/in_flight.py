@@ -2,15 +2,15 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nearsure.service.guards.security import needs_token
 from nearsure.service.problems import Overloaded
-
-UNLIMITED = frozenset({"/healthz", "/readyz"})
 
 
 class InFlightLimit:
     """ASGI middleware: 503 with Retry-After at once, while too many requests are under way.
 
-    Nothing of a request that is turned away is read. Health and readiness are always answered.
+    Nothing of a request that is turned away is read. What needs no token (health, readiness, the
+    page and its assets) takes no place and is always answered.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class InFlightLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if there is room for it."""
-        if scope["type"] != "http" or scope["path"] in UNLIMITED:
+        if scope["type"] != "http" or not needs_token(scope):
             await self.app(scope, receive, send)
             return
         if self.under_way >= self.largest:

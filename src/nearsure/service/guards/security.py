@@ -124,14 +124,19 @@ class Authenticate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the token of a request."""
-        # A browser asks whether it may ask (OPTIONS) without the token.
-        if scope["type"] == "http" and scope["method"] != "OPTIONS" and not is_open(scope["path"]):
+        if scope["type"] == "http" and needs_token(scope):
             try:
                 scope[RIGHTS] = self.tokens.rights(scope["headers"])
             except ProblemError as problem:
                 await problem.answer(send)
                 return
         await self.app(scope, receive, send)
+
+
+def needs_token(scope: Scope) -> bool:
+    """Whether only those who are known may have what a request asks for."""
+    # A browser asks whether it may ask (OPTIONS) without the token.
+    return scope["method"] != "OPTIONS" and not is_open(scope["path"])
 
 
 def is_open(path: str) -> bool:
