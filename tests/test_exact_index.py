@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.index import distinct_vectors, exact
+from nearsure.index import distinct_vectors, exact, unit_vectors
 from nearsure.index.distinct_vectors import fingerprints
 from nearsure.index.exact import SPARE_CANDIDATES, ExactIndex
 
@@ -762,3 +762,22 @@ def test_unknown_ids_are_named() -> None:
 def test_a_next_id_in_use_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="next_id must be at least 3"):
         ExactIndex(np.zeros((3, 2)), next_id=2)
+
+
+# Unit vectors.
+
+
+@both_types
+@pytest.mark.parametrize(
+    "row", [[-3.0, -4.0], [-3.0, 0.0], [0.0, -1e-30], [-1e30, -1e30], [5.0, -12.0], [-2.0, 1.0]]
+)
+def test_a_unit_vector_points_where_its_vector_does(dtype: DTypeLike, row: list[float]) -> None:
+    (unit,) = unit_vectors(np.array([row], dtype))
+    assert unit.dtype == dtype
+    length = math.hypot(*row)
+    assert unit.tolist() == pytest.approx([entry / length for entry in row], rel=1e-6)
+
+
+def test_a_zero_vector_among_others_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="Row 1 is a zero vector"):
+        unit_vectors(np.array([[-1.0, -2.0], [0.0, 0.0], [3.0, 0.0]]))
