@@ -11,7 +11,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
 from nearsure.classifier.parameters import Prior
-from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError
+from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 
 Z, Y = drawn(240)
 Q, TRUTH = drawn(400, seed=2)
@@ -260,7 +260,10 @@ def test_where_nothing_is_sharpened_points_count_as_they_are(rule: str) -> None:
     assert apart.predict_with_confidence(np.full((1, 3), 30.1)).confidence[0] > 0.99
     # Nothing but copies: every answer is the largest class, which is right for half of the points.
     labels = np.repeat([0, 1, 2], [30, 20, 10])
-    with pytest.warns(DegenerateTemperatureWarning):
+    with (
+        pytest.warns(DegenerateTemperatureWarning, match="the same at every temperature"),
+        pytest.warns(ManyMissesWarning),
+    ):
         same = NEDClassifier(rule=rule).fit(np.ones((60, 2)), labels)
     assert same.temperature_fit_ is not None
     assert same.temperature_fit_.status == "flat"

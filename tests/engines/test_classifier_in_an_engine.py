@@ -358,7 +358,9 @@ def test_what_is_given_beside_an_engine_is_checked() -> None:
         classifier.relabel([5, 5], ["a", "b"])
 
 
-def test_groups_must_be_given_for_every_point() -> None:
+def test_groups_must_be_given_for_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a point that no search of the fit would come across."""
+    monkeypatch.delattr(NumpyEngine, "search")
     vectors, labels = _points()
     engine = NumpyEngine(DIMENSION, labels="text")
     engine.add(vectors, np.arange(120), labels)

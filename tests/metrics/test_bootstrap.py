@@ -266,7 +266,9 @@ def test_by_default_there_are_1000_resamples_and_19_of_20_are_covered() -> None:
     assert interval != bootstrap_interval(np.mean, values, seed=0, n_resamples=900, level=0.95)
 
 
-@pytest.mark.parametrize("resamples", [compare_rules, query_report, gallery_report])
+@pytest.mark.parametrize(
+    "resamples", [bootstrap_interval, compare_rules, query_report, gallery_report]
+)
 def test_whatever_has_intervals_draws_1000_resamples_by_default(
     resamples: Callable[..., object],
 ) -> None:
