@@ -360,7 +360,7 @@ def test_what_is_given_beside_an_engine_is_checked() -> None:
 
 def test_groups_must_be_given_for_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a point that no search of the fit would come across."""
-    monkeypatch.delattr(NumpyEngine, "search")
+    monkeypatch.setattr(NumpyEngine, "search", lambda *_: pytest.fail("it searched"))
     vectors, labels = _points()
     engine = NumpyEngine(DIMENSION, labels="text")
     engine.add(vectors, np.arange(120), labels)

@@ -4,9 +4,11 @@ faiss computes in float32 and, depending on batch size, by |q|^2 + |z|^2 - 2 q.z
 percent off for data far from the origin. So its distances only propose candidates, a few more than
 asked for; the candidates' distances are then computed anew as sums of squared differences in
 float64. Whether a point that was not proposed could still belong to the answer follows from a bound
-on faiss's rounding error; the rare query where it could is searched again with more candidates. The
-answer therefore depends on the vectors alone: not on batch size or thread count, and on a common
-offset only as far as the vectors themselves are rounded by it.
+on faiss's rounding error; the rare query where it could is searched again with more candidates.
+Thousands of copies of one vector would make that every query: then each distinct vector is searched
+once, and its rows with the smallest ids are the answer. The answer therefore depends on the vectors
+alone: not on batch size or thread count, and on a common offset only as far as the vectors
+themselves are rounded by it.
 
 Vectors can be added and removed. Ids stay with them, and the answer still depends on vectors and
 ids alone: not on what came and went before.
@@ -50,7 +52,7 @@ class ExactIndex:
     ----------
     vectors : array of shape (n_support, n_features), float32 or float64
         The support vectors. They are kept, not copied, until the first change, and must not change
-        otherwise.
+        otherwise. Where searches come across many copies of one, the distinct ones are copied.
     ids : array of shape (n_support,), optional
         Distinct 64-bit integers that stay with the vectors; by default their row numbers.
     next_id : int, optional
