@@ -12,7 +12,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import FitWarning
 
-N_FEATURES, N_CLASSES, ROUNDS = 64, 200, 5
+N_FEATURES, N_CLASSES, ROUNDS = 64, 200, 3
 # Points, and how many of them are copies of one.
 SIZES = ((20_000, 5_000), (20_000, 20_000), (40_000, 40_000))
 RULES = ("auto", "ned")
