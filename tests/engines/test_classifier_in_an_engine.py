@@ -253,11 +253,8 @@ def test_points_that_others_remove_count_as_changed(n_removed: int) -> None:
     # A share of the points that this classifier knows of, which it has not counted again.
     assert staleness.share_changed == pytest.approx(n_removed / 120)
     assert staleness.share_changed > 0
-    engine.add(
-        np.ones((n_removed + 12, DIMENSION)),
-        700 + np.arange(n_removed + 12),
-        ["a"] * (n_removed + 12),
-    )
+    n_added = n_removed + 12
+    engine.add(np.ones((n_added, DIMENSION)), 700 + np.arange(n_added), np.array(["a"] * n_added))
     assert classifier.staleness().share_changed == pytest.approx(12 / 120)
 
 
