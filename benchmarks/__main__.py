@@ -6,6 +6,7 @@ import sys
 BENCHMARKS = (
     "throughput",
     "single_query",
+    "identical_vectors",
     "memory",
     "sparse",
     "fit_sample",

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import faiss
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import DTypeLike
 from threadpoolctl import threadpool_limits
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.index import exact
+from nearsure.index import distinct_vectors, exact, unit_vectors
+from nearsure.index.distinct_vectors import fingerprints
 from nearsure.index.exact import SPARE_CANDIDATES, ExactIndex
 
 Found = tuple[FloatArray, IntArray]
@@ -413,6 +416,115 @@ def test_only_the_uncertain_queries_are_asked_again() -> None:
     assert asked == [40, 1]
 
 
+# Many identical vectors.
+
+
+class Work:
+    """What searches cost, counted in every index there is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.n_pairs_scanned = self.n_exact_distances = self.n_tables = 0
+        propose, settle = ExactIndex._propose, ExactIndex._exact_sq_distances
+
+        def counted_propose(
+            index: ExactIndex, queries: AnyArray, n_candidates: int
+        ) -> tuple[IntArray, FloatArray]:
+            self.n_pairs_scanned += len(queries) * len(index)
+            return propose(index, queries, n_candidates)
+
+        def counted_settle(
+            index: ExactIndex, queries: AnyArray, candidates: IntArray
+        ) -> FloatArray:
+            self.n_exact_distances += candidates.size
+            return settle(index, queries, candidates)
+
+        def counted_prints(vectors: AnyArray) -> IntArray:
+            self.n_tables += 1
+            return fingerprints(vectors)
+
+        monkeypatch.setattr(ExactIndex, "_propose", counted_propose)
+        monkeypatch.setattr(ExactIndex, "_exact_sq_distances", counted_settle)
+        monkeypatch.setattr(distinct_vectors, "fingerprints", counted_prints)
+
+
+@both_types
+@pytest.mark.parametrize("n_copies", [1000, 3999, 4000])
+@pytest.mark.parametrize("n_queries", [1, 64, 600])
+def test_identical_vectors_cost_little_more_than_others(
+    monkeypatch: pytest.MonkeyPatch, dtype: DTypeLike, n_copies: int, n_queries: int
+) -> None:
+    rng = np.random.default_rng(40)
+    vectors = rng.normal(size=(4000, 8)).astype(dtype)
+    vectors[rng.permutation(4000)[:n_copies]] = vectors[0]
+    queries = np.repeat(vectors[:1], n_queries, axis=0)
+    index, work = ExactIndex(vectors), Work(monkeypatch)
+    # The first search comes across them: two scans of everything, one of what is distinct.
+    index.search(queries, 5)
+    assert work.n_pairs_scanned <= 3 * n_queries * 4000
+    assert work.n_exact_distances <= n_queries * 3 * (5 + 4 * SPARE_CANDIDATES)
+    # The next ones look at distinct vectors alone.
+    n_pairs, n_distances = work.n_pairs_scanned, work.n_exact_distances
+    for _ in range(3):
+        index.search(queries, 5)
+    assert work.n_pairs_scanned - n_pairs <= 3 * n_queries * 4000
+    assert work.n_exact_distances - n_distances <= 3 * n_queries * 3 * (5 + SPARE_CANDIDATES)
+    assert work.n_tables == 1
+
+
+def test_few_copies_and_equal_distances_of_distinct_vectors_take_no_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(41)
+    vectors = rng.normal(size=(2000, 4))
+    vectors[:20] = vectors[0]
+    work = Work(monkeypatch)
+    ExactIndex(vectors).search(vectors[:30], 5)
+    assert work.n_tables == 0
+    # All on one sphere, and one pair among them: looked for once, and no copy of the vectors kept.
+    circle = np.repeat(np.eye(400), 2, axis=0) * np.tile([1.0, -1.0], 400)[:, None]
+    circle[1] = circle[0]
+    index = ExactIndex(circle)
+    for _ in range(3):
+        assert_same(index.search(np.zeros((2, 400)), 5), brute_force(circle, np.zeros((2, 400)), 5))
+    assert work.n_tables == 1
+    assert index._distinct is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_copies_and_ties_are_answered_as_by_brute_force(data: st.DataObject) -> None:
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    n, width = data.draw(st.integers(60, 400)), data.draw(st.integers(1, 3))
+    grid = data.draw(st.booleans())  # on a grid, distinct vectors tie as well
+    offset = data.draw(st.sampled_from([0.0, 1000.0]))
+
+    def draw(n_drawn: int) -> AnyArray:
+        drawn = rng.integers(-2, 3, (n_drawn, width)) if grid else rng.normal(size=(n_drawn, width))
+        return (drawn + offset).astype(dtype)
+
+    vectors = draw(n)
+    for _ in range(data.draw(st.integers(0, 4))):
+        clump = rng.permutation(n)[: data.draw(st.integers(1, n))]
+        vectors[clump] = vectors[clump[0]]
+    vectors[rng.random(vectors.shape) < 0.1] *= -1.0 if offset == 0.0 else 1.0  # -0.0 is 0.0
+    ids = rng.permutation(3 * n)[:n] - n if data.draw(st.booleans()) else np.arange(n)
+    index = ExactIndex(vectors.copy(), ids)
+    points = dict(zip(ids.tolist(), vectors, strict=True))
+    for _ in range(3):
+        queries = np.vstack([draw(20), index.vectors[rng.integers(0, len(index), 20)]])
+        assert_holds(index, points, queries, data.draw(st.integers(1, len(index))))
+        if data.draw(st.booleans()):
+            added = np.repeat(index.vectors[:1], data.draw(st.integers(1, 30)), axis=0)
+            points |= dict(zip(index.add(added).tolist(), added.copy(), strict=True))
+        else:
+            gone = rng.choice(list(points), len(points) // 3, replace=False)
+            index.remove(index.rows_of(gone))
+            for own in gone.tolist():
+                del points[own]
+
+
 # Vectors that come and go.
 
 
@@ -653,3 +765,22 @@ def test_unknown_ids_are_named() -> None:
 def test_a_next_id_in_use_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="next_id must be at least 3"):
         ExactIndex(np.zeros((3, 2)), next_id=2)
+
+
+# Unit vectors.
+
+
+@both_types
+@pytest.mark.parametrize(
+    "row", [[-3.0, -4.0], [-3.0, 0.0], [0.0, -1e-30], [-1e30, -1e30], [5.0, -12.0], [-2.0, 1.0]]
+)
+def test_a_unit_vector_points_where_its_vector_does(dtype: DTypeLike, row: list[float]) -> None:
+    (unit,) = unit_vectors(np.array([row], dtype))
+    assert unit.dtype == dtype
+    length = math.hypot(*row)
+    assert unit.tolist() == pytest.approx([entry / length for entry in row], rel=1e-6)
+
+
+def test_a_zero_vector_among_others_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="Row 1 is a zero vector"):
+        unit_vectors(np.array([[-1.0, -2.0], [0.0, 0.0], [3.0, 0.0]]))

@@ -159,6 +159,12 @@ def test_groups_of_fewer_points_than_the_support_set_are_refused_by_name() -> No
         leave_one_out(found([[0.0, 1.0]], [[4, 9]]), [4], groups=[0, 1])
 
 
+def test_an_own_id_beyond_the_groups_is_refused_by_name() -> None:
+    # Approximate search may miss a point among its own neighbours.
+    with pytest.raises(InvalidInputError, match="Got 3 groups for ids up to 3"):
+        leave_one_out(found([[0.0, 1.0]], [[0, 2]]), [3], groups=[0, 1, 2])
+
+
 # Search and leave out at once.
 
 

@@ -253,6 +253,13 @@ def test_a_class_keeps_its_last_point_unless_it_may_be_emptied() -> None:
     np.testing.assert_array_equal(gallery.class_counts, [0, 2, 0, 0, 0, 1, 0, 1])
 
 
+def test_counts_that_a_caller_holds_cannot_be_overwritten() -> None:
+    gallery = SupportSet(np.eye(4), [0, 1, 1, 5])
+    with pytest.raises(ValueError, match="read-only"):
+        gallery.class_counts[0] = 77
+    np.testing.assert_array_equal(gallery.class_counts, [1, 2, 0, 0, 0, 1])
+
+
 def test_two_points_may_swap_their_classes() -> None:
     gallery = SupportSet(np.eye(2), [0, 1])
     gallery.relabel([1, 0], [0, 1])

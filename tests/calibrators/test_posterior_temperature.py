@@ -110,6 +110,20 @@ def test_points_whose_class_has_probability_0_are_left_out() -> None:
         PosteriorTemperature.fit(posterior_of(missed), [5, 7, 2])
 
 
+def test_other_classes_of_probability_0_change_nothing() -> None:
+    posterior, codes = drawn(400, 1.7)
+    rows = [
+        {int(code): float(p) for code, p in zip(own.codes, own.probabilities, strict=True)}
+        for own in (posterior.take(np.array([row])) for row in range(400))
+    ]
+    with_zeros = posterior_of([row | {7: 0.0, 9: 0.0} for row in rows])
+    fitted = PosteriorTemperature.fit(with_zeros, codes)
+    assert fitted.exponent == pytest.approx(PosteriorTemperature.fit(posterior, codes).exponent)
+    scaled = fitted(with_zeros).probabilities.reshape(400, 7)
+    np.testing.assert_array_equal(scaled[:, 5:], 0.0)
+    np.testing.assert_allclose(scaled[:, :5].ravel(), fitted(posterior).probabilities, rtol=1e-14)
+
+
 def test_all_right_takes_the_exponent_nearest_to_1_that_the_data_allow() -> None:
     """Half a unit of log-likelihood from certainty: n log(1 + 1.5^-a) = 1/2."""
     fitted = PosteriorTemperature.fit(posterior_of([{0: 0.6, 1: 0.4}] * 20), np.zeros(20, int))

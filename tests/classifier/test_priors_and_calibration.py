@@ -11,7 +11,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
 from nearsure.classifier.parameters import Prior
-from nearsure.errors import InvalidInputError
+from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 
 Z, Y = drawn(240)
 Q, TRUTH = drawn(400, seed=2)
@@ -245,3 +245,28 @@ def test_auto_is_ned_if_something_is_said_about_its_temperature() -> None:
         fitted = NEDClassifier(**parameters).fit(Z, Y)
         assert fitted._rule.name == name
         assert (fitted.sharpened_fit_ is not None) == (name == "adaptive")
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "sharpened"])
+def test_where_nothing_is_sharpened_points_count_as_they_are(rule: str) -> None:
+    """Confidence is then learned from plain answers, each point without itself."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [40, 20, 10])
+    vectors = rng.normal(size=(70, 3)) + 30 * labels[:, None]
+    with pytest.warns(DegenerateTemperatureWarning):
+        apart = NEDClassifier(rule=rule).fit(vectors, labels)
+    assert apart.temperature_fit_ is not None
+    assert apart.temperature_fit_.status == "low"
+    assert apart.predict_with_confidence(np.full((1, 3), 30.1)).confidence[0] > 0.99
+    # Nothing but copies: every answer is the largest class, which is right for half of the points.
+    labels = np.repeat([0, 1, 2], [30, 20, 10])
+    with (
+        pytest.warns(DegenerateTemperatureWarning, match="the same at every temperature"),
+        pytest.warns(ManyMissesWarning),
+    ):
+        same = NEDClassifier(rule=rule).fit(np.ones((60, 2)), labels)
+    assert same.temperature_fit_ is not None
+    assert same.temperature_fit_.status == "flat"
+    prediction = same.predict_with_confidence(np.ones((1, 2)))
+    assert prediction.labels[0] == 0
+    assert prediction.confidence[0] == pytest.approx(0.5, abs=0.01)

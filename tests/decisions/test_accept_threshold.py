@@ -147,6 +147,37 @@ def test_the_best_promise_is_one_that_is_reached() -> None:
         assert not choose_threshold(confidence, correct, **{kind: too_much}).reached
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "promised"),
+    [("precision", 0.9876, 0.987), ("error", 0.0124, 0.013), ("false_accept_rate", 0.0124, 0.013)],
+)
+def test_a_target_between_two_steps_gets_the_step_next_to_it(
+    kind: str, target: float, promised: float
+) -> None:
+    # 230 points without a fault: 0.987^230 = 0.0493 is within the level of 0.05, 0.9876^230 is not.
+    confidence, correct = np.linspace(0.5, 1.0, 230), np.ones(230, np.bool_)
+    if kind == "false_accept_rate":  # as many wrong answers, all of them below a right one
+        confidence, correct = np.append(confidence, 1.1) / 1.1, np.append(~correct, True)
+    chosen = choose_threshold(confidence, correct, **{kind: target})
+    assert not chosen.reached
+    assert chosen.promised == promised
+    assert choose_threshold(confidence, correct, **{kind: promised}).reached
+
+
+def test_a_p_value_that_equals_its_level_passes() -> None:
+    # Two right answers of two at a share of 1/2: the p-value is 1/4 to the last bit.
+    assert choose_threshold([0.8, 0.9], [1, 1], precision=0.5, certainty=0.75).threshold == 0.8
+    assert not choose_threshold([0.8, 0.9], [1, 1], precision=0.5, certainty=0.76).reached
+
+
+def test_a_bound_that_equals_the_rate_is_allowed() -> None:
+    confidence, correct = np.array([0.9, 0.7, 0.5, 0.3]), np.array([1, 0, 0, 0])
+    rate = float(upper_bound(0, 3))
+    assert choose_threshold(confidence, correct, false_accept_rate=rate).threshold == 0.9
+    less = float(np.nextafter(rate, 0.0))
+    assert not choose_threshold(confidence, correct, false_accept_rate=less).reached
+
+
 def test_without_wrong_answers_nothing_is_known_of_them() -> None:
     chosen = choose_threshold([0.9, 0.8], [1, 1], false_accept_rate=0.1)
     assert not chosen.reached

@@ -242,6 +242,22 @@ def test_labels_that_others_change_make_a_fit_stale() -> None:
     assert classifier.staleness().is_stale
 
 
+@pytest.mark.parametrize("n_removed", [6, 30])
+def test_points_that_others_remove_count_as_changed(n_removed: int) -> None:
+    classifier = _fitted()
+    engine = classifier.engine_
+    assert engine is not None
+    assert classifier.staleness().share_changed == 0
+    engine.remove(np.arange(n_removed))
+    staleness = classifier.staleness()
+    # A share of the points that this classifier knows of, which it has not counted again.
+    assert staleness.share_changed == pytest.approx(n_removed / 120)
+    assert staleness.share_changed > 0
+    n_added = n_removed + 12
+    engine.add(np.ones((n_added, DIMENSION)), 700 + np.arange(n_added), np.array(["a"] * n_added))
+    assert classifier.staleness().share_changed == pytest.approx(12 / 120)
+
+
 def test_counts_follow_what_others_did_when_points_go() -> None:
     classifier = _fitted()
     engine = classifier.engine_
@@ -337,6 +353,17 @@ def test_what_is_given_beside_an_engine_is_checked() -> None:
     classifier = NEDClassifier(engine=engine).fit_engine(labels, ids)
     with pytest.raises(InvalidInputError, match="distinct"):
         classifier.relabel([5, 5], ["a", "b"])
+
+
+def test_groups_must_be_given_for_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a point that no search of the fit would come across."""
+    monkeypatch.setattr(NumpyEngine, "search", lambda *_: pytest.fail("it searched"))
+    vectors, labels = _points()
+    engine = NumpyEngine(DIMENSION, labels="text")
+    engine.add(vectors, np.arange(120), labels)
+    all_but_one = np.delete(np.arange(120), 17)
+    with pytest.raises(InvalidInputError, match=r"other ids than these: 17\."):
+        NEDClassifier(engine=engine).fit_engine(ids=all_but_one, groups=all_but_one // 2)
 
 
 def test_nothing_is_loaded_if_the_fit_cannot_succeed() -> None:

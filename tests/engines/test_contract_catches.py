@@ -109,6 +109,15 @@ class TellsItsAddress(NumpyEngine):
         return {"engine": "numpy", "uri": "proto://host"}
 
 
+class ForgetsWhenClosedAgain(NumpyEngine):
+    is_closed = False
+
+    def close(self) -> None:
+        if self.is_closed:
+            self.store.clear()
+        self.is_closed = True
+
+
 CAUGHT = [
     (Roots, "test_neighbours_are_those_of_naive_search"),
     (SinglePrecision, "test_far_from_the_origin"),
@@ -124,6 +133,7 @@ CAUGHT = [
     (RebuildsInFrontOfReaders, "test_readers_and_writers_at_once"),
     (CountsInItsFingerprint, "test_fingerprint"),
     (TellsItsAddress, "test_fingerprint"),
+    (ForgetsWhenClosedAgain, "test_closing_twice_loses_nothing"),
 ]
 
 
@@ -134,6 +144,10 @@ def test_a_mistake_is_caught(broken: type[NumpyEngine], test: str) -> None:
     class Suite(EngineContract):
         def new_engine(self, dimension: int) -> Engine:
             return broken(dimension)
+
+        def reopen(self, engine: Engine) -> Engine:
+            assert isinstance(engine, NumpyEngine)
+            return NumpyEngine(engine.dimension, store=engine.store)
 
     suite = Suite()
     engine = suite.new_engine(DIMENSION)

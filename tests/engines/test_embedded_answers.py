@@ -6,6 +6,7 @@ import pytest
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.engines.embedded import FaissEngine, IndexSettings, chosen_index
 from nearsure.engines.embedded.choice import LARGEST_EXACT
+from nearsure.engines.embedded.copies import Copies
 from nearsure.errors import InvalidInputError
 
 APPROXIMATE = ("hnsw", "ivf")
@@ -125,6 +126,22 @@ def test_copies_do_not_hide_the_others(cloud: AnyArray, n_copies: int) -> None:
     found = engine.search(cloud[:3], n_copies)
     assert not found.sq_distances.any()
     np.testing.assert_array_equal(vectors[found.ids], np.repeat(cloud[:3, None], n_copies, axis=1))
+
+
+def test_no_more_copies_are_looked_at_than_are_wanted() -> None:
+    looked_at = []
+
+    class Mask(np.ndarray[tuple[int], np.dtype[np.bool_]]):
+        def __getitem__(self, row: int) -> bool:  # type: ignore[override]
+            looked_at.append(row)
+            return bool(super().__getitem__(row))
+
+    is_alive = np.ones(5000, np.bool_).view(Mask)
+    is_alive[0] = False
+    copies = Copies(np.zeros(5000, np.int64))
+    _, rows = copies.expanded(np.zeros((3, 1)), np.zeros((3, 1), np.int64), 4, is_alive)
+    np.testing.assert_array_equal(rows, [[1, 2, 3, 4]] * 3)
+    assert len(looked_at) == 3 * 5  # the dead one and four others, for each query
 
 
 def test_copies_come_and_go(cloud: AnyArray) -> None:

@@ -198,6 +198,13 @@ def test_labels_beside_must_be_those_of_all_points() -> None:
         opened(engine)
 
 
+def test_counts_that_a_caller_holds_cannot_be_overwritten() -> None:
+    support, gallery = _both("text")
+    with pytest.raises(ValueError, match="read-only"):
+        gallery.class_counts[0] = 77
+    assert gallery.class_counts.tolist() == support.class_counts.tolist()
+
+
 def test_ids_of_text_must_be_given() -> None:
     engine = NumpyEngine(1, ids="text", labels="text")
     engine.add(np.ones((2, 1)), np.array(["x", "y"]), np.array(["a", "b"]))

@@ -41,3 +41,11 @@ def test_an_unknown_id_is_an_error_that_names_it() -> None:
         table.of(np.array([1, 7]))
     with pytest.raises(InvalidInputError):
         IdTable(np.empty(0, np.int64), np.empty(0, np.int64)).of(np.array([1]))
+
+
+def test_values_that_somebody_holds_stay_as_they_were() -> None:
+    table = IdTable(np.array([3, 7]), np.array([30, 70]))
+    held = table.values
+    table.put(np.array([7]), np.array([71]))
+    assert held.tolist() == [30, 70]
+    assert table.values.tolist() == [30, 71]

@@ -2,7 +2,9 @@
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from experiments import cub200, evaluation, found
 from nearsure import fit_temperature, score
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.lab.evaluation import Evaluation, evaluate
+from nearsure.lab.experiment import EvaluationSettings
 from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, given_gallery
+from nearsure.lab.robust.robust_evaluation import evaluate_variants
 from nearsure.metrics import expected_calibration_error
 from nearsure.rules import RULE_NAMES, RuleName
 
@@ -137,3 +141,10 @@ def test_reference_figures_of_cub200() -> None:
         result = done.result_of(rule)
         assert 100 * result.accuracy.estimate == pytest.approx(right, abs=0.05)
         assert 100 * result.ece.estimate == pytest.approx(error, abs=0.05)
+
+
+@pytest.mark.parametrize("resamples", [evaluate, evaluate_variants, EvaluationSettings])
+def test_whatever_has_intervals_draws_1000_resamples_by_default(
+    resamples: Callable[..., object],
+) -> None:
+    assert signature(resamples).parameters["n_resamples"].default == 1000

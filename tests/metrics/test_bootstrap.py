@@ -1,6 +1,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.stats import binom
 
 from nearsure import metrics
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
+from nearsure.comparison import compare_rules
 from nearsure.errors import InvalidInputError
 from nearsure.metrics import (
     Interval,
@@ -22,6 +24,7 @@ from nearsure.metrics import (
     row_brier_scores,
 )
 from nearsure.metrics.traits import traits_of
+from nearsure.report import gallery_report, query_report
 
 
 def overconfident(seed: int, n: int) -> tuple[FloatArray, BoolArray]:
@@ -253,3 +256,20 @@ def test_bad_arguments_are_named(
 def test_an_interval_checks_itself() -> None:
     with pytest.raises(InvalidInputError, match="must not be above its high end"):
         Interval(0.5, 0.6, 0.4, 0.95)
+
+
+def test_by_default_there_are_1000_resamples_and_19_of_20_are_covered() -> None:
+    values = np.random.default_rng(8).random(40)
+    interval = bootstrap_interval(np.mean, values, seed=0)
+    assert interval.level == 0.95
+    assert interval == bootstrap_interval(np.mean, values, seed=0, n_resamples=1000, level=0.95)
+    assert interval != bootstrap_interval(np.mean, values, seed=0, n_resamples=900, level=0.95)
+
+
+@pytest.mark.parametrize(
+    "resamples", [bootstrap_interval, compare_rules, query_report, gallery_report]
+)
+def test_whatever_has_intervals_draws_1000_resamples_by_default(
+    resamples: Callable[..., object],
+) -> None:
+    assert signature(resamples).parameters["n_resamples"].default == 1000

@@ -117,6 +117,27 @@ def test_a_class_that_lost_its_last_point_is_one_that_the_gallery_lacks() -> Non
     assert any("gallery lacks (kiwi)" in note for note in report.about.notes)
 
 
+def test_each_metric_says_whether_it_is_shown_in_percent() -> None:
+    classifier = NEDClassifier(unknown_share=0.25).fit(*drawn(200, seed=0, spread=2.0))
+    queries, labels = drawn(200, seed=1, n_classes=4, spread=2.0)
+    in_percent = {one.key: one.percent for one in on(classifier, queries, labels).metrics}
+    # A share of queries is; a Brier score (up to 2) and a log loss (without bound) are none.
+    assert in_percent == {
+        "accuracy": True,
+        "mean_confidence": True,
+        "ece": True,
+        "debiased_ece": True,
+        "brier": False,
+        "nll": False,
+        "aurc": True,
+        "error_auroc": True,
+        "known_accuracy": True,
+        "unknown_caught": True,
+        "known_refused": True,
+        "unknown_auroc": True,
+    }
+
+
 def test_unknown_queries_where_they_are_expected() -> None:
     classifier = NEDClassifier(unknown_share=0.25).fit(*drawn(200, seed=0, spread=2.0))
     queries, labels = drawn(200, seed=1, n_classes=4, spread=2.0)

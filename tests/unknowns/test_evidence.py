@@ -253,6 +253,18 @@ def test_own_class_among_the_class_left_out_is_refused() -> None:
         rehearse(own, own, rows, codes, temperature=T, to_posterior=TO_POSTERIOR)
 
 
+def test_one_neighbour_of_its_own_class_is_refused() -> None:
+    vectors, codes = gallery()
+    rows = np.arange(len(codes))
+    own = search_leaving_one_out(ExactIndex(vectors), vectors, rows, codes, k=K)
+    others = search_leaving_class_out(ExactIndex(vectors), vectors, rows, codes, k=K)
+    labels = others.labels.copy()
+    labels[7, 3] = codes[7]
+    one_of_many = Neighbors(others.sq_distances, labels, others.ids)
+    with pytest.raises(InvalidInputError, match="Got one for 1 points"):
+        rehearse(own, one_of_many, rows, codes, temperature=T, to_posterior=TO_POSTERIOR)
+
+
 def test_ids_are_needed_and_must_be_of_the_gallery() -> None:
     density = GalleryDensity(3.0, np.array([1, 1]), np.zeros(2))
     without = Neighbors([[1.0]], [[0]])

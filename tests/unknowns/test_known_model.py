@@ -105,6 +105,21 @@ def test_evidence_that_says_nothing_has_no_say() -> None:
     assert model.weights[2] == 0
 
 
+@pytest.mark.parametrize("constant", [-1.5, -40.0, 1e6])
+def test_a_constant_column_of_any_size_has_no_say(constant: float) -> None:
+    known, unknown = (
+        Evidence(normal(mean, 2000, seed=3), np.full(2000, constant), np.ones(2000))
+        for mean in (0.0, UNKNOWN_MEAN)
+    )
+    model = KnownModel.fit(known, unknown)
+    assert model.weights[1] == 0
+    assert model.scales[1] == 1
+    # As with a constant of 0, whatever queries have in that column.
+    plain = KnownModel.fit(one_column(known.log_mass), one_column(unknown.log_mass))
+    queries = Evidence(GRID, np.linspace(constant - 3, constant + 3, len(GRID)), np.ones(len(GRID)))
+    assert model.p_known(queries, 0.5) == pytest.approx(plain.p_known(one_column(GRID), 0.5))
+
+
 def test_samples_without_overlap_claim_no_more_than_their_size_allows() -> None:
     model = KnownModel.fit(one_column(np.linspace(0, 1, 20)), one_column(np.linspace(-9, -8, 20)))
     log_odds = model.log_odds(one_column(np.array([0.5, -8.5])))

@@ -42,18 +42,23 @@ def test_without_shift_it_is_the_fixed_point_of_em() -> None:
     assert (estimate.novelty, estimate.drift) == (0, 0)
 
 
-def test_unknowns_farther_than_rehearsed() -> None:
+@pytest.mark.parametrize("novelty", [NOVELTIES[2], NOVELTIES[4]])
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_unknowns_farther_than_rehearsed(novelty: float, seed: int) -> None:
     """Without novelty, far unknowns count as more than they are; with it, the share is right.
 
-    Each unknown is farther by its own b between 0 and 1.6, and their means so much lower.
+    Each unknown is farther by its own b between 0 and twice the novelty, and their means so much
+    lower. 600 of them tell the novelty from those a step of the grid away.
     """
-    rng = np.random.default_rng(5)
-    means = UNKNOWN_MEAN * (1 + rng.uniform(0, 1.6, 600))
+    rng = np.random.default_rng(seed)
+    means = UNKNOWN_MEAN * (1 + rng.uniform(0, 2 * novelty, 600))
     queries = one_column(np.concatenate([rng.normal(0, 1, 2400), rng.normal(means)]))
     shifted = estimate_unknown_share(MODEL, queries, seed=0)
     assert shifted.low <= 0.2 <= shifted.high
-    assert shifted.novelty == pytest.approx(0.8, abs=0.25)
-    assert fit_shift(MODEL, queries, 0.2).novelty == pytest.approx(0.8, abs=0.25)
+    assert shifted.share == pytest.approx(0.2, abs=0.01)  # two standard errors
+    assert estimate_unknown_share(MODEL, queries, seed=0, shifted=False).share > 0.23
+    assert shifted.novelty == novelty
+    assert fit_shift(MODEL, queries, 0.2).novelty == novelty
 
 
 def test_unknowns_that_are_all_equally_far() -> None:
@@ -130,3 +135,11 @@ def test_what_is_refused() -> None:
         estimate_unknown_share(MODEL, queries, seed=0, n_resamples=1)
     with pytest.raises(InvalidInputError, match="at least one query"):
         estimate_unknown_share(MODEL, one_column(np.array([])), seed=0)
+
+
+def test_by_default_there_are_100_resamples_and_19_of_20_are_covered() -> None:
+    queries = mixed(400, 100, unknown_mean=UNKNOWN_MEAN, seed=0)
+    usual = estimate_unknown_share(MODEL, queries, seed=1)
+    assert usual == estimate_unknown_share(MODEL, queries, seed=1, n_resamples=100, level=0.95)
+    assert usual != estimate_unknown_share(MODEL, queries, seed=1, n_resamples=101)
+    assert usual.level == 0.95

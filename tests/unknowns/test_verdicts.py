@@ -47,3 +47,9 @@ def test_what_is_refused() -> None:
         judge(np.full(4, np.nan), POSTERIOR)
     with pytest.raises(InvalidInputError, match="least_class_probability"):
         judge(np.ones(4), POSTERIOR, least_class_probability=50)
+
+
+@pytest.mark.parametrize("bad", [1.5, -0.1, np.nan])
+def test_one_bad_value_among_good_ones_is_refused(bad: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"p_known must lie in \[0, 1\]"):
+        judge([0.2, 1.0, bad, 0.0], POSTERIOR)

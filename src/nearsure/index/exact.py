@@ -4,9 +4,11 @@ faiss computes in float32 and, depending on batch size, by |q|^2 + |z|^2 - 2 q.z
 percent off for data far from the origin. So its distances only propose candidates, a few more than
 asked for; the candidates' distances are then computed anew as sums of squared differences in
 float64. Whether a point that was not proposed could still belong to the answer follows from a bound
-on faiss's rounding error; the rare query where it could is searched again with more candidates. The
-answer therefore depends on the vectors alone: not on batch size or thread count, and on a common
-offset only as far as the vectors themselves are rounded by it.
+on faiss's rounding error; the rare query where it could is searched again with more candidates.
+Thousands of copies of one vector would make that every query: then each distinct vector is searched
+once, and its rows with the smallest ids are the answer. The answer therefore depends on the vectors
+alone: not on batch size or thread count, and on a common offset only as far as the vectors
+themselves are rounded by it.
 
 Vectors can be added and removed. Ids stay with them, and the answer still depends on vectors and
 ids alone: not on what came and went before.
@@ -22,10 +24,15 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index.batch_proposals import FEWEST_QUERIES, MOST_QUERIES, propose_together
 from nearsure.index.conditioned_vectors import ConditionedVectors
+from nearsure.index.distinct_vectors import DistinctVectors
 from nearsure.index.growing_rows import RowMoves, moves_into_holes
 from nearsure.index.stable_ids import StableIds, integer_ids
 
 SPARE_CANDIDATES = 6
+# So many copies of a vector are found by asking for more candidates. Of more, one is searched for:
+# which are equal is looked at when that has failed, or for so many queries that it costs less.
+FEW_COPIES = 4 * SPARE_CANDIDATES
+MANY_OPEN = 128
 # Queries that faiss sees at a time: few enough for a keyboard interrupt to be heard between them,
 # and many, as it computes the norms of all support vectors anew each time.
 QUERY_BLOCK = 8192
@@ -45,7 +52,7 @@ class ExactIndex:
     ----------
     vectors : array of shape (n_support, n_features), float32 or float64
         The support vectors. They are kept, not copied, until the first change, and must not change
-        otherwise.
+        otherwise. Where searches come across many copies of one, the distinct ones are copied.
     ids : array of shape (n_support,), optional
         Distinct 64-bit integers that stay with the vectors; by default their row numbers.
     next_id : int, optional
@@ -69,6 +76,7 @@ class ExactIndex:
     ) -> None:
         self._ids = StableIds(len(vectors), ids, next_id)
         self._held = ConditionedVectors(vectors)
+        self._forget_copies()
 
     @property
     def vectors(self) -> AnyArray:
@@ -114,6 +122,7 @@ class ExactIndex:
         self._ids.reserve(len(added))
         self._held.append(added)
         self._ids.append(new_ids)
+        self._forget_copies()
         return new_ids
 
     def remove(self, rows: ArrayLike) -> RowMoves:
@@ -138,6 +147,7 @@ class ExactIndex:
             )
         self._held.remove(moves)
         self._ids.remove(removed, moves)
+        self._forget_copies()
         return moves
 
     def _addable(self, vectors: ArrayLike) -> AnyArray:
@@ -187,6 +197,8 @@ class ExactIndex:
         They are good for looking up what is kept beside the index, until the next removal.
         """
         self._check(queries, k)
+        if self._distinct is not None:
+            return self._distinct.search_rows(queries, k)
         sq_distances = np.empty((len(queries), k))
         found = np.empty((len(queries), k), np.int64)
         open_rows = np.arange(len(queries))
@@ -197,12 +209,31 @@ class ExactIndex:
                 for rows in _blocks(open_rows, QUERY_BLOCK)
             ]
             open_rows = np.concatenate(still_open)
+            if open_rows.size >= MANY_OPEN or (open_rows.size and n_candidates >= k + FEW_COPIES):
+                distinct = self._find_copies()
+                if distinct is not None:
+                    nearest = distinct.search_rows(queries[open_rows], k)
+                    sq_distances[open_rows], found[open_rows] = nearest
+                    return sq_distances, found
             n_candidates = k + 4 * (n_candidates - k)
         # What is left, if anything, is compared with every vector.
         for rows in _blocks(open_rows, max(1, DIFFERENCE_BLOCK // len(self))):
             every = np.broadcast_to(np.arange(len(self)), (len(rows), len(self)))
             sq_distances[rows], found[rows] = self._nearest_of(queries[rows], every, k)
         return sq_distances, found
+
+    def _forget_copies(self) -> None:
+        self._distinct: _DistinctIndex | None = None
+        self._looked_for_copies = False
+
+    def _find_copies(self) -> "_DistinctIndex | None":
+        """The distinct vectors, if there are many copies; looked for once after each change."""
+        if not self._looked_for_copies:
+            distinct = DistinctVectors.of(self.vectors, self.ids)
+            if distinct.sizes.max() > FEW_COPIES:
+                self._distinct = _DistinctIndex(self, distinct)
+            self._looked_for_copies = True
+        return self._distinct
 
     def _check(self, queries: AnyArray, k: int) -> None:
         if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:  # noqa: PLR2004
@@ -332,6 +363,23 @@ class ExactIndex:
             with ThreadPoolExecutor(n_workers) as pool:
                 list(pool.map(fill, bounds[:-1], bounds[1:]))
         return exact
+
+
+class _DistinctIndex:
+    """Each distinct vector of an index once, to be searched in place of all of them.
+
+    The k nearest rows hold some of the k nearest distinct vectors, where equally near vectors come
+    in the order of their smallest ids.
+    """
+
+    def __init__(self, index: ExactIndex, distinct: DistinctVectors) -> None:
+        rows = distinct.first_rows
+        self._distinct = distinct
+        self._index = ExactIndex(index.vectors[rows], index.ids_of(rows))
+
+    def search_rows(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
+        found = self._index.search_rows(queries, min(k, len(self._index)))
+        return self._distinct.nearest_rows(*found, k)
 
 
 def _blocks(rows: IntArray, size: int) -> list[IntArray]:

@@ -88,8 +88,12 @@ def test_a_split_that_cannot_be_used_is_refused(
 
 
 def test_a_gallery_may_hold_single_images_and_classes_that_nobody_asks_for() -> None:
+    with pytest.raises(DatasetError, match="One image only: b"):
+        ImageSplit("letters", labelled("aa"), labelled("b"))
     split = ImageSplit("letters", labelled("aa"), labelled("b"), labelled("bc"))
+    assert split.queries.names == ("b0",)
     assert split.gallery is not None
+    assert split.gallery.names == ("b0", "c1")
 
 
 def test_long_lists_are_cut() -> None:

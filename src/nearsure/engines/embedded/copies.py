@@ -4,12 +4,12 @@ Hundreds of copies of one vector link to each other alone: a search that comes a
 there and finds nothing else. So a vector has one node in the graph, however many points have it.
 """
 
+from itertools import islice
+
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.index.growing_rows import GrowingRows
-
-BLOCK = 8192
 
 
 class Copies:
@@ -124,51 +124,13 @@ class Copies:
             if node < 0 or len(rows) >= k:
                 break
             own = self._rows_of.get(node)
+            n_wanted = k - len(rows)
             if own is None:
                 own = [int(first_row[node])]
-            elif row_mask is not None:
-                own = [row for row in own if row_mask[row]]
+            elif row_mask is None:
+                own = own[:n_wanted]
+            else:
+                own = list(islice((row for row in own if row_mask[row]), n_wanted))
             rows += own
             places += [place] * len(own)
-        return places[:k], rows[:k]
-
-
-def fingerprints(vectors: AnyArray) -> IntArray:
-    """A number for each float32 vector, equal for equal ones and hardly ever for others.
-
-    Examples
-    --------
-    >>> one, two, three = fingerprints(np.array([[1, 2], [1, 3], [1, 2]], np.float32))
-    >>> one == three, one == two
-    (np.True_, np.False_)
-    """
-    bits = np.ascontiguousarray(vectors).view(np.uint32)
-    factors = np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)
-    sums = np.empty(len(bits), np.uint64)
-    for start in range(0, len(bits), BLOCK):
-        block = slice(start, start + BLOCK)
-        sums[block] = (bits[block] * factors).sum(axis=1)
-    return sums.view(np.int64)
-
-
-def first_of_equals(vectors: AnyArray, prints: IntArray) -> IntArray:
-    """For each row, the first row that holds the same vector.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, dimension), float32
-    prints : array of shape (n,)
-        Their `fingerprints`.
-
-    Examples
-    --------
-    >>> vectors = np.array([[1, 2], [3, 4], [1, 2], [3, 4]], np.float32)
-    >>> first_of_equals(vectors, fingerprints(vectors))
-    array([0, 1, 0, 1])
-    """
-    _, first, inverse = np.unique(prints, return_index=True, return_inverse=True)
-    firsts: IntArray = first[inverse]
-    others = np.flatnonzero(firsts != np.arange(len(prints)))
-    unequal = others[(vectors[others] != vectors[firsts[others]]).any(axis=1)]
-    firsts[unequal] = unequal
-    return firsts
+        return places, rows

@@ -6,11 +6,12 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.embedded.choice import ApproximateType, IndexSettings
-from nearsure.engines.embedded.copies import Copies, fingerprints, first_of_equals
+from nearsure.engines.embedded.copies import Copies
 from nearsure.engines.embedded.faiss_rows import threads
 from nearsure.engines.embedded.native import faiss
 from nearsure.engines.embedded.row_ids import RowIds
 from nearsure.engines.embedded.selection import Selection, mask_of, selector_of
+from nearsure.index.distinct_vectors import fingerprints, first_of_equals
 
 # A search must keep more candidates than it is asked for, or the last ones are poor.
 SPARE_CANDIDATES = 16
