@@ -36,8 +36,8 @@ def calibrator_from_dict(fields: Mapping[str, Any]) -> Calibrator:
     >>> calibrator_from_dict({"name": "platt", "slope": 1.0, "intercept": 0.0, "constant": None})
     Platt(slope=1.0, intercept=0.0, constant=None)
     """
-    name = fields.get("name")
-    if name not in CALIBRATORS:
+    name = fields.get("name") if isinstance(fields, Mapping) else None
+    if not (isinstance(name, str) and name in CALIBRATORS):
         raise InvalidInputError(
             f"The 'name' of a calibrator must be one of {sorted(CALIBRATORS)}. Got {name!r} "
             "instead: pass what its to_dict gave."
