@@ -154,9 +154,14 @@ def restored_classes(stored: AnyArray, dtype: str) -> AnyArray:
         raise _not_names("JSON of another kind")
     if own.kind == "O":
         return np.array([*names, None], object)[:-1]  # never an array of more dimensions
+    return text_array(names, stored.nbytes)
+
+
+def text_array(names: list[str], n_bytes: int) -> AnyArray:
+    """Strings from a file of so many bytes; `ModelFileError` if they would take far more here."""
     width = max(map(len, names), default=0)
-    # One long name would make all of them long.
-    if 4 * width * len(names) > max(LARGEST_NAMES, SPREAD * stored.nbytes):
+    # One long name makes all of them long.
+    if 4 * width * len(names) > max(LARGEST_NAMES, SPREAD * n_bytes):
         raise _not_names(f"{len(names)} of up to {width} characters")
     return np.array(names, np.str_)
 

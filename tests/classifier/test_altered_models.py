@@ -5,6 +5,7 @@ import json
 import warnings
 from collections import Counter
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import pytest
 from safetensors.numpy import save
 from small_galleries import drawn
 
-from nearsure import NEDClassifier
+from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
-from nearsure.errors import EngineChangedWarning, ModelFileError
+from nearsure.cli.saved_rule import SavedRule
+from nearsure.errors import EngineChangedWarning, InvalidInputError, ModelFileError
 from nearsure.model_file import FORMAT_VERSION, read_model_bytes
+from nearsure.support_set import SupportSet
 
 N_EDITS = 300
 Z, Y = drawn(60)
@@ -201,4 +204,58 @@ def test_every_edit_is_refused_or_harmless(kind: str, saved: Any) -> None:  # no
         assert probabilities.shape == (len(Q), len(classifier.classes_))
         assert (probabilities >= 0).all()
     # Both happen: neither is all refused, nor is nothing looked at.
+    assert min(outcomes["refused"], outcomes["read"]) > N_EDITS / 20
+
+
+@pytest.mark.parametrize("width", ["<U100000000", "<U3"])
+def test_the_width_of_labels_is_that_of_the_labels(width: str, saved: Any) -> None:  # noqa: ANN401
+    manifest, tensors = json.loads(saved["default"][0]), saved["default"][1]
+    manifest["classes_dtype"] = width
+    header = {"format_version": 3, "manifest": manifest, "sha256": checksums(tensors)}
+    classifier = NEDClassifier.from_bytes(altered_bytes(header, tensors))
+    assert classifier.classes_.dtype == np.dtype("<U3")
+
+
+def test_one_long_label_does_not_make_all_of_them_long(saved: Any) -> None:  # noqa: ANN401
+    manifest, tensors = json.loads(saved["default"][0]), dict(saved["default"][1])
+    names = ["x" * 200_000, *map(str, range(200_000))]
+    tensors["classes"] = np.frombuffer(json.dumps(names).encode(), np.uint8)
+    header = {"format_version": 3, "manifest": manifest, "sha256": checksums(tensors)}
+    with pytest.raises(ModelFileError, match="200001 of up to 200000 characters"):
+        NEDClassifier.from_bytes(altered_bytes(header, tensors))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "{", '"'])
+def test_a_manifest_that_is_no_document(text: str) -> None:
+    metadata = {"nearsure": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    with pytest.raises(ModelFileError, match="not JSON"):
+        NEDClassifier.from_bytes(save({"a": np.ones(1)}, metadata))
+
+
+def test_what_cannot_be_read_again_is_not_saved() -> None:
+    fitted = NEDClassifier(temperature=1.0).fit(Z, NAMES[Y])
+    with pytest.raises(InvalidInputError, match="cannot be saved: 'n_neighbors' must be"):
+        fitted.set_params(n_neighbors=-3).to_bytes()
+
+
+@pytest.mark.parametrize("calibration", ["shrunk", "isotonic", "bbq", "beta"])
+def test_every_edit_of_a_rule_is_refused_or_harmless(calibration: str, tmp_path: Path) -> None:
+    own = SupportSet(Z, Y).leave_one_out(None, 20)
+    rule = fit_confidence(own, Y, calibration=calibration)
+    SavedRule(rule, NAMES, "l2", 20).save(tmp_path / "rule.json")
+    whole = (tmp_path / "rule.json").read_text()
+    rng = np.random.default_rng(0)
+    outcomes: Counter[str] = Counter()
+    for _ in range(N_EDITS):
+        document = json.loads(whole)
+        alter_document(rng, document)
+        (tmp_path / "rule.json").write_text(json.dumps(document))
+        try:
+            read = SavedRule.load(tmp_path / "rule.json")
+        except ModelFileError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["read"] += 1
+        confidence = read.rule.posterior(own, n_classes=len(read.classes)).confidence
+        assert ((confidence >= 0) & (confidence <= 1)).all()
     assert min(outcomes["refused"], outcomes["read"]) > N_EDITS / 20
