@@ -14,6 +14,7 @@ NearsureError
 │   ├── EngineAccessError (PermissionError)  it refuses: password, rights, a read-only server
 │   ├── GalleryNotFoundError (LookupError)  it has no such table or collection
 │   ├── GalleryMismatchError (ValueError)  what it holds does not fit what was asked for
+│   ├── UnusableGalleryError             a point has no label, or all points are gone
 │   └── PartialGalleryError              a load was cut off; the gallery must not be taken for whole
 ├── PartitionsFailedError                partitions of a data set could not be scored or searched
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
@@ -87,6 +88,10 @@ class GalleryNotFoundError(EngineError, LookupError):
 
 class GalleryMismatchError(EngineError, ValueError):
     """What an engine holds does not fit what was asked for: dimension, metric, kind of ids."""
+
+
+class UnusableGalleryError(EngineError):
+    """What an engine holds cannot be answered from: a point has no label, or all are gone."""
 
 
 class PartialGalleryError(EngineError):

@@ -1,6 +1,7 @@
 """Labels of any kind that sorts, and the integer codes that stand for them everywhere inside."""
 
 import json
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,20 @@ def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
 def _check_names_classes(y: AnyArray) -> None:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise InvalidInputError("Labels must name classes. Got NaN or infinity instead.")
+    if (y.dtype.kind in "mM" and np.isnat(y).any()) or (y.dtype == object and _lacks_some(y)):
+        raise InvalidInputError("Labels must name classes. Got NaN or NaT instead.")
     # Not check_classification_targets, which suspects a regression behind many small classes.
     if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
         raise InvalidInputError(
             f"Unknown label type: {target}. Labels must name classes: one string, integer or "
             "object that sorts for each support point."
         )
+
+
+def _lacks_some(y: AnyArray) -> bool:
+    """Whether some object is no label: NaN and NaT do not even equal themselves."""
+    kinds = (float, np.generic, date, timedelta)
+    return any(isinstance(label, kinds) and bool(label != label) for label in y)  # noqa: PLR0124
 
 
 def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:

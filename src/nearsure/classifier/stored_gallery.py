@@ -117,6 +117,11 @@ def gallery_from_state(
     """
     stored, classes = manifest.get("engine"), names["classes"]
     n_features, metric = manifest["n_features"], manifest["metric"]
+    n_groups = len(names.get("group_names", ()))
+    if stored is not None:
+        counts = {"class_counts": arrays["class_counts"]}
+        members = array("int64", None, low=0, high=2**40)
+        check_fields("The gallery", counts, {"class_counts": members})
     if stored is None or "faiss" in stored:
         if engine is not None:
             return reopened(engine, classes, n_features, metric)
@@ -126,7 +131,6 @@ def gallery_from_state(
             f"The points of this model live in {name}, not in the file. Open it and pass it: "
             "NEDClassifier.load(path, engine=...)."
         )
-    n_groups = len(names.get("group_names", ()))
     if stored is None:
         _check_kind([names["fit_indices"]], "integer")
         return _in_memory(manifest, arrays, len(classes), n_groups), classes
@@ -183,8 +187,6 @@ def _beside(
     stored: dict[str, Any], arrays: dict[str, AnyArray], n_classes: int, n_groups: int
 ) -> tuple[AnyArray, dict[str, IdTable]]:
     """Ids that have changed, and codes and groups beside an engine."""
-    counts = {"class_counts": arrays["class_counts"]}
-    check_fields("The gallery", counts, {"class_counts": array("int64", None, low=0, high=2**40)})
     tables = {}
     for name, n_values in zip(BESIDE, (n_classes, n_groups), strict=True):
         if name in stored["beside"]:

@@ -59,6 +59,7 @@ _IN_SOME = {"next_id": COUNT, "engine": OBJECT, "group_names_dtype": TEXT, "know
 
 def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file holds."""
+    classifier._follow_classes()  # noqa: SLF001 - codes of the gallery index what is saved
     known, prior = classifier._known, classifier._prior  # noqa: SLF001
     about_gallery, points = gallery_state(classifier._support, classifier._fit_mark)  # noqa: SLF001
     fit_ids = classifier.fit_indices_
