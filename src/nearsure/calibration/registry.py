@@ -36,7 +36,7 @@ def calibrator_from_dict(fields: Mapping[str, Any]) -> Calibrator:
     >>> calibrator_from_dict({"name": "platt", "slope": 1.0, "intercept": 0.0, "constant": None})
     Platt(slope=1.0, intercept=0.0, constant=None)
     """
-    name = fields.get("name") if isinstance(fields, Mapping) else None
+    name = fields.get("name")
     if not (isinstance(name, str) and name in CALIBRATORS):
         raise InvalidInputError(
             f"The 'name' of a calibrator must be one of {sorted(CALIBRATORS)}. Got {name!r} "
