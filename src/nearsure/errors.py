@@ -3,7 +3,7 @@
 NearsureError
 ├── InvalidInputError (ValueError)       an argument is not what the function takes
 ├── MissingExtraError (ImportError)      an optional dependency is not installed
-├── ModelFileError (ValueError)          a saved model is cut off, altered or of a newer format
+├── ModelFileError (ValueError)          a saved model is cut off, altered or of another format
 ├── EmbeddingsFileError (ValueError)     a file of embeddings is missing, broken or lacks a part
 ├── ConfigError (ValueError)             a run's configuration has an unknown key or a bad value
 ├── DatasetError (ValueError)            images on disk are not the data set that was named
@@ -43,7 +43,7 @@ class MissingExtraError(NearsureError, ImportError):
 
 
 class ModelFileError(NearsureError, ValueError):
-    """A saved model cannot be trusted: cut off, altered, foreign or of a newer format."""
+    """A saved model cannot be trusted: cut off, altered, foreign or of another format."""
 
 
 class EmbeddingsFileError(NearsureError, ValueError):

@@ -93,7 +93,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is cut off, altered, of another kind, or of a newer format.
+        If the file is cut off, altered, of another kind, or of another format version.
     """
     path = Path(path)
     if not path.is_file():
