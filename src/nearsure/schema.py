@@ -38,7 +38,9 @@ class Field:
 
 def number(words: str, low: float = -LARGEST, high: float = LARGEST) -> Field:
     """An integer or float within bounds, which leave out NaN and infinity."""
-    return Field(words, lambda value: type(value) in (int, float) and low <= value <= high)
+    # Python's own numbers, which compare with integers of any size; numpy's do not.
+    lowest, highest = float(low), float(high)
+    return Field(words, lambda value: type(value) in (int, float) and lowest <= value <= highest)
 
 
 def integer(low: int, high: int = LARGEST_INTEGER) -> Field:

@@ -207,6 +207,30 @@ def test_every_edit_is_refused_or_harmless(kind: str, saved: Any) -> None:  # no
     assert min(outcomes["refused"], outcomes["read"]) > N_EDITS / 20
 
 
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), float("nan"), [1]], ids=["huge", "huge, negative", "NaN", "list"]
+)
+@pytest.mark.parametrize("kind", ["unknowns", "hnsw, integers"])
+def test_no_number_of_a_manifest_may_be_something_else(
+    kind: str,
+    value: object,
+    saved: Any,  # noqa: ANN401
+) -> None:
+    tensors = saved[kind][1]
+    header = {
+        "format_version": FORMAT_VERSION,
+        "manifest": json.loads(saved[kind][0]),
+        "sha256": checksums(tensors),
+    }
+    for container, key in places(header):
+        number = container[key]
+        if type(number) in (int, float) and key != "random_state":
+            container[key] = value
+            with pytest.raises(ModelFileError):
+                NEDClassifier.from_bytes(altered_bytes(header, tensors))
+            container[key] = number
+
+
 @pytest.mark.parametrize("width", ["<U100000000", "<U3"])
 def test_the_width_of_labels_is_that_of_the_labels(width: str, saved: Any) -> None:  # noqa: ANN401
     manifest, tensors = json.loads(saved["default"][0]), saved["default"][1]
