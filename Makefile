@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 # The real Milvus server, in an environment of its own: it needs other versions than the client.
 MILVUS := .venv-milvus
 MILVUS_INSTALLED := $(MILVUS)/.installed
+LOCK := .venv-lock
 
-.PHONY: demo reproduce reproduce-robust ablation test lint format docs bench milvus-server clean
+.PHONY: demo reproduce reproduce-robust ablation test lint format docs bench lock milvus-server clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
@@ -42,8 +43,11 @@ docs: $(INSTALLED)
 bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks
 
-$(INSTALLED): pyproject.toml constraints.txt
+# Every package is verified by its hash but torch, whose wheels differ by index and bring libraries
+# of their own; it comes with the second command, which finds all others there.
+$(INSTALLED): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements.lock
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,report,serve,text,train,robust,postgres,milvus,batch,docs,dev]'
 	touch $@
 
@@ -53,8 +57,17 @@ milvus-server:
 
 $(MILVUS_INSTALLED):
 	$(PYTHON) -m venv $(MILVUS)
-	$(MILVUS)/bin/pip install --quiet milvus==2.3.5
+	$(MILVUS)/bin/pip install --quiet --no-deps --require-hashes --requirement milvus.lock
 	touch $@
+
+# After a change of constraints.txt: the hashes of all files of these versions on the index.
+LOCKED := $(LOCK)/bin/uv pip compile --quiet --no-deps --generate-hashes --no-header --no-annotate
+lock:
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/pip install --quiet uv==0.13.8
+	grep -v '^torch==' constraints.txt | $(LOCKED) --output-file requirements.lock -
+	echo milvus==2.3.5 | $(LOCKED) --output-file milvus.lock -
+	rm -rf $(LOCK)
 
 clean:
 	rm -rf $(VENV) $(MILVUS) .mypy_cache .ruff_cache .pytest_cache demo-output reproduced runs

@@ -115,6 +115,17 @@ class TestNewClasses:
         with pytest.raises(InvalidInputError):
             extended_classes([np.nan], 1, np.array([0.0, 1.0]))
 
+    @pytest.mark.parametrize("kind", ["M8[D]", "M8[ns]", "m8[s]", object])
+    def test_a_date_that_is_none_is_refused(self, kind: str | type) -> None:
+        days = np.array([0, 1], "m8[s]" if kind == "m8[s]" else "M8[D]").astype(kind)
+        none = (
+            np.array([np.datetime64("NaT")], object) if kind is object else np.array(["NaT"], kind)
+        )
+        with pytest.raises(InvalidInputError, match=r"must name classes\. Got NaN or NaT"):
+            classes_and_codes(np.concatenate([days, none]))
+        with pytest.raises(InvalidInputError, match=r"must name classes\. Got NaN or NaT"):
+            extended_classes(none, 1, days)
+
     def test_what_a_fit_refuses_is_refused(self) -> None:
         with pytest.raises(InvalidInputError):
             extended_classes([0.5], 1, np.array([0, 1]))

@@ -3,7 +3,7 @@
 NearsureError
 ├── InvalidInputError (ValueError)       an argument is not what the function takes
 ├── MissingExtraError (ImportError)      an optional dependency is not installed
-├── ModelFileError (ValueError)          a saved model is cut off, altered or of a newer format
+├── ModelFileError (ValueError)          a saved model is cut off, altered or of another format
 ├── EmbeddingsFileError (ValueError)     a file of embeddings is missing, broken or lacks a part
 ├── ConfigError (ValueError)             a run's configuration has an unknown key or a bad value
 ├── DatasetError (ValueError)            images on disk are not the data set that was named
@@ -14,6 +14,7 @@ NearsureError
 │   ├── EngineAccessError (PermissionError)  it refuses: password, rights, a read-only server
 │   ├── GalleryNotFoundError (LookupError)  it has no such table or collection
 │   ├── GalleryMismatchError (ValueError)  what it holds does not fit what was asked for
+│   ├── UnusableGalleryError             a point has no label, or all points are gone
 │   └── PartialGalleryError              a load was cut off; the gallery must not be taken for whole
 ├── PartitionsFailedError                partitions of a data set could not be scored or searched
 └── DenseResultTooLargeError (MemoryError)  a dense matrix of probabilities would not fit
@@ -42,7 +43,7 @@ class MissingExtraError(NearsureError, ImportError):
 
 
 class ModelFileError(NearsureError, ValueError):
-    """A saved model cannot be trusted: cut off, altered, foreign or of a newer format."""
+    """A saved model cannot be trusted: cut off, altered, foreign or of another format."""
 
 
 class EmbeddingsFileError(NearsureError, ValueError):
@@ -87,6 +88,10 @@ class GalleryNotFoundError(EngineError, LookupError):
 
 class GalleryMismatchError(EngineError, ValueError):
     """What an engine holds does not fit what was asked for: dimension, metric, kind of ids."""
+
+
+class UnusableGalleryError(EngineError):
+    """What an engine holds cannot be answered from: a point has no label, or all are gone."""
 
 
 class PartialGalleryError(EngineError):

@@ -1,13 +1,19 @@
 """Labels of any kind that sorts, and the integer codes that stand for them everywhere inside."""
 
 import json
+from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import type_of_target
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, ModelFileError
+
+# Bytes that strings from a model may take, or else this many times what they take in the file.
+LARGEST_NAMES = 2**30
+SPREAD = 64
 
 
 def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
@@ -25,12 +31,20 @@ def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
 def _check_names_classes(y: AnyArray) -> None:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise InvalidInputError("Labels must name classes. Got NaN or infinity instead.")
+    if (y.dtype.kind in "mM" and np.isnat(y).any()) or (y.dtype == object and _lacks_some(y)):
+        raise InvalidInputError("Labels must name classes. Got NaN or NaT instead.")
     # Not check_classification_targets, which suspects a regression behind many small classes.
     if y.dtype != object and (target := type_of_target(y)) not in {"binary", "multiclass"}:
         raise InvalidInputError(
             f"Unknown label type: {target}. Labels must name classes: one string, integer or "
             "object that sorts for each support point."
         )
+
+
+def _lacks_some(y: AnyArray) -> bool:
+    """Whether some object is no label: NaN and NaT do not even equal themselves."""
+    kinds = (float, np.generic, date, timedelta)
+    return any(isinstance(label, kinds) and bool(label != label) for label in y)  # noqa: PLR0124
 
 
 def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:
@@ -127,7 +141,52 @@ def stored_classes(classes: AnyArray) -> AnyArray:
 
 
 def restored_classes(stored: AnyArray, dtype: str) -> AnyArray:
-    """The inverse of `stored_classes`."""
-    if np.dtype(dtype).kind in "biuf":
-        return stored.astype(dtype, copy=False)
-    return np.array(json.loads(stored.tobytes()), dtype)
+    """The inverse of `stored_classes`; `ModelFileError` for anything else.
+
+    Strings are as wide as the longest, whatever width the dtype names.
+    """
+    own = _stored_dtype(dtype)
+    if own.kind in "biuf":
+        if stored.ndim != 1 or stored.dtype != own.newbyteorder("="):
+            raise _not_names(f"{own} in an array of {stored.dtype}, shape {stored.shape}")
+        return stored.astype(own, copy=False)
+    if stored.ndim != 1 or stored.dtype != np.uint8:
+        raise _not_names(f"text in an array of {stored.dtype}, shape {stored.shape}")
+    try:
+        names = json.loads(stored.tobytes())
+    except (ValueError, RecursionError) as error:
+        raise _not_names("what is not JSON") from error
+    if not isinstance(names, list) or not any(
+        all(isinstance(name, kind) for name in names)
+        for kind in ((str,) if own.kind == "U" else (str, int))
+    ):
+        raise _not_names("JSON of another kind")
+    if own.kind == "O":
+        return np.array([*names, None], object)[:-1]  # never an array of more dimensions
+    return text_array(names, stored.nbytes)
+
+
+def text_array(names: list[str], n_bytes: int) -> AnyArray:
+    """Strings from a file of so many bytes; `ModelFileError` if they would take far more here."""
+    width = max(map(len, names), default=0)
+    # One long name makes all of them long.
+    if 4 * width * len(names) > max(LARGEST_NAMES, SPREAD * n_bytes):
+        raise _not_names(f"{len(names)} of up to {width} characters")
+    return np.array(names, np.str_)
+
+
+def _stored_dtype(dtype: str) -> np.dtype[Any]:
+    try:
+        own = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise _not_names(f"the type {dtype[:20]!r}") from error
+    if own.kind not in "biufUO":
+        raise _not_names(f"the type {dtype[:20]!r}")
+    return own
+
+
+def _not_names(what: str) -> ModelFileError:
+    return ModelFileError(
+        "Labels, ids and groups of a model must be numbers or a list of strings, in the type that "
+        f"it names. Got {what} instead. The file has been altered: save the model again."
+    )

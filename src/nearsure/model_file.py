@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -17,11 +17,13 @@ from safetensors.numpy import load, save, save_file
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import ModelFileError
+from nearsure.schema import OBJECT, check_fields, integer, unreadable
 from nearsure.whole_files import written_whole
 
 FORMAT_VERSION = 3
 # How errors call a model that is in no file.
 KEPT = "The model that was kept"
+_HEADER = {"format_version": integer(0), "manifest": OBJECT, "sha256": OBJECT}
 
 
 def write_model(
@@ -91,7 +93,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is cut off, altered, of another kind, or of a newer format.
+        If the file is cut off, altered, of another kind, or of another format version.
     """
     path = Path(path)
     if not path.is_file():
@@ -146,13 +148,23 @@ def _verified_header(path: Path | str, metadata: dict[str, str] | None) -> dict[
             f"{path} has been altered since it was saved: the checksum of its manifest does not "
             "match. Save the model again."
         )
-    header: dict[str, Any] = json.loads(metadata["nearsure"])
-    if header["format_version"] > FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} has format version {header['format_version']}, and this nearsure reads up to "
-            f"{FORMAT_VERSION}. Upgrade nearsure: pip install --upgrade nearsure"
+    try:
+        header = json.loads(metadata["nearsure"])
+    except (ValueError, RecursionError) as error:
+        raise unreadable(str(path), "its manifest is not JSON") from error
+    check_fields(str(path), header, _HEADER)
+    version = header["format_version"]
+    if version != FORMAT_VERSION:
+        remedy = (
+            "Upgrade nearsure: pip install --upgrade nearsure"
+            if version > FORMAT_VERSION
+            else "Fit and save the model again."
         )
-    return header
+        raise ModelFileError(
+            f"{path} has format version {version}, and this nearsure reads {FORMAT_VERSION}. "
+            f"{remedy}"
+        )
+    return cast("dict[str, Any]", header)
 
 
 def _checksum(tensor: AnyArray) -> str:

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,17 @@ from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 from nearsure.neighbors import Neighbors, integer_codes
 from nearsure.objectives import Objective, ObjectiveName, build_objective, check_objective
+from nearsure.schema import (
+    COUNT,
+    NUMBER,
+    POSITIVE,
+    check_fields,
+    integer,
+    list_of,
+    nullable,
+    number,
+    one_of,
+)
 
 GRID_POINTS = 25
 # Steps of log T about a sample's minimum, among which that of all points is looked for.
@@ -33,6 +44,18 @@ LOG_TEMPERATURE_TOLERANCE = 1e-6
 ONE_STANDARD_ERROR_OF_LIKELIHOOD = 0.5
 
 Status = Literal["interior", "low", "high", "flat"]
+_STORED = {
+    "temperature": POSITIVE,
+    "standard_error": nullable(number("a number of at least 0", 0.0)),
+    "loss": NUMBER,
+    "objective": one_of(*get_args(ObjectiveName)),
+    "n_points": integer(1),
+    "n_used": COUNT,
+    "n_missed": COUNT,
+    "curve_temperatures": list_of(NUMBER),
+    "curve_losses": list_of(NUMBER),
+    "status": one_of(*get_args(Status)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +111,8 @@ class TemperatureFit:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The fit of the temperature", fields, _STORED)
         error = fields["standard_error"]
         return cls(
             **{

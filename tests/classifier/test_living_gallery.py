@@ -311,3 +311,17 @@ class TestRefusedCallsChangeNothing:
         arguments = {"remove": ([0],), "relabel": ([0], [0]), "add": (MORE, MORE_Y)}
         with pytest.raises(ValueError, match="not fitted yet"):
             getattr(NEDClassifier(), method)(*arguments.get(method, ()))
+
+
+def test_a_date_that_is_none_is_no_label() -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")
+    none = np.array(["NaT"], "datetime64[D]")
+    living = NEDClassifier(temperature=1.0).fit(Z, days[Y])
+    for change in (
+        lambda: NEDClassifier(temperature=1.0).fit(Z, np.concatenate([days[Y][1:], none])),
+        lambda: living.add(MORE[:1], none),
+        lambda: living.relabel([0], none),
+    ):
+        with pytest.raises(InvalidInputError, match=r"must name classes\. Got NaN or NaT"):
+            change()
+    assert living.classes_.tolist() == days.tolist()

@@ -2,14 +2,18 @@
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cli_runs import fitted_model, jsonl, nearsure, points, refused, succeeded, write_npz
 
 from nearsure import NEDClassifier
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.model_file import model_bytes, read_model_bytes
 from nearsure.neighbors import Neighbors
 
 QUERIES, TRUTH = points(40, seed=1)
@@ -249,3 +253,35 @@ def test_what_is_not_a_command_or_an_option_is_said_with_the_same_code(folder: P
         assert run.code == 2
         assert said in run.err
         assert "Traceback" not in run.err
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda manifest: manifest.pop("n_features"), "'n_features' is missing"),
+        (lambda manifest: manifest["rule"].update(temperature="x"), "'temperature' must be"),
+        (lambda manifest: manifest.update(classes_dtype="M8[s]"), "Got the type 'M8[s]'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["model.safetensors", "gallery.sqlite"])
+def test_an_altered_model_is_refused_with_a_sentence(
+    folder: Path,
+    tmp_path: Path,
+    kind: str,
+    change: Callable[[dict[str, Any]], object],
+    sentence: str,
+) -> None:
+    path = tmp_path / kind
+    path.write_bytes((folder / kind).read_bytes())
+    if path.suffix == ".sqlite":
+        with SqliteEngine(path) as engine:
+            manifest, tensors = read_model_bytes(engine.notes["model"])
+            change(manifest)
+            engine.notes["model"] = model_bytes(manifest, tensors)
+    else:
+        manifest, tensors = read_model_bytes(path.read_bytes())
+        change(manifest)
+        path.write_bytes(model_bytes(manifest, tensors))
+    said = refused("predict", folder / "queries.npz", "--model", path)
+    assert sentence in said
+    assert "Traceback" not in said

@@ -13,7 +13,7 @@ from label_machine import LabelMachine, OwnLabelMachine, fit_beside, run_machine
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine
-from nearsure.errors import EngineChangedWarning, InvalidInputError
+from nearsure.errors import EngineChangedWarning, InvalidInputError, UnusableGalleryError
 from nearsure.metrics import expected_calibration_error
 
 N_POINTS = 300
@@ -156,6 +156,14 @@ class ClassifierContract(EngineTests):
                 NEDClassifier.load(tmp_path / "model.nearsure", engine=other)
         finally:
             self.discard(other)
+
+    def test_a_gallery_that_is_emptied_gives_no_answer(self, engine: Engine) -> None:
+        points = classified(engine)
+        ours = self.filled(engine, points, settings={"temperature": 1.0})
+        engine.remove(np.concatenate([portion.ids for portion in engine.scan()]))
+        for ask in (ours.predict, ours.predict_proba, ours.predict_with_confidence):
+            with pytest.raises(UnusableGalleryError, match="must hold points"):
+                ask(points.vectors[:2])
 
     def test_fit_fills_only_an_empty_engine(self, engine: Engine) -> None:
         points = points_for(engine, 20)

@@ -18,7 +18,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Found, Stored
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.errors import EngineUnavailableError
+from nearsure.errors import EngineUnavailableError, UnusableGalleryError
 
 server = postgres_server.server
 
@@ -35,6 +35,31 @@ class TestClassifierOnHnsw(PostgresEngines, ClassifierContract):
 
     def engine_of_other_settings(self, dimension: int) -> Engine | None:
         return self.create(dimension, index="hnsw", ef_search=41)
+
+
+# Rows that somebody changes from outside
+
+
+def test_a_table_that_is_truncated_gives_no_answer(server: Server, held: PostgresEngine) -> None:
+    classifier = NEDClassifier(engine=held).fit_engine()
+    queries = clusters(3, seed=5)[0]
+    classifier.predict(queries)
+    server.run(f"TRUNCATE {table_of(held)}")
+    with pytest.raises(UnusableGalleryError, match="must hold points to be answered from"):
+        classifier.predict(queries)
+
+
+def test_a_label_that_goes_missing_names_its_column(server: Server, held: PostgresEngine) -> None:
+    classifier = NEDClassifier(engine=held).fit_engine()
+    table = table_of(held)
+    server.run(
+        f"ALTER TABLE {table} ALTER COLUMN label DROP NOT NULL",
+        f"UPDATE {table} SET label = NULL",  # noqa: S608
+    )
+    queries = clusters(3, seed=5)[0]
+    for call in (lambda: classifier.predict(queries), classifier.refit):
+        with pytest.raises(UnusableGalleryError, match=r"value in the column 'label'.* Fill them"):
+            call()
 
 
 # A server that is killed during a fit

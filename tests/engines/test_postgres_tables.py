@@ -11,7 +11,12 @@ import pytest
 from postgres_server import USER, Server
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.errors import GalleryMismatchError, GalleryNotFoundError, InvalidInputError
+from nearsure.errors import (
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+    UnusableGalleryError,
+)
 
 server = postgres_server.server
 
@@ -188,7 +193,7 @@ def test_rows_without_a_label_are_an_error(shop: Server, kind: str) -> None:
             lambda: list(engine.scan()),
             lambda: engine.fetch(np.array([1, 2])),
         ):
-            with pytest.raises(GalleryMismatchError, match="label_column=None"):
+            with pytest.raises(UnusableGalleryError, match=r"column 'label'.* label_column=None"):
                 call()
 
 

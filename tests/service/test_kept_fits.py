@@ -100,6 +100,8 @@ def test_a_kill_between_files_does_no_harm(
         b"\xff",
         b'{"x": 1}',
         b'{"threshold": "x", "number": "x"}',
+        b'{"number": 1e400, "threshold": 1e400}',
+        b"[" * 100_000,
     ],
 )
 def test_damaged_notes_are_given_up(damaged: bytes, caplog: pytest.LogCaptureFixture) -> None:

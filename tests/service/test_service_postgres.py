@@ -102,3 +102,35 @@ def test_a_table_is_served_and_found_again(
     with serving(server.uri, engine_options=options, model=model) as client:
         assert client.get("/v1/model").json() == before
         assert client.get("/v1/items/32").json()["label"] == "kiwi"
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (("TRUNCATE {}",), "must hold points to be answered from"),
+        (
+            ("ALTER TABLE {} ALTER COLUMN label DROP NOT NULL", "UPDATE {} SET label = NULL"),
+            "Every point must have a value in the column 'label'",
+        ),
+    ],
+    ids=["truncated", "without labels"],
+)
+def test_what_others_do_to_a_table_is_not_blamed_on_the_client(
+    server: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    statements: tuple[str, ...],
+    reason: str,
+) -> None:
+    vectors, codes = clusters(8)
+    table = server.new_name()
+    with PostgresEngine.create(
+        server.uri, dimension=DIMENSION, table=table, label_kind="text"
+    ) as engine:
+        engine.add(vectors, np.arange(len(codes)), NAMES[codes])
+    with serving(server.uri, engine_options={"table": table}, model=tmp_path / "fit") as client:
+        assert client.post("/v1/predict", json={"vector": FAR}).status_code == 200
+        server.run(*(statement.format(table) for statement in statements))
+        answer = client.post("/v1/predict", json={"vector": FAR})
+        assert refused(answer, 503)["error"] == "engine_unavailable"
+        assert reason in caplog.text

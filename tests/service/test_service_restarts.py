@@ -11,6 +11,8 @@ from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlit
 from nearsure import NEDClassifier
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.errors import ModelFileError
+from nearsure.model_file import model_bytes, read_model_bytes
 from nearsure.service import ServiceSettings
 from nearsure.service.gallery.kept_notes import MODEL, NUMBER, THRESHOLD
 from nearsure.service.gallery.opening import open_gallery
@@ -188,3 +190,22 @@ def test_damaged_notes_do_not_stop_a_start(
         # Chosen anew, and kept.
     with cut_off(path) as gallery:
         assert gallery.fit.threshold.precision == 0.5
+
+
+def test_a_fit_that_was_altered_is_an_error_at_the_start(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=15)
+    with cut_off(path):
+        pass
+    with SqliteEngine(path) as engine:
+        manifest, tensors = read_model_bytes(engine.notes[MODEL])
+        for name, value, sentence in (
+            ("rule", {"name": "ned"}, "The rule cannot be read: 'calibrator' is missing"),
+            ("n_neighbors", "many", "'n_neighbors' must be an integer"),
+        ):
+            engine.notes[MODEL] = model_bytes(manifest | {name: value}, tensors)
+            with pytest.raises(ModelFileError, match=sentence):
+                open_gallery(ServiceSettings("given"), engine)
+        counts = tensors | {"class_counts": tensors["class_counts"].astype(np.float64)}
+        engine.notes[MODEL] = model_bytes(manifest, counts)
+        with pytest.raises(ModelFileError, match="'class_counts' must be an array of int64"):
+            open_gallery(ServiceSettings("given"), engine)

@@ -1,13 +1,15 @@
 """Fitted maps as dictionaries of plain numbers, so that JSON holds them and nothing is pickled."""
 
+import reprlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from nearsure.errors import InvalidInputError
+
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class PlainNumbers:
 def check_finite(owner: str, **numbers: float) -> None:
     """Raise unless all of a map's numbers are finite."""
     for name, number in numbers.items():
-        if not _is_number(number) or not np.isfinite(number):
+        if not _is_number(number) or not abs(number) <= LARGEST:
             raise InvalidInputError(
                 f"The '{name}' of {owner} must be a finite number. Got {number!r} instead: "
                 f"make it with {owner}.fit."
@@ -61,10 +63,12 @@ def check_finite(owner: str, **numbers: float) -> None:
 
 def check_fractions(owner: str, name: str, numbers: Sequence[float]) -> None:
     """Raise unless all of a map's numbers are in [0, 1]."""
-    if not all(_is_number(number) and 0 <= number <= 1 for number in numbers):
+    if not isinstance(numbers, list | tuple) or not all(
+        _is_number(number) and 0 <= number <= 1 for number in numbers
+    ):
         raise InvalidInputError(
-            f"The '{name}' of {owner} must hold numbers in [0, 1]. Got {list(numbers[:5])} and so "
-            f"on instead: make it with {owner}.fit."
+            f"The '{name}' of {owner} must hold numbers in [0, 1]. Got {reprlib.repr(numbers)} "
+            f"instead: make it with {owner}.fit."
         )
 
 

@@ -37,7 +37,7 @@ def calibrator_from_dict(fields: Mapping[str, Any]) -> Calibrator:
     Platt(slope=1.0, intercept=0.0, constant=None)
     """
     name = fields.get("name")
-    if name not in CALIBRATORS:
+    if not (isinstance(name, str) and name in CALIBRATORS):
         raise InvalidInputError(
             f"The 'name' of a calibrator must be one of {sorted(CALIBRATORS)}. Got {name!r} "
             "instead: pass what its to_dict gave."

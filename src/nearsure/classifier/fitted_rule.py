@@ -19,7 +19,18 @@ from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.neighbors import Neighbors
 from nearsure.objectives import ObjectiveName
 from nearsure.posterior import Posterior, aggregate, divided_among
-from nearsure.rules import rule_weights
+from nearsure.rules import RULE_NAMES, rule_weights
+from nearsure.schema import (
+    OBJECT,
+    POSITIVE,
+    check_fields,
+    integer,
+    list_of,
+    nullable,
+    one_of,
+    reading,
+    unreadable,
+)
 from nearsure.temperature import TemperatureFit, fit_temperature
 
 if TYPE_CHECKING:
@@ -28,6 +39,15 @@ if TYPE_CHECKING:
 SharpenedName = Literal["sharpened", "adaptive"]
 JUST_ABOVE = 1e-9
 SHARPENED_NAMES: tuple[SharpenedName, ...] = get_args(SharpenedName)
+_STORED = {
+    "name": one_of(*RULE_NAMES, *SHARPENED_NAMES),
+    "temperature": nullable(POSITIVE),
+    "form": nullable(OBJECT),
+    "temperature_fit": nullable(OBJECT),
+    "sharpened_fit": nullable(OBJECT),
+    "calibrator": OBJECT,
+    "class_sizes": nullable(list_of(integer(0, 2**53))),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,20 +179,33 @@ class FittedRule:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        form, fit, sharpened = (
-            fields[name] for name in ("form", "temperature_fit", "sharpened_fit")
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The rule", fields, _STORED)
+        name, form, fit, sharpened, sizes = (
+            fields[key]
+            for key in ("name", "form", "temperature_fit", "sharpened_fit", "class_sizes")
         )
+        has_form = name in SHARPENED_NAMES
+        has_temperature = has_form or name == "ned"
+        parts = (
+            (fields["temperature"], "temperature", has_temperature),
+            (form, "form", has_form),
+            (sharpened, "sharpened_fit", has_form),
+        )
+        for part, key, is_due in parts:
+            if (part is not None) != is_due:
+                problem = "must not be null" if is_due else "must be null"
+                raise unreadable("The rule", f"{key!r} {problem} for rule {name!r}")
+        with reading("The calibrator"):
+            calibrator = calibrator_from_dict(fields["calibrator"])
         return cls(
-            name=fields["name"],
+            name=name,
             temperature=fields["temperature"],
-            form=form and SharpenedNED.from_dict(form),
-            temperature_fit=fit and TemperatureFit.from_dict(fit),
-            sharpened_fit=sharpened and SharpenedFit.from_dict(sharpened),
-            calibrator=calibrator_from_dict(fields["calibrator"]),
-            class_sizes=None
-            if fields["class_sizes"] is None
-            else np.array(fields["class_sizes"], np.int64),
+            form=None if form is None else SharpenedNED.from_dict(form),
+            temperature_fit=None if fit is None else TemperatureFit.from_dict(fit),
+            sharpened_fit=None if sharpened is None else SharpenedFit.from_dict(sharpened),
+            calibrator=calibrator,
+            class_sizes=None if sizes is None else np.array(sizes, np.int64),
         )
 
 

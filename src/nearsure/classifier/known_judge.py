@@ -14,6 +14,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.schema import OBJECT, POSITIVE, TEXT, array, check_fields, number, unreadable
 from nearsure.temperature import fit_temperature
 from nearsure.unknowns import (
     Evidence,
@@ -24,6 +25,13 @@ from nearsure.unknowns import (
     rehearse,
 )
 from nearsure.unknowns.class_left_out import check_several_classes
+
+_STORED = {
+    "model": OBJECT,
+    "unknown_share": number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53),
+    "kernel_width": POSITIVE,
+    "ids_dtype": TEXT,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +85,30 @@ class KnownJudge:
         return numbers, arrays
 
     @classmethod
-    def from_state(cls, numbers: dict[str, Any], arrays: dict[str, AnyArray]) -> Self:
-        """The inverse of `to_state`."""
+    def from_state(
+        cls,
+        numbers: dict[str, Any],
+        arrays: dict[str, AnyArray],
+        *,
+        fit_ids: AnyArray,
+        n_classes: int,
+    ) -> Self:
+        """The inverse of `to_state`, for a fit on these points; `ModelFileError` otherwise."""
+        owner = "What the model knows of unknowns"
+        check_fields(owner, numbers, _STORED)
+        ids = restored_classes(arrays["known_ids"], numbers["ids_dtype"])
+        masses = {"known_log_masses": arrays["known_log_masses"]}
+        check_fields(owner, masses, {"known_log_masses": array("float64", None)})
+        n_measured = len(ids)
+        if not n_measured or ids.dtype.kind != fit_ids.dtype.kind:
+            raise unreadable(owner, "its ids must be those of points of the fit")
+        if not 1 < len(arrays["known_log_masses"]) - n_measured <= n_classes + 1:
+            raise unreadable(owner, "it must have a mass for each point, each class, and all")
         return cls(
             KnownModel.from_dict(numbers["model"]),
             numbers["unknown_share"],
             numbers["kernel_width"],
-            restored_classes(arrays["known_ids"], numbers.get("ids_dtype", "<i8")),
+            ids,
             arrays["known_log_masses"],
         )
 

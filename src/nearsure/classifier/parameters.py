@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +16,49 @@ from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.objectives import ObjectiveName, check_objective
 from nearsure.rules import RULE_NAMES, check_temperature
+from nearsure.schema import (
+    NUMBER,
+    POSITIVE,
+    SCALAR,
+    Field,
+    check_fields,
+    either,
+    integer,
+    list_of,
+    misfit,
+    nullable,
+    number,
+    one_of,
+)
 from nearsure.unknowns.known_model import check_unknown_share
 
 AUTO_NEIGHBORS = 50
 Prior = Literal["support", "uniform"] | ArrayLike | Mapping[Any, float]
+_PAIR = Field(
+    "a label and a number",
+    lambda pair: (
+        isinstance(pair, list) and len(pair) == 2 and SCALAR.fits(pair[0]) and NUMBER.fits(pair[1])  # noqa: PLR2004
+    ),
+)
+_PAIRS = Field(
+    "pairs of labels and numbers",
+    lambda prior: (
+        isinstance(prior, dict) and set(prior) == {"pairs"} and list_of(_PAIR).fits(prior["pairs"])
+    ),
+)
+_STORED = {
+    "n_neighbors": either(one_of("auto", "all"), integer(1)),
+    "temperature": either(one_of("auto"), POSITIVE),
+    "metric": one_of("euclidean", "cosine"),
+    "rule": one_of("auto", *RULE_NAMES, *SHARPENED_NAMES),
+    "objective": one_of(*get_args(ObjectiveName)),
+    "calibration": one_of("auto", *CALIBRATORS),
+    "prior": either(one_of("support", "uniform"), list_of(NUMBER), _PAIRS),
+    "unknown_share": nullable(number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53)),
+    "engine": one_of(*INDEXES, *SERVERS),
+    "max_fit_samples": nullable(integer(1)),
+    "random_state": nullable(integer(-(2**63))),
+}
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -157,13 +196,17 @@ def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
         stored["prior"] = {"pairs": [[_plain(key), float(value)] for key, value in prior.items()]}
     elif not isinstance(prior, str):
         stored["prior"] = np.asarray(prior, np.float64).tolist()
-    return {name: _plain(value) for name, value in stored.items()}
+    plain = {name: _plain(value) for name, value in stored.items()}
+    if (problem := misfit(plain, _STORED)) is not None:
+        raise InvalidInputError(f"These parameters cannot be saved: {problem}.")
+    return plain
 
 
 def restored(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `storable`."""
+    """The inverse of `storable`; `ModelFileError` for anything else."""
+    check_fields("The parameters", stored, _STORED)
     parameters = dict(stored)
-    prior = parameters.get("prior")
+    prior = parameters["prior"]
     if isinstance(prior, Mapping):
         parameters["prior"] = {key: value for key, value in prior["pairs"]}  # noqa: C416
     return parameters

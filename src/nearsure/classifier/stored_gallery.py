@@ -1,6 +1,8 @@
 """A gallery as a manifest and arrays, and back; what lives on a server stays there."""
 
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.classifier.chosen_gallery import check_fits, fingerprint_of, reopened
@@ -9,9 +11,34 @@ from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
 from nearsure.labels import restored_classes, stored_classes
+from nearsure.schema import (
+    BOOLEAN,
+    COUNT,
+    OBJECT,
+    SCALARS,
+    TEXT,
+    array,
+    check_fields,
+    integer,
+    list_of,
+    one_of,
+    reading,
+    unreadable,
+)
 from nearsure.support_set import SupportSet
 
 BESIDE = ("codes", "groups")
+IN_MEMORY = ("support_vectors", "support_codes", "support_ids", "changed_ids")
+_STORED = {
+    "fingerprint": SCALARS,
+    "dimension": integer(1),
+    "codes_in_engine": BOOLEAN,
+    "next_id": COUNT,
+    "beside": list_of(one_of(*BESIDE)),
+    "changed_ids_dtype": TEXT,
+}
+# What only some galleries have.
+_IN_SOME = {"codes_ids_dtype": TEXT, "groups_ids_dtype": TEXT, "faiss": OBJECT}
 
 
 def gallery_state(
@@ -49,75 +76,164 @@ def gallery_state(
     return {"engine": manifest}, arrays
 
 
+def array_names(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """The arrays that `gallery_state` gave; `ModelFileError` unless the manifest is its, too."""
+    if ("engine" in manifest) == ("next_id" in manifest):
+        raise unreadable("The model", "it must have one of 'engine' and 'next_id'")
+    has_groups = "group_names_dtype" in manifest
+    if "engine" not in manifest:
+        return (*IN_MEMORY, *(("groups",) if has_groups else ()))
+    stored = manifest["engine"]
+    in_some = {name: field for name, field in _IN_SOME.items() if name in stored}
+    check_fields("The engine of the model", stored, _STORED | in_some)
+    beside = stored["beside"]
+    if beside != [name for name in BESIDE if f"{name}_ids_dtype" in stored]:
+        raise unreadable("The engine of the model", "'beside' must name what has ids")
+    if ("groups" in beside) != has_groups:
+        raise unreadable("The engine of the model", "its groups must have names")
+    tables = [f"{name}_{part}" for name in beside for part in ("ids", "values")]
+    index = [] if "faiss" not in stored else stored["faiss"].get("arrays")
+    if not list_of(TEXT).fits(index):
+        raise unreadable("The engine of the model", "'arrays' must be a list of names")
+    return ("class_counts", "changed_ids", *tables, *(f"faiss_{name}" for name in index))
+
+
 def gallery_from_state(
     manifest: dict[str, Any],
     arrays: dict[str, AnyArray],
-    classes: AnyArray,
+    names: dict[str, AnyArray],
     engine: Engine | None,
-    metric: str,
 ) -> SupportSet | EngineGallery:
     """The inverse of `gallery_state`; an engine may have more classes by now.
 
     Parameters
     ----------
     manifest, arrays : dict
-        What `gallery_state` gave.
-    classes : array of shape (n_classes,)
-        The labels, in the order of their codes.
+        What `gallery_state` gave; the arrays are those of `array_names`.
+    names : dict
+        The "classes", the "fit_indices" and, where there are groups, the "group_names".
     engine : Engine or None
         Where the points live, if that is not the file.
-    metric : {"euclidean", "cosine"}
-        How the classifier compares.
     """
-    stored = manifest.get("engine")
-    in_the_file = stored is None or "faiss" in stored
-    if engine is not None and in_the_file:
-        dimension = arrays["support_vectors"].shape[1] if stored is None else stored["dimension"]
-        return reopened(engine, classes, dimension, metric)
-    if stored is None:
-        return SupportSet(
-            arrays["support_vectors"],
-            arrays["support_codes"],
-            arrays.get("groups"),
-            arrays.get("support_ids"),
-            next_id=manifest.get("next_id"),
-            changed_ids=arrays.get("changed_ids"),
-            classes=classes,
-        )
-    if engine is None:
-        engine = _embedded(stored, arrays)
-    else:
-        check_fits(engine, stored["dimension"], metric)
-    tables = {
-        name: IdTable(_ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"])
-        for name in stored["beside"]
-    }
-    gallery = EngineGallery(
-        engine,
-        ClassCounts(arrays["class_counts"], stored["next_id"]),
-        LabelCodes(classes),
-        codes_in_engine=stored["codes_in_engine"],
-        **tables,
-    )
-    gallery.mark_changed(_ids(stored, arrays, "changed_ids"))
-    if gallery.changed_elsewhere():
-        gallery.recount()
-    return gallery
-
-
-def _embedded(stored: dict[str, Any], arrays: dict[str, AnyArray]) -> FaissEngine:
-    if "faiss" not in stored:
+    stored, classes = manifest.get("engine"), names["classes"]
+    n_features, metric = manifest["n_features"], manifest["metric"]
+    n_groups = len(names.get("group_names", ()))
+    if stored is not None:
+        counts = {"class_counts": arrays["class_counts"]}
+        members = array("int64", None, low=0, high=2**40)
+        check_fields("The gallery", counts, {"class_counts": members})
+    if stored is None or "faiss" in stored:
+        if engine is not None:
+            return reopened(engine, classes, n_features, metric)
+    elif engine is None:
         name = stored["fingerprint"].get("engine", "an engine")
         raise InvalidInputError(
             f"The points of this model live in {name}, not in the file. Open it and pass it: "
             "NEDClassifier.load(path, engine=...)."
         )
+    if stored is None:
+        _check_kind([names["fit_indices"]], "integer")
+        return _in_memory(manifest, arrays, classes, n_groups)
+    if stored["dimension"] != n_features:
+        raise unreadable("The engine of the model", "'dimension' must be that of the model")
+    changed, tables = _beside(stored, arrays, len(classes), n_groups)
+    kept = [names["fit_indices"], changed, *(table.ids for table in tables.values())]
+    if engine is None:
+        own: Engine = _embedded(manifest, arrays, tables, len(classes))
+    else:
+        own = engine
+        check_fits(engine, n_features, metric)
+    _check_kind(kept, own.capabilities.ids)
+    gallery = EngineGallery(
+        own,
+        ClassCounts(arrays["class_counts"], stored["next_id"]),
+        LabelCodes(classes),
+        codes_in_engine=stored["codes_in_engine"],
+        **tables,
+    )
+    gallery.mark_changed(changed)
+    if engine is None or gallery.changed_elsewhere():
+        gallery.recount()
+    return gallery
+
+
+def _in_memory(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], classes: AnyArray, n_groups: int
+) -> SupportSet:
+    n_points = len(arrays["support_codes"]) if arrays["support_codes"].ndim else None
+    schema = {
+        # Squares of larger numbers are infinite.
+        "support_vectors": array(
+            "float32 float64", n_points, manifest["n_features"], low=-1e150, high=1e150
+        ),
+        "support_codes": array("int64", None, low=0, high=len(classes) - 1),
+        "support_ids": array("int64", n_points),
+        "changed_ids": array("int64", None),
+        "groups": array("int64", n_points, low=0, high=n_groups - 1),
+    }
+    own = {name: arrays[name] for name in schema if name in arrays}
+    check_fields("The gallery", own, {name: schema[name] for name in own})
+    with reading("The gallery"):
+        return SupportSet(
+            own["support_vectors"],
+            own["support_codes"],
+            own.get("groups"),
+            own["support_ids"],
+            next_id=manifest["next_id"],
+            changed_ids=own["changed_ids"],
+            classes=classes,
+        )
+
+
+def _beside(
+    stored: dict[str, Any], arrays: dict[str, AnyArray], n_classes: int, n_groups: int
+) -> tuple[AnyArray, dict[str, IdTable]]:
+    """Ids that have changed, and codes and groups beside an engine."""
+    tables = {}
+    for name, n_values in zip(BESIDE, (n_classes, n_groups), strict=True):
+        if name in stored["beside"]:
+            ids, values = _ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"]
+            field = array("int64", len(ids), low=0, high=n_values - 1)
+            check_fields("The gallery", {name: values}, {name: field})
+            tables[name] = IdTable(ids, values)
+    return _ids(stored, arrays, "changed_ids"), tables
+
+
+def _embedded(
+    manifest: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    tables: dict[str, IdTable],
+    n_classes: int,
+) -> FaissEngine:
+    """The engine in the file, which must fit what is beside it."""
     index = {
-        name.removeprefix("faiss_"): array
-        for name, array in arrays.items()
+        name.removeprefix("faiss_"): part
+        for name, part in arrays.items()
         if name.startswith("faiss_")
     }
-    return FaissEngine.from_state(stored["faiss"], index)
+    stored = manifest["engine"]
+    engine = FaissEngine.from_state(stored["faiss"], index)
+    points = list(engine.scan())
+    if not points:
+        raise unreadable("The gallery", "it must have a point")
+    ids, labels = (
+        np.concatenate([getattr(part, name) for part in points]) for name in ("ids", "labels")
+    )
+    if (engine.dimension, engine.metric) not in {
+        (manifest["n_features"], metric) for metric in ("euclidean", manifest["metric"])
+    }:
+        raise unreadable("The gallery", "its dimension and metric must be those of the model")
+    if stored["codes_in_engine"] and not 0 <= labels.min() <= labels.max() < n_classes:
+        raise unreadable("The gallery", f"its codes must be in [0, {n_classes})")
+    if not all(np.array_equal(table.ids, ids) for table in tables.values()):
+        raise unreadable("The gallery", "codes and groups must be those of its points")
+    return engine
+
+
+def _check_kind(kept: list[AnyArray], kind: Literal["integer", "text"]) -> None:
+    kinds = "U" if kind == "text" else "i"
+    if any(ids.size and ids.dtype.kind != kinds for ids in kept):
+        raise unreadable("The gallery", f"ids must be {kind}, as those of its engine")
 
 
 def _put_ids(

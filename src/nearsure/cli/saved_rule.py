@@ -12,9 +12,23 @@ from nearsure.classifier import FittedRule
 from nearsure.cli.calibrate import DistanceName
 from nearsure.cli.checked_files import writing
 from nearsure.errors import ModelFileError
+from nearsure.labels import text_array
+from nearsure.schema import OBJECT, TEXT, Field, either, integer, list_of, misfit, one_of
 from nearsure.whole_files import write_text_whole
 
 KIND, VERSION = "nearsure rule", 1
+_LABELS = either(list_of(TEXT), list_of(integer(-(2**63), 2**63 - 1)))
+_STORED = {
+    "kind": one_of(KIND),
+    "version": integer(VERSION, VERSION),
+    "distance": one_of(*get_args(DistanceName)),
+    "n_neighbors": integer(1),
+    "classes": Field(
+        "distinct labels",
+        lambda names: _LABELS.fits(names) and 0 < len(names) == len(set(names)),
+    ),
+    "rule": OBJECT,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +75,18 @@ class SavedRule:
                 f"{path} has version {version}, and this nearsure reads up to {VERSION}. Upgrade "
                 "nearsure: pip install --upgrade nearsure"
             )
+        if misfit(document, _STORED) is not None:
+            raise _altered(path)
+        names = document["classes"]
         try:
             rule = FittedRule.from_dict(document["rule"])
-            classes, distance = document["classes"], document["distance"]
-            n_neighbors = document["n_neighbors"]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            is_text = isinstance(names[0], str)
+            classes = text_array(names, path.stat().st_size) if is_text else np.array(names)
+        except ModelFileError as error:
             raise _altered(path) from error
-        whole = (
-            version == VERSION
-            and distance in get_args(DistanceName)
-            and type(n_neighbors) is int
-            and n_neighbors >= 1
-            and _are_labels(classes)
-            and rule.class_sizes is not None
-            and rule.class_sizes.shape == (len(classes),)
-        )
-        if not whole:
+        if rule.class_sizes is None or rule.class_sizes.shape != classes.shape:
             raise _altered(path)
-        return cls(rule, np.array(classes), distance, n_neighbors)
+        return cls(rule, classes, document["distance"], document["n_neighbors"])
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -86,19 +94,11 @@ def _document(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"There is no rule at {path}.")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not JSON: {error}. --save writes a rule.") from error
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ModelFileError(f"{path} is JSON, but no rule. nearsure calibrate --save writes one.")
     return document
-
-
-def _are_labels(classes: object) -> bool:
-    if not isinstance(classes, list) or not classes or len(set(map(str, classes))) != len(classes):
-        return False
-    return all(type(label) is str for label in classes) or all(
-        type(label) is int for label in classes
-    )
 
 
 def _altered(path: Path) -> ModelFileError:

@@ -11,7 +11,7 @@ from nearsure.engine_gallery.label_codes import LabelCodes
 from nearsure.engine_gallery.leaving_out import AskedPoints, portions, search_leaving_out
 from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Found
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.errors import GalleryMismatchError, InvalidInputError, UnusableGalleryError
 from nearsure.index.stable_ids import ids_from
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.support_checks import members_left_of_groups
@@ -267,7 +267,13 @@ class EngineGallery:
 
     def search(self, queries: AnyArray, k: int) -> Neighbors:
         """The k nearest points of each query, with class codes as labels; fewer if so counted."""
-        return self._neighbors(self.engine.search(queries, k))
+        found = self.engine.search(queries, k)
+        if not found.counts.any() and not self.engine.size():
+            raise UnusableGalleryError(
+                "The gallery must hold points to be answered from. The engine holds none any more: "
+                "they were removed, or the table emptied, since the fit. Load them again, or fit."
+            )
+        return self._neighbors(found)
 
     def leave_one_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest of all other points of some points, their groups left out with them.

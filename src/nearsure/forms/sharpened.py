@@ -21,11 +21,19 @@ from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import check_temperature
+from nearsure.schema import POSITIVE, check_fields, number
 
 # A query on top of all its neighbours has scale 0; its excess distances are 0, too, and any
 # temperature gives the same weights.
 SMALLEST_RATIO = 1e-9
 LARGEST = float(np.finfo(np.float64).max)
+# Far beyond what a fit may find, and no power overflows.
+_STORED = {
+    "temperature": POSITIVE,
+    "sharpness": number("a number in [0.001, 1000]", 1e-3, 1e3),
+    "adaptivity": number("a number in [-100, 100]", -100.0, 100.0),
+    "typical_distance": POSITIVE,
+}
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,8 @@ class SharpenedNED:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The sharpened form", fields, _STORED)
         return cls(**fields)
 
 

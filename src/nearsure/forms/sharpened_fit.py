@@ -12,6 +12,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import SharpenedNED, log_scale_ratios, query_scales
 from nearsure.forms.sharpened_objective import SharpenedLikelihood
 from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.schema import NUMBER, OBJECT, check_fields, list_of, nullable, one_of
 from nearsure.temperature import TemperatureFit, fit_temperature
 
 FreeParameters = Literal["sharpened", "adaptive"]
@@ -28,6 +29,15 @@ ADAPTIVITY_RANGE = -2.0, 4.0
 # Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
 # one observation says, which a handful of points cannot outvote, and a hundred do not feel.
 PRIOR_SPREAD = 1.0
+_STORED = {
+    "form": OBJECT,
+    "free": one_of(*get_args(FreeParameters)),
+    "loss": NUMBER,
+    "ned_loss": NUMBER,
+    "standard_errors": nullable(list_of(NUMBER, 3)),
+    "start_losses": list_of(NUMBER),
+    "temperature_fit": OBJECT,
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,8 @@ class SharpenedFit:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The fit of the sharpened form", fields, _STORED)
         errors = fields["standard_errors"]
         return cls(
             **{

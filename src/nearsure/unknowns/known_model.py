@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
+from nearsure.schema import check_fields, list_of, number, unreadable
 from nearsure.unknowns.evidence import Evidence
 from nearsure.unknowns.monotone_logistic import fit_bounded_logistic, line_pieces
 from nearsure.unknowns.shifted_densities import (
@@ -22,6 +23,21 @@ from nearsure.unknowns.shifted_densities import (
 N_KNOTS = 6
 # Log-odds never fall where the evidence rises, and a query far from everything ends at p = 0.
 LOWEST_SLOPE = 0.05
+# Log-odds and standardised evidence are never so large, and no product of two overflows.
+_MODERATE = number("a number in [-1e100, 1e100]", -1e100, 1e100)
+_STORED = {
+    "means": list_of(_MODERATE, 3),
+    "scales": list_of(number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
+    "weights": list_of(_MODERATE, 3),
+    "knots": list_of(_MODERATE),
+    "slopes": list_of(_MODERATE),
+    "offset": _MODERATE,
+    "novelty_normalizers": list_of(_MODERATE, len(SINGLE_NOVELTIES)),
+    "drift_normalizers": list_of(_MODERATE, len(DRIFTS)),
+    "farthest": _MODERATE,
+    "novelty": number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
+    "drift": number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
+}
 
 
 @dataclass(frozen=True)
@@ -184,7 +200,10 @@ class KnownModel:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The model of p(known)", fields, _STORED)
+        if len(fields["slopes"]) != len(fields["knots"]) + 1 or not fields["knots"]:
+            raise unreadable("The model of p(known)", "'slopes' must be one more than 'knots'")
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in fields.items()

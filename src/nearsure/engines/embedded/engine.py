@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded.answers import nothing_found
 from nearsure.engines.embedded.approximate_shelf import ApproximateShelf
-from nearsure.engines.embedded.choice import IndexSettings, IndexType, chosen_index
+from nearsure.engines.embedded.choice import INDEXES, IndexSettings, IndexType, chosen_index
 from nearsure.engines.embedded.coarse_centre import CoarseCentre
 from nearsure.engines.embedded.exact_shelf import ExactShelf
 from nearsure.engines.embedded.loading import Progress, loaded_rows
@@ -21,15 +21,35 @@ from nearsure.engines.embedded.point_table import PointTable
 from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
 from nearsure.engines.embedded.restored_shelf import restored_shelf
 from nearsure.engines.embedded.shelf import Change, Shelf
-from nearsure.errors import InvalidInputError, ModelFileError
+from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 from nearsure.index.stable_ids import a_few, integer_ids
+from nearsure.schema import (
+    COUNT,
+    OBJECT,
+    SCALAR,
+    TEXT,
+    check_fields,
+    integer,
+    list_of,
+    one_of,
+    reading,
+)
 
 PORTION = 100_000
 DEFAULTS = IndexSettings()
 log = logging.getLogger("nearsure.engines")
 
 Metric = Literal["euclidean", "cosine"]
+_STORED = {
+    "dimension": integer(1),
+    "metric": one_of(*get_args(Metric)),
+    "index": one_of(*INDEXES),
+    "size": COUNT,
+    "settings": OBJECT,
+    "shelf": OBJECT,
+    "arrays": list_of(TEXT),
+}
 
 
 class FaissEngine:
@@ -252,14 +272,13 @@ class FaissEngine:
         >>> FaissEngine.from_state(*engine.to_state())
         FaissEngine(dimension=3, index='hnsw', metric='euclidean', size=3)
         """
-        try:
+        owner = "The engine in the model"
+        check_fields(owner, state, _STORED)
+        check_fields(owner, state["settings"], dict.fromkeys(asdict(IndexSettings()), SCALAR))
+        with reading(owner):
             settings = IndexSettings(**state["settings"])
             engine = cls(state["dimension"], state["index"], state["metric"], settings)
             engine._restore(state, arrays)
-        except (KeyError, TypeError, AttributeError, InvalidInputError) as error:
-            raise ModelFileError(
-                f"The engine in the model cannot be read: {error}. Save the model again."
-            ) from error
         return engine
 
     def __repr__(self) -> str:

@@ -105,7 +105,8 @@ def _floats(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) -
 
 def _positive(numbers: Mapping[str, object], name: str) -> float:
     value = numbers.get(name)
-    if not isinstance(value, int | float) or not 0 < value < np.inf:
+    # The square of a scale is a number, too.
+    if not isinstance(value, int | float) or not 1e-100 < value < 1e100:  # noqa: PLR2004
         raise _broken(name)
     return value
 

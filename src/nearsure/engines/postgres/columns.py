@@ -9,7 +9,7 @@ import numpy as np
 from psycopg import sql
 
 from nearsure.arrays import AnyArray
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.stable_ids import a_few
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
@@ -81,7 +81,7 @@ class Column:
     def incoming(self, values: Sequence[Any]) -> AnyArray:
         """Values as they were read, as int64 or strings."""
         if any(value is None for value in values):
-            raise GalleryMismatchError(self.has_nulls)
+            raise UnusableGalleryError(self.has_nulls)
         return np.array(values, np.int64 if self.kind == "integer" else str)
 
     @property

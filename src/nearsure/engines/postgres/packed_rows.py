@@ -8,7 +8,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.engines.postgres.layout import Layout
-from nearsure.errors import GalleryMismatchError
+from nearsure.errors import UnusableGalleryError
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,5 +47,5 @@ def unpacked(layout: Layout, rows: Sequence[Sequence[Any]]) -> PackedRows:
     if layout.label is not None:
         labels, n_labels = layout.label.unpacked(columns[1])
         if not np.array_equal(n_labels, counts):
-            raise GalleryMismatchError(layout.label.has_nulls)
+            raise UnusableGalleryError(layout.label.has_nulls)
     return PackedRows(ids, labels, counts, b"".join(part or b"" for part in columns[-1]))

@@ -8,11 +8,13 @@ from typing import Protocol, cast
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine
+from nearsure.schema import COUNT, TEXT, check_fields, nullable
 from nearsure.service.gallery.fits import Fit
 from nearsure.service.gallery.kept_notes import MODEL, NUMBER, THRESHOLD, Notes
 from nearsure.service.gallery.thresholds import ThresholdInUse
 
 log = logging.getLogger("nearsure.service")
+_STORED = {"number": COUNT, "sha256": TEXT, "last_change": nullable(COUNT)}
 
 
 class RecordedChanges(Protocol):
@@ -90,11 +92,13 @@ def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
     last = 0 if threshold is None else threshold.model
     kept = notes.get(NUMBER)
     try:
-        known = {} if kept is None else json.loads(kept)
-        if known.get("sha256") == _digest(model):
-            return KeptFit(model, int(known["number"]), threshold, known.get("last_change"))
-        last = max(last, int(known.get("number", 0)))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if kept is not None:
+            known = json.loads(kept)
+            check_fields("The number of the fit", known, _STORED)
+            if known["sha256"] == _digest(model):
+                return KeptFit(model, known["number"], threshold, known["last_change"])
+            last = max(last, known["number"])
+    except (ValueError, RecursionError) as error:
         log.warning("The number of the fit cannot be read, and is counted on: %r", error)
     seen = None if changes is None else changes.last()
     notes.put({NUMBER: _numbered(last + 1, model, seen)})
@@ -106,7 +110,7 @@ def _read_threshold(notes: Notes) -> ThresholdInUse | None:
     kept = notes.get(THRESHOLD)
     try:
         return None if kept is None else ThresholdInUse.from_bytes(kept)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         log.warning("The threshold that was kept cannot be read, and is given up: %s", error)
         return None
 

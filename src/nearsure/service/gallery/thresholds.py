@@ -6,8 +6,17 @@ from math import isfinite
 from typing import Any
 
 from nearsure.classifier import NEDClassifier
+from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 
 DEFAULT_CERTAINTY = 0.95
+_FRACTION = nullable(number("a number in [0, 1]", 0.0, 1.0))
+_STORED = {
+    "threshold": _FRACTION,
+    "precision": _FRACTION,
+    "sentence": TEXT,
+    "model": COUNT,
+    "is_set": BOOLEAN,
+}
 
 
 @dataclass(frozen=True)
@@ -62,20 +71,9 @@ class ThresholdInUse:
             If it is something else.
         """
         document = json.loads(kept)
-        if not _is_threshold(document):
-            raise ValueError("It is no threshold.")
+        if (problem := misfit(document, _STORED)) is not None:
+            raise ValueError(f"It is no threshold: {problem}.")
         return cls(**document)
-
-
-def _is_threshold(document: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
-    if not isinstance(document, dict) or not set(document) <= set(ThresholdInUse().__dict__):
-        return False
-    numbers = [document.get(name) for name in ("threshold", "precision")]
-    return (
-        all(own is None or (isinstance(own, int | float) and 0 <= own <= 1) for own in numbers)
-        and isinstance(document.get("sentence", ""), str)
-        and isinstance(document.get("model", 0), int)
-    )
 
 
 def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:

@@ -1,0 +1,175 @@
+"""What stored documents must hold: one table of fields for each, with words for what is allowed.
+
+Whatever comes from a file may have been altered, checksums included. A document that fits its table
+holds the right types, sizes and ranges; everything else is a `ModelFileError`.
+"""
+
+import reprlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearsure.errors import InvalidInputError, ModelFileError
+
+LARGEST = sys.float_info.max
+SMALLEST = 5e-324  # of all numbers above 0
+LARGEST_INTEGER = 2**63
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a document.
+
+    Parameters
+    ----------
+    words : str
+        What it must be, for the message.
+    fits : callable
+        Whether a value is that. It takes anything and raises nothing.
+    """
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def number(words: str, low: float = -LARGEST, high: float = LARGEST) -> Field:
+    """An integer or float within bounds, which leave out NaN and infinity."""
+    # Python's own numbers, which compare with integers of any size; numpy's do not.
+    lowest, highest = float(low), float(high)
+    return Field(words, lambda value: type(value) in (int, float) and lowest <= value <= highest)
+
+
+def integer(low: int, high: int = LARGEST_INTEGER) -> Field:
+    """An integer within bounds; no boolean."""
+    return Field(
+        f"an integer in [{low}, {high}]", lambda value: type(value) is int and low <= value <= high
+    )
+
+
+def one_of(*names: str) -> Field:
+    """One of some strings."""
+    return Field(
+        f"one of {', '.join(map(repr, names))}",
+        lambda value: isinstance(value, str) and value in names,
+    )
+
+
+def nullable(field: Field) -> Field:
+    """The field, or null."""
+    return Field(f"null or {field.words}", lambda value: value is None or field.fits(value))
+
+
+def either(*fields: Field) -> Field:
+    """Any of some fields."""
+    return Field(
+        " or ".join(field.words for field in fields),
+        lambda value: any(field.fits(value) for field in fields),
+    )
+
+
+def list_of(field: Field, n: int | None = None) -> Field:
+    """A list of such values, of any length or of n."""
+    length = "" if n is None else f"{n} entries, "
+    return Field(
+        f"a list of {length}each {field.words}",
+        lambda value: (
+            isinstance(value, list) and n in (None, len(value)) and all(map(field.fits, value))
+        ),
+    )
+
+
+def array(dtypes: str, *shape: int | None, low: float = -LARGEST, high: float = LARGEST) -> Field:
+    """An array of one of some dtypes, such as "float32 float64", whose entries are within bounds.
+
+    None in the shape stands for any length.
+    """
+
+    def fits(value: Any) -> bool:  # noqa: ANN401
+        return (
+            isinstance(value, np.ndarray)
+            and value.dtype.name in dtypes.split()
+            and value.ndim == len(shape)
+            and all(wanted in (None, own) for wanted, own in zip(shape, value.shape, strict=True))
+            and (not value.size or (low <= value.min().item() and value.max().item() <= high))
+        )
+
+    sizes = ", ".join("any" if wanted is None else str(wanted) for wanted in shape)
+    bounds = "finite" if high == LARGEST else f"in [{low:g}, {high:g}]"
+    return Field(f"an array of {dtypes.replace(' ', ' or ')}, shape ({sizes}), {bounds}", fits)
+
+
+NUMBER = number("a finite number")
+POSITIVE = number("a finite number above 0", SMALLEST)
+COUNT = integer(0)
+TEXT = Field("a string", lambda value: isinstance(value, str))
+BOOLEAN = Field("true or false", lambda value: isinstance(value, bool))
+OBJECT = Field("an object", lambda value: isinstance(value, dict))
+ARRAY = Field("an array", lambda value: isinstance(value, np.ndarray))
+SCALAR = nullable(either(NUMBER, BOOLEAN, TEXT))
+SCALARS = Field(
+    "an object of plain values",
+    lambda value: isinstance(value, dict) and all(map(SCALAR.fits, value.values())),
+)
+
+
+def check_fields(owner: str, fields: object, schema: Mapping[str, Field]) -> None:
+    """Raise `ModelFileError` unless a document has exactly the fields of a table, as it says.
+
+    Parameters
+    ----------
+    owner : str
+        How messages call the document.
+    fields : object
+        Of which nothing is known.
+    schema : mapping
+        The table.
+
+    Examples
+    --------
+    >>> check_fields("A point", {"x": 1.0}, {"x": NUMBER})
+    >>> check_fields("A point", {"x": "a"}, {"x": NUMBER})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    nearsure.errors.ModelFileError: A point cannot be read: 'x' must be a finite number. Got 'a' ...
+    """
+    problem = misfit(fields, schema)
+    if problem is not None:
+        raise unreadable(owner, problem)
+
+
+def misfit(fields: object, schema: Mapping[str, Field]) -> str | None:
+    """What is wrong with a document, or None."""
+    if not isinstance(fields, Mapping):
+        return f"it must be an object. Got {_shown(fields)} instead"
+    for odd in sorted(set(schema) ^ set(fields)):
+        return f"{odd[:50]!r} is {'missing' if odd in schema else 'none of its fields'}"
+    for name, field in schema.items():
+        if not field.fits(fields[name]):
+            return f"{name!r} must be {field.words}. Got {_shown(fields[name])} instead"
+    return None
+
+
+@contextmanager
+def reading(owner: str) -> Iterator[None]:
+    """What a constructor refuses of a stored document is the document's fault."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise unreadable(owner, str(error).removesuffix(".")) from error
+
+
+def unreadable(owner: str, problem: str) -> ModelFileError:
+    """The error about a document that does not fit."""
+    return ModelFileError(
+        f"{owner} cannot be read: {problem}. The file has been altered: save the model again."
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"one of {value.dtype}, shape {value.shape}"
+    return reprlib.repr(value)
