@@ -136,9 +136,6 @@ class GalleryMethods(EngineMethods):
             If nothing was fitted (a given temperature, or a rule without parameters).
         """
         check_is_fitted(self, "classes_")
-        if self._fit_loss is None and self._rule.temperature_fit and not self._share_changed():
-            # A file of version 1 did not say; nothing has changed yet, so it can still be seen.
-            self._fit_loss = self._watched_loss(self._own_pass())
         if self._fit_loss is None:
             raise InvalidInputError(
                 f"Nothing was fitted for rule {self._rule.name!r}, so nothing can be stale: it has "
