@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from sklearn.datasets import load_digits
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from nearsure import NEDClassifier
 from nearsure.cli.app import app
@@ -30,17 +30,21 @@ from nearsure.report import gallery_report, report_json
 from nearsure.service import ServiceSettings, create_app
 
 STORED = Path(__file__).parent / "surface"
-PACKAGES = ("audit", "batch", "calibration", "decisions", "displays", "drift")
+MODELS: tuple[dict[str, Any], ...] = (
+    {},
+    {"rule": "ned"},
+    {"engine": "hnsw", "unknown_share": 0.1},
+)
+PACKAGES: tuple[str, ...] = ("audit", "batch", "calibration", "decisions", "displays", "drift")
 PACKAGES += ("embedding_files", "encoders", "engines", "forms", "metrics", "report")
 PACKAGES += ("robustness", "service", "unknowns")
 
 
 def command_help() -> str:
     """--help of every command."""
-    root = get_command(app)
-    names = sorted(root.commands)  # type: ignore[attr-defined]
+    names = sorted(get_command(app).commands)  # type: ignore[attr-defined]
     shown = [
-        CliRunner().invoke(root, [*name, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).output
+        CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).output
         for name in [[], *([name] for name in names)]
     ]
     return "\n".join(line.rstrip() for text in shown for line in text.splitlines())
@@ -92,8 +96,8 @@ def model_file() -> str:
     """Names, kinds and shapes of what a model file holds."""
     Z, y = load_digits(return_X_y=True)
     lines = []
-    for settings in ({}, {"rule": "ned"}, {"engine": "hnsw", "unknown_share": 0.1}):
-        classifier = NEDClassifier(**settings).fit(Z[:300], y[:300].astype(str))  # type: ignore[arg-type]
+    for settings in MODELS:
+        classifier = NEDClassifier(**settings).fit(Z[:300], y[:300].astype(str))
         with tempfile.TemporaryDirectory() as folder:
             classifier.save(Path(folder) / "model")
             manifest, arrays = read_model(Path(folder) / "model")
