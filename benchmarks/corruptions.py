@@ -15,7 +15,7 @@ from sklearn.datasets import load_sample_images
 
 from benchmarks.report import finish, say, seconds
 from nearsure.robustness import CORRUPTIONS, SEVERITIES, corrupt, corruption_rng
-from nearsure.robustness.corruptions.frost_texture import STYLES, frost_window
+from nearsure.robustness.corruptions import STYLES, frost_window
 
 SIZE, SMALL = 224, 32
 TURNS = 15

@@ -19,21 +19,20 @@ from sklearn.model_selection import train_test_split
 from benchmarks.report import finish, say
 from nearsure import Neighbors
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.classifier.fitted_rule import fit_rule
-from nearsure.classifier.own_pass import own_pass
 from nearsure.classifier.parameters import chosen_calibration, chosen_rule
+from nearsure.classifier.rule import fit_rule, own_pass
 from nearsure.drift import Evidence, compare_samples, fit_cut, gather_evidence
 from nearsure.errors import NearsureError
+from nearsure.gallery.gallery import SupportSet
+from nearsure.lab.cache import Stage, digest
 from nearsure.lab.datasets import load_split
-from nearsure.lab.embedding_run import FEATURE_CHUNK, EmbeddingRun
+from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
-from nearsure.lab.robust.corruption_experiment import CORRUPTIONS_VERSION
-from nearsure.lab.robust.frozen_support import FrozenSupport, damaged_rows, frozen_supports
+from nearsure.lab.robust.experiments import CORRUPTIONS_VERSION
+from nearsure.lab.robust.model import FrozenSupport, damaged_rows, frozen_supports
 from nearsure.lab.robust.settings import RobustSettings, robust_settings
-from nearsure.lab.stages import Stage, digest
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
-from nearsure.support_set import SupportSet
 
 RUNS = Path("runs")
 FOLDER = Path(os.environ.get("NEARSURE_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))

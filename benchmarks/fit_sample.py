@@ -12,9 +12,9 @@ from benchmarks.report import finish, say
 from nearsure import NEDClassifier, Neighbors, fit_temperature, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.metrics import expected_calibration_error
-from nearsure.objectives import NegativeLogLikelihood
+from nearsure.temperature import NegativeLogLikelihood
 
 FOLDER = Path(os.environ.get("NEARSURE_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 SEEDS = 30

@@ -22,7 +22,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import suspect_labels
 from nearsure.errors import ManyMissesWarning
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import ned_weights
 

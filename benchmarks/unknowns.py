@@ -16,7 +16,7 @@ from benchmarks.report import finish, say
 from nearsure import NEDClassifier, Neighbors, fit_temperature, score
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.metrics import error_detection_auroc, expected_calibration_error
 from nearsure.unknowns import (
     KnownModel,

@@ -13,7 +13,7 @@ import pytest
 from nearsure import Neighbors
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 
 FOLDER = Path(
     os.environ.get("NEARSURE_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import AnyArray
-from nearsure.index.batch_proposals import VECTOR_BLOCK, propose_together
-from nearsure.index.exact import ExactIndex
+from nearsure.index.exact import VECTOR_BLOCK, ExactIndex, propose_together
 
 
 def made(n_vectors: int, n_queries: int, width: int = 16) -> tuple[AnyArray, AnyArray]:

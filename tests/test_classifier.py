@@ -19,11 +19,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from nearsure import NEDClassifier, fit_temperature, memory
+from nearsure import NEDClassifier, fit_temperature
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.classifier import estimator
 from nearsure.errors import DenseResultTooLargeError, InvalidInputError
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.rules import RuleName
 
 Split: TypeAlias = tuple[FloatArray, IntArray, FloatArray, IntArray]
@@ -408,9 +409,9 @@ class TestBadInput:
 
     def test_dense_result_that_would_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fitted = NEDClassifier().fit(self.Z, self.y)
-        monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 120 * 3 - 1)
+        monkeypatch.setattr(estimator, "available_bytes", lambda: 8 * 120 * 3 - 1)
         with pytest.raises(DenseResultTooLargeError, match="predict_posterior"):
             fitted.predict_proba(self.Z)
         assert len(fitted.predict_posterior(self.Z)) == 120
-        monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 120 * 3)
+        monkeypatch.setattr(estimator, "available_bytes", lambda: 8 * 120 * 3)
         assert fitted.predict_proba(self.Z).shape == (120, 3)

@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.index import distinct_vectors, exact, unit_vectors
-from nearsure.index.distinct_vectors import fingerprints
-from nearsure.index.exact import SPARE_CANDIDATES, ExactIndex
+from nearsure.index import exact, unit_vectors
+from nearsure.index import exact as distinct_vectors
+from nearsure.index.exact import SPARE_CANDIDATES, ExactIndex, fingerprints
 
 Found = tuple[FloatArray, IntArray]
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -10,7 +10,7 @@ from PIL import Image
 from nearsure.encoders.image import LIMITS, ImageEncoder
 from nearsure.errors import BrokenImageError
 from nearsure.image_limits import MOST_SCANS, ImageLimits, count_scans
-from nearsure.lab.datasets.image_file import decode_image
+from nearsure.lab.datasets.images import decode_image
 from nearsure.report.thumbnails import Thumbnails
 
 SMALL = ImageLimits(largest_area=10_000, enough=50)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index.exact import ExactIndex
-from nearsure.leaving_one_out import leave_one_out, search_leaving_one_out
+from nearsure.loo import leave_one_out, search_leaving_one_out
 from nearsure.neighbors import Neighbors
 
 

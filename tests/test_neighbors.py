@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, DTypeLike
 
-from nearsure import conventions
+from nearsure import neighbors as conventions
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors

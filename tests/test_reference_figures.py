@@ -8,8 +8,8 @@ import pytest
 import reference_data
 from nearsure import NEDClassifier, fit_temperature, score
 from nearsure.metrics import expected_calibration_error
-from nearsure.objectives import NegativeLogLikelihood
 from nearsure.rules import RuleName
+from nearsure.temperature import NegativeLogLikelihood
 from reference_data import Gallery
 
 DATA_SETS = {"cub200": reference_data.cub200, "clinc150": reference_data.clinc150}

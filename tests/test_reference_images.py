@@ -8,7 +8,7 @@ import pytest
 import reference_data
 from nearsure.lab.datasets.cars196 import load_cars196
 from nearsure.lab.datasets.cub200 import load_cub200
-from nearsure.lab.datasets.labelled_images import ImageSplit
+from nearsure.lab.datasets.images import ImageSplit
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from nearsure import support_set
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.gallery import gallery as support_set
+from nearsure.gallery.gallery import SupportSet
 from nearsure.neighbors import Neighbors
-from nearsure.support_set import SupportSet
 
 N_CLASSES, N_GROUPS = 4, 6
 

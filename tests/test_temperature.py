@@ -15,7 +15,7 @@ from nearsure.errors import (
     InvalidInputError,
     ManyMissesWarning,
 )
-from nearsure.objectives import ObjectiveName, build_objective
+from nearsure.temperature import ObjectiveName, build_objective
 
 OBJECTIVES: tuple[ObjectiveName, ...] = ("nll", "brier", "top_label")
 

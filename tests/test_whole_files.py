@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nearsure.whole_files import (
+from nearsure.atomic import (
     Draft,
     remove_dead_drafts,
     remove_drafts,
@@ -23,7 +23,7 @@ from nearsure.whole_files import (
 WRITER = """
 import sys, time
 from pathlib import Path
-from nearsure.whole_files import Draft
+from nearsure.atomic import Draft
 for name in sys.argv[1:]:
     draft = Draft.of(Path(name), keep_suffix=True)
     if name.endswith(".sqlite"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nearsure.classifier import NEDClassifier, Prediction, fit_confidence
     from nearsure.engines.registry import open_engine
-    from nearsure.leaving_one_out import leave_one_out
+    from nearsure.loo import leave_one_out
     from nearsure.neighbors import Neighbors
     from nearsure.posterior import Posterior, score
     from nearsure.temperature import TemperatureFit, fit_temperature
@@ -34,7 +34,7 @@ _HOMES = {
     "TemperatureFit": "nearsure.temperature",
     "fit_confidence": "nearsure.classifier",
     "fit_temperature": "nearsure.temperature",
-    "leave_one_out": "nearsure.leaving_one_out",
+    "leave_one_out": "nearsure.loo",
     "open_engine": "nearsure.engines.registry",
     "score": "nearsure.posterior",
 }

@@ -1,6 +1,6 @@
 """``python -m nearsure`` is the `nearsure` command."""
 
-from nearsure.command_line import main
+from nearsure.cli import main
 
 if __name__ == "__main__":
     main()

@@ -23,7 +23,7 @@ from nearsure.displays import (
 )
 from nearsure.extras import require
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save, save_file
 
 from nearsure.arrays import AnyArray
+from nearsure.atomic import written_whole
 from nearsure.errors import ModelFileError
 from nearsure.schema import OBJECT, check_fields, integer, unreadable
-from nearsure.whole_files import written_whole
 
 FORMAT_VERSION = 3
 # How errors call a model that is in no file.

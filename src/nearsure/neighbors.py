@@ -1,4 +1,4 @@
-"""The result of a nearest-neighbour search, in the only form that the rest of nearsure reads."""
+"""`Neighbors`, the result of a search, and the distance conventions of engines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,9 +8,75 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure import conventions
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.validation import integer_codes
+
+# What engines call a distance, turned into the one number that nearsure knows: |z - z_i|^2.
+#
+# Each function takes an array of what an engine returned and gives squared Euclidean distances of
+# the same shape. NaN passes through: whether it marks padding or a broken query is for the caller
+# to decide.
+
+
+# Half precision vectors of unit length have inner products that are off by up to about 1e-3;
+# anything further out is another quantity, not rounding.
+ROUNDING = 1e-3
+ABSOLUTE_ROUNDING = 1e-6
+
+
+def squared_l2(values: AnyArray) -> FloatArray:
+    """Squared Euclidean distances (faiss, Milvus, Chroma); rounding below zero becomes zero."""
+    return _not_negative(values, "a squared Euclidean distance")
+
+
+def l2(values: AnyArray) -> FloatArray:
+    """Euclidean distances (pgvector's ``<->``, Qdrant, scikit-learn)."""
+    return np.square(_not_negative(values, "a Euclidean distance"))
+
+
+def cosine_similarity(values: AnyArray) -> FloatArray:
+    """Cosine similarities: |z - z_i|^2 = 2 - 2 cos for vectors of unit length."""
+    return _from_cosine(values, "a cosine similarity")
+
+
+def cosine_distance(values: AnyArray) -> FloatArray:
+    """Cosine distances, 1 - cos (pgvector's ``<=>``, Chroma)."""
+    return _from_cosine(1.0 - np.asarray(values, np.float64), "1 - a cosine distance")
+
+
+def inner_product(values: AnyArray) -> FloatArray:
+    """Inner products of vectors of unit length (faiss, Milvus)."""
+    return _from_cosine(values, "the inner product of unit vectors")
+
+
+def negative_inner_product(values: AnyArray) -> FloatArray:
+    """Negated inner products of vectors of unit length (pgvector's ``<#>``)."""
+    return _from_cosine(-np.asarray(values, np.float64), "the inner product of unit vectors")
+
+
+def _not_negative(values: AnyArray, quantity: str) -> FloatArray:
+    distances = np.array(values, np.float64)
+    # A lone duplicate has nothing to be measured by, hence the absolute part.
+    farthest = np.fmax.reduce(distances, axis=-1, keepdims=True, initial=0.0)
+    tolerated = ROUNDING * farthest + ABSOLUTE_ROUNDING
+    if (distances < -tolerated).any():
+        raise InvalidInputError(
+            f"{quantity} must not be negative. Got {np.nanmin(distances):.6g} instead. If these "
+            "are similarities or inner products, use the constructor of that name."
+        )
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def _from_cosine(values: AnyArray, quantity: str) -> FloatArray:
+    cosines = np.asarray(values, np.float64)
+    if (np.abs(cosines) > 1.0 + ROUNDING).any():
+        raise InvalidInputError(
+            f"{quantity} must lie in [-1, 1]. Got {np.nanmax(np.abs(cosines)):.6g} in magnitude. "
+            "Normalise the vectors to unit length before indexing, or search by Euclidean distance."
+        )
+    return np.maximum(2.0 - 2.0 * cosines, 0.0)
+
 
 PADDING_LABEL = -1
 
@@ -149,7 +215,7 @@ class Neighbors:
         >>> Neighbors.from_squared_l2([[0.5, 0.1]], [[3, 4]]).labels
         array([[4, 3]])
         """
-        return cls._converted(conventions.squared_l2, distances, labels, ids, counts)
+        return cls._converted(squared_l2, distances, labels, ids, counts)
 
     @classmethod
     def from_l2(
@@ -169,7 +235,7 @@ class Neighbors:
         >>> Neighbors.from_l2([[1.0, 3.0]], [[0, 1]]).sq_distances
         array([[1., 9.]])
         """
-        return cls._converted(conventions.l2, distances, labels, ids, counts)
+        return cls._converted(l2, distances, labels, ids, counts)
 
     @classmethod
     def from_cosine_similarity(
@@ -189,7 +255,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_similarity([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(conventions.cosine_similarity, similarities, labels, ids, counts)
+        return cls._converted(cosine_similarity, similarities, labels, ids, counts)
 
     @classmethod
     def from_cosine_distance(
@@ -209,7 +275,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_distance([[0.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(conventions.cosine_distance, distances, labels, ids, counts)
+        return cls._converted(cosine_distance, distances, labels, ids, counts)
 
     @classmethod
     def from_inner_product(
@@ -229,7 +295,7 @@ class Neighbors:
         >>> Neighbors.from_inner_product([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(conventions.inner_product, products, labels, ids, counts)
+        return cls._converted(inner_product, products, labels, ids, counts)
 
     @classmethod
     def from_negative_inner_product(
@@ -249,7 +315,7 @@ class Neighbors:
         >>> Neighbors.from_negative_inner_product([[-1.0, -0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(conventions.negative_inner_product, products, labels, ids, counts)
+        return cls._converted(negative_inner_product, products, labels, ids, counts)
 
     @classmethod
     def _converted(
@@ -310,17 +376,6 @@ def _same_shape(entries: ArrayLike, name: str, shape: tuple[int, ...]) -> AnyArr
             f"Got an array of shape {array.shape} instead."
         )
     return array.reshape(shape)
-
-
-def integer_codes(labels: ArrayLike) -> IntArray:
-    """Labels as int64 class codes; an error that says how to make them if they are none."""
-    codes = np.asarray(labels)
-    if codes.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"labels must be integer class codes. Got an array of {codes.dtype} instead. "
-            "classes, codes = numpy.unique(gallery_labels, return_inverse=True) makes them."
-        )
-    return codes.astype(np.int64, copy=False)
 
 
 def _valid_counts(counts: ArrayLike | None, n_queries: int, k: int) -> IntArray:

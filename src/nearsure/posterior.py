@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import RuleName, rule_weights
+from nearsure.validation import asked_confidence
 
 # Rows are aggregated in blocks of about this many neighbours, so that the temporary arrays stay
 # in the processor's cache and do not add to the memory of a large result.
@@ -350,3 +352,128 @@ def _ranked(
         )
         ranked[tied] = tied[order]
     return ranked
+
+
+# A row that lacks less than this of 1 lacks it by rounding, and leaves nothing unassigned.
+ROUNDING = 1e-12
+# A class that would rise above the top one ends this little below it, so that the top stays the top
+# in a dense matrix, too, where no order of entries says which of two equal ones it is.
+JUST_BELOW = 1.0 - 1e-12
+
+
+def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
+    """The posterior with another confidence in each label, the label and the ranking unchanged.
+
+    The top class gets the new confidence. What is left of 1 goes to the other classes in their old
+    proportions, with two exceptions, in which a part stays unassigned and the row sums to less
+    than 1:
+
+    - No class may rise above the top one. A class that would ends just below it.
+    - A row with one class only has no other to take the rest.
+
+    What a row left unassigned before is one of those that share the rest. A query without
+    neighbours has no class, and stays so whatever its confidence.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Probabilities of n queries.
+    confidence : array-like of shape (n,)
+        The new confidence in each label, in [0, 1].
+
+    Returns
+    -------
+    Posterior
+        Of the same classes in the same order.
+
+    Examples
+    --------
+    >>> posterior = Posterior(np.array([0, 3]), np.array([4, 0, 2]), np.array([0.6, 0.3, 0.1]), 5)
+    >>> with_confidence(posterior, [0.8]).probabilities.round(3)
+    array([0.8 , 0.15, 0.05])
+    >>> with_confidence(posterior, [0.4]).probabilities.round(3)  # 0.45 would be above the top
+    array([0.4 , 0.4 , 0.15])
+    """
+    new = asked_confidence(confidence)
+    if new.shape != (len(posterior),):
+        raise InvalidInputError(
+            f"The 'confidence' parameter must be one number for each of the {len(posterior)} "
+            f"queries. Got an array of shape {new.shape} instead."
+        )
+    n, rows = len(posterior), posterior.rows
+    has_top = np.diff(posterior.indptr) > 0
+    top = posterior.indptr[:-1][has_top]
+    others = posterior.probabilities.copy()
+    others[top] = 0.0
+    others_total = np.bincount(rows, others, minlength=n)
+    unassigned = 1.0 - others_total - posterior.confidence
+    rest = others_total + np.where(unassigned > ROUNDING, unassigned, 0.0)
+    # Divided first: a rest of 1e-300 has no finite inverse.
+    shares = np.divide(others, rest[rows], out=np.zeros_like(others), where=others > 0)
+    probabilities = np.minimum(shares * (1.0 - new)[rows], JUST_BELOW * new[rows])
+    probabilities[top] = new[has_top]
+    return Posterior(posterior.indptr, posterior.codes, probabilities, posterior.n_classes)
+
+
+# Probabilities that are filled in at a time, so that little more than the result is in memory.
+DENSE_BLOCK_ENTRIES = 1 << 20
+
+
+def filled(
+    posterior: Posterior, totals: FloatArray, possible: BoolArray | None = None
+) -> FloatArray:
+    """Probabilities of all classes; what a row lacks of its total goes to the others.
+
+    A calibrated row sums to less than 1: the rest is the chance of a class that is not among the
+    neighbours. It is shared evenly by the classes without an entry. No class rises above the top
+    one, so that the most probable class stays the label; what is then left over goes to all
+    classes as far as they lie below it.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of n queries. The top class of a row has at least its total over the possible classes.
+    totals : array of shape (n,)
+        What each row shall sum to.
+    possible : array of shape (n_classes,), optional
+        Which classes can be the answer at all; by default every one.
+
+    Returns
+    -------
+    array of shape (n, n_classes)
+
+    Examples
+    --------
+    >>> filled(Posterior(np.array([0, 1]), np.array([2]), np.array([0.9]), 3), np.ones(1))
+    array([[0.05, 0.05, 0.9 ]])
+    """
+    dense = np.empty((len(posterior), posterior.n_classes))
+    step = max(1, DENSE_BLOCK_ENTRIES // max(1, posterior.n_classes))
+    for start in range(0, len(posterior), step):
+        rows = slice(start, start + step)
+        dense[rows] = _filled_block(
+            posterior.take(np.arange(len(posterior))[rows]), totals[rows], possible
+        )
+    return dense
+
+
+def _filled_block(
+    posterior: Posterior, totals: FloatArray, possible: BoolArray | None
+) -> FloatArray:
+    dense: FloatArray = posterior.to_csr().toarray()
+    absent = np.ones(dense.shape, np.bool_)
+    absent[posterior.rows, posterior.codes] = False
+    if possible is not None:
+        absent &= possible
+    top = posterior.confidence[:, None]
+    missing = np.maximum(totals[:, None] - dense.sum(axis=1, keepdims=True), 0.0)
+    n_absent = absent.sum(axis=1, keepdims=True)
+    share = np.minimum(missing / np.maximum(n_absent, 1), JUST_BELOW * top)
+    dense += np.where(absent, share, 0.0)
+    missing = np.maximum(totals[:, None] - dense.sum(axis=1, keepdims=True), 0.0)
+    room = np.maximum(JUST_BELOW * top - dense, 0.0)
+    if possible is not None:
+        room *= possible
+    all_room = room.sum(axis=1, keepdims=True)
+    part = np.divide(missing, all_room, out=np.zeros_like(missing), where=all_room > 0)
+    return np.asarray(dense + room * np.minimum(part, 1.0), np.float64)

@@ -1,4 +1,4 @@
-"""What stored documents must hold: one table of fields for each, with words for what is allowed.
+"""Tables of the fields that stored documents must have, and the check of a document.
 
 Whatever comes from a file may have been altered, checksums included. A document that fits its table
 holds the right types, sizes and ranges; everything else is a `ModelFileError`.

@@ -5,7 +5,7 @@ import numpy as np
 from nearsure import Neighbors
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 
 
 def leave_one_out_neighbors(vectors: AnyArray, codes: IntArray, k: int) -> Neighbors:

@@ -12,9 +12,9 @@ from nearsure.audit import (
     confusable_classes,
     near_duplicates_across_classes,
     small_classes,
+    support_points,
     suspect_labels,
 )
-from nearsure.audit.support_points import support_points
 from nearsure.errors import InvalidInputError
 
 

@@ -6,9 +6,7 @@ from made_galleries import blobs, leave_one_out_neighbors, padded
 
 from nearsure import Neighbors, fit_temperature, score
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.audit import SuspectLabels, suspect_labels
-from nearsure.audit.label_trust import mutual_votes
-from nearsure.audit.support_points import support_points
+from nearsure.audit import SuspectLabels, mutual_votes, support_points, suspect_labels
 from nearsure.errors import InvalidInputError
 
 

@@ -11,7 +11,7 @@ from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
 from nearsure.batch import as_neighbors, leave_one_out_over_shards, search_shards
 from nearsure.errors import InvalidInputError, PartitionsFailedError
-from nearsure.support_set import SupportSet
+from nearsure.gallery.gallery import SupportSet
 
 K = 20
 EDGES = [0, 1, 90, 260, 400]

@@ -9,7 +9,7 @@ import pytest
 from partitioned_data import DIMENSION, bytes_of, drawn, write_points
 
 from nearsure.batch import evaluate_partitions, score_partitions
-from nearsure.batch.scored_table import label_column
+from nearsure.batch.score import label_column
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
 

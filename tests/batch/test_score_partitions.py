@@ -21,7 +21,7 @@ from partitioned_data import (
 from worker_openers import gallery
 
 from nearsure import NEDClassifier
-from nearsure.batch import score_partitions, scoring
+from nearsure.batch import score, score_partitions
 from nearsure.errors import InvalidInputError
 
 
@@ -152,7 +152,7 @@ def test_jobs_are_strings_and_numbers(
         jobs.append(json.loads(json.dumps(job)) == job)
         return 0
 
-    monkeypatch.setattr(scoring, "score_partition", noted)
+    monkeypatch.setattr(score, "score_partition", noted)
     score_partitions(queries, tmp_path / "out", classifier=model, scheduler="synchronous")
     assert jobs == [True, True, True]
 

@@ -12,8 +12,8 @@ import pytest
 from partitioned_data import bytes_of, drawn, write_points
 
 from nearsure import NEDClassifier
-from nearsure.batch import scoring
-from nearsure.batch.scoring import Scored, score_partitions
+from nearsure.batch import score as scoring
+from nearsure.batch.score import Scored, score_partitions
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
 PROGRAM = """
@@ -175,6 +175,7 @@ def test_an_interrupt_is_an_interrupt(
 def test_a_model_that_is_exchanged_meanwhile(
     model: Path, queries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "file_sha256", lambda _: "0" * 64)
+    sent, real = iter(["0" * 64]), scoring.file_sha256
+    monkeypatch.setattr(scoring, "file_sha256", lambda path: next(sent, "") or real(path))
     with pytest.raises(PartitionsFailedError, match="is not the model that scoring was started"):
         n_scored(queries, tmp_path / "out", model)

@@ -10,7 +10,7 @@ import pytest
 from partitioned_data import DIMENSION, NAMES, drawn, write_points
 
 from nearsure.arrays import AnyArray
-from nearsure.batch import as_neighbors, search_shards, shard_chunks
+from nearsure.batch import as_neighbors, search, search_shards
 from nearsure.engines import Found
 from nearsure.errors import (
     EmbeddingsFileError,
@@ -92,8 +92,8 @@ def test_a_shard_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Chunks of a few points give the same answer."""
     vectors, queries = with_ties(300, 0), with_ties(20, 1)
     write_points(tmp_path / "all.parquet", vectors)
-    monkeypatch.setattr(shard_chunks, "CHUNK_BYTES", 13 * 3 * 4)
-    monkeypatch.setattr(shard_chunks, "ROWS_READ_AT_A_TIME", 13)
+    monkeypatch.setattr(search, "CHUNK_BYTES", 13 * 3 * 4)
+    monkeypatch.setattr(search, "ROWS_READ_AT_A_TIME", 13)
     found = search_shards(tmp_path / "all.parquet", queries, K)
     assert_is_search_over_all(found, ExactIndex(vectors), queries)
 

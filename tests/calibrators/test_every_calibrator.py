@@ -10,7 +10,7 @@ from miscalibrated import GRID, halved_logits, scored, votes
 from nearsure.calibration import CALIBRATORS, calibrator_from_dict, with_confidence
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.metrics import calibration_floor, expected_calibration_error
 from nearsure.posterior import score
 from nearsure.rules import RuleName

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from nearsure.arrays import FloatArray
 from nearsure.calibration import with_confidence
-from nearsure.calibration.filled import filled
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, score
+from nearsure.posterior import Posterior, filled, score
 
 
 def one_row(codes: list[int], probabilities: list[float], n_classes: int) -> Posterior:

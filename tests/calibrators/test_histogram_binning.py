@@ -5,8 +5,7 @@ import pytest
 from miscalibrated import GRID, scored, votes
 
 from nearsure.arrays import BoolArray, FloatArray
-from nearsure.calibration import Histogram
-from nearsure.calibration.equal_mass import bin_starts, runs_of
+from nearsure.calibration import Histogram, bin_starts, runs_of
 from nearsure.errors import InvalidInputError
 from nearsure.metrics import bin_by_confidence
 

@@ -14,7 +14,7 @@ from nearsure.errors import (
     InvalidInputError,
     StaleFitWarning,
 )
-from nearsure.support_set import SupportSet
+from nearsure.gallery.gallery import SupportSet
 
 Z, Y = drawn()
 MORE, MORE_Y = drawn(12, seed=1)

@@ -15,10 +15,10 @@ from small_galleries import drawn
 
 from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
-from nearsure.cli.saved_rule import SavedRule
+from nearsure.cli.rule_file import SavedRule
 from nearsure.errors import EngineChangedWarning, InvalidInputError, ModelFileError
+from nearsure.gallery.gallery import SupportSet
 from nearsure.model_file import FORMAT_VERSION, read_model_bytes
-from nearsure.support_set import SupportSet
 
 N_EDITS = 300
 Z, Y = drawn(60)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.command_line import main
+from nearsure.cli import main
 
 
 @dataclass(frozen=True)

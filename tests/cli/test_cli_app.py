@@ -11,9 +11,9 @@ from cli_runs import nearsure, succeeded
 
 import nearsure as package
 from nearsure.calibration import CALIBRATORS
-from nearsure.classifier.fitted_rule import SHARPENED_NAMES
 from nearsure.cli import options
 from nearsure.errors import ManyMissesWarning, StaleFitWarning
+from nearsure.forms.sharpened import SHARPENED_NAMES
 from nearsure.rules import RULE_NAMES
 
 COMMANDS = (

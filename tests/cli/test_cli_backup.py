@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from cli_runs import nearsure, points, refused, succeeded, write_npz
 
-from nearsure.engines.sqlite import SqliteEngine, creation
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.engines.sqlite import engine as creation
 
 DIMENSION = 4
 # Changes a gallery, and ends without closing it.

@@ -14,7 +14,7 @@ from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.index import unit_vectors
 from nearsure.labels import codes_of
-from nearsure.leaving_one_out import leave_one_out
+from nearsure.loo import leave_one_out
 from nearsure.neighbors import Neighbors
 
 GALLERY, LABELS = points()

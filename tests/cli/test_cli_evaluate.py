@@ -91,7 +91,7 @@ def test_a_threshold_of_the_gallery_is_measured_on_the_queries(folder: Path) -> 
 
 def test_chunks_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = succeeded(*evaluate(folder, "--json")).json
-    monkeypatch.setattr("nearsure.cli.evaluating.ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("nearsure.cli.evaluate.ROWS_AT_A_TIME", 7)
     assert succeeded(*evaluate(folder, "--json")).json == whole
 
 
@@ -180,7 +180,7 @@ def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPa
         given.append(queries)
         raise ConfigError("That is enough.")
 
-    monkeypatch.setattr("nearsure.cli.paper_tables.run_experiment", experiment)
+    monkeypatch.setattr("nearsure.lab.experiment.run_experiment", experiment)
     vectors, labels = points()
     assert "enough" in refused("evaluate", "-", stdin=jsonl(vectors, labels.tolist()))
     np.testing.assert_array_equal(given[0].vectors, vectors)

@@ -13,9 +13,8 @@ import pytest
 from cli_runs import fitted_model, nearsure, points, refused, succeeded, write_npz
 from PIL import Image
 
-from nearsure.cli import loading
-from nearsure.cli.image_paths import ImagePaths
-from nearsure.cli.typed_command import typed_command
+from nearsure.cli import load
+from nearsure.cli.files import ImagePaths, typed_command
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -105,7 +104,7 @@ def test_what_an_old_gallery_has_in_its_log_is_not_taken_for_the_new_ones(tmp_pa
     crash += "engine = E(sys.argv[1]); engine.remove([1]); os._exit(0)"
     subprocess.run([sys.executable, "-c", crash, str(old)], check=True, timeout=60)  # noqa: S603
     assert Path(f"{old}-wal").stat().st_size
-    loading.place_gallery(made, old, replace=True)
+    load.place_gallery(made, old, replace=True)
     with SqliteEngine(old) as engine:
         assert engine.size() == 30
 

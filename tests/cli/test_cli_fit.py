@@ -12,8 +12,8 @@ from PIL import Image
 from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
-from nearsure.cli import fitting
-from nearsure.cli.saying import busy
+from nearsure.cli import fit as fitting
+from nearsure.cli.console import busy
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -167,7 +167,7 @@ def test_rows_without_names_are_numbered_and_integer_labels_stay_integers(tmp_pa
 def test_chunks_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gallery = write_npz(tmp_path / "g.npz", *points())
     whole = succeeded("fit", gallery, "-o", tmp_path / "a.sqlite", "--json").json
-    monkeypatch.setattr("nearsure.cli.loading.ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("nearsure.cli.load.ROWS_AT_A_TIME", 7)
     assert succeeded("fit", gallery, "-o", tmp_path / "b.sqlite", "--json").json == whole
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Screen, fitted_model, jsonl, points, succeeded, write_npz
 
-from nearsure.command_line import main
+from nearsure.cli import main
 
 PATIENCE = 60.0
 # Whoever runs the tests in the background may ignore Ctrl-C, and processes inherit that.

@@ -78,7 +78,7 @@ def test_names_of_files_that_are_no_utf_8(tmp_path: Path) -> None:
         ["restore", f"{NAME}2.sqlite", f"{NAME}.sqlite", "--replace"],
         ["audit", "-m", f"{NAME}.sqlite", "--json"],
     ]
-    code = "import sys; from nearsure.command_line import main\n"
+    code = "import sys; from nearsure.cli import main\n"
     code += "for words in COMMANDS:\n    sys.argv = ['nearsure', *words]\n"
     code += "    try: main()\n    except SystemExit as end: assert not end.code, (words, end.code)"
     run = subprocess.run(  # noqa: S603

@@ -117,7 +117,7 @@ def test_chunks_and_an_sqlite_gallery_make_no_difference(
 ) -> None:
     words = ["--neighbors", 5, "--top", 2]
     whole = succeeded(*predict(folder, *words, "--json")).json
-    monkeypatch.setattr("nearsure.cli.predicting.ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("nearsure.cli.predict.ROWS_AT_A_TIME", 7)
     assert succeeded(*predict(folder, *words, "--json")).json == whole
     in_file = succeeded(
         *("predict", folder / "queries.npz", "-m", folder / "gallery.sqlite", *words, "--json")

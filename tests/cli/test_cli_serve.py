@@ -9,10 +9,9 @@ import pytest
 from cli_runs import nearsure, refused, succeeded
 
 from nearsure import service
-from nearsure.cli.serve import EXAMPLES
-from nearsure.cli.tokens import given_tokens
+from nearsure.cli.serve import EXAMPLES, given_tokens
 from nearsure.service import ServiceSettings
-from nearsure.service.guards.security import Tokens, check_listening
+from nearsure.service.auth import Tokens, check_listening
 
 
 @pytest.fixture

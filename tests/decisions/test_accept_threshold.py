@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from nearsure.arrays import BoolArray, FloatArray
 from nearsure.decisions import AcceptThreshold, choose_threshold, upper_bound
-from nearsure.decisions.threshold_search import ranks_and_levels
+from nearsure.decisions.thresholds import ranks_and_levels
 from nearsure.errors import InvalidInputError
 
 

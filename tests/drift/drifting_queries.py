@@ -6,7 +6,7 @@ import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
 from nearsure.rules import RuleName

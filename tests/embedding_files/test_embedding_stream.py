@@ -214,7 +214,7 @@ def large(tmp_path: Path, write: Callable[[Path, Embeddings], Path]) -> tuple[Pa
 def test_memory_stays_near_a_chunk(
     write: Callable[[Path, Embeddings], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.embedding_files.numpy_arrays._PART_BYTES", 1 << 14)
+    monkeypatch.setattr("nearsure.embedding_files.arrays._PART_BYTES", 1 << 14)
     path, n_bytes = large(tmp_path, write)
     rows = 250
     chunk_bytes = n_bytes * rows // 4_000
@@ -252,7 +252,7 @@ def test_memory_of_a_parquet_file_stays_near_a_row_group(tmp_path: Path) -> None
 def test_memory_of_an_npy_file_stays_near_a_chunk(
     order: Literal["C", "F"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.embedding_files.numpy_arrays._PART_BYTES", 1 << 14)
+    monkeypatch.setattr("nearsure.embedding_files.arrays._PART_BYTES", 1 << 14)
     path = tmp_path / "large.npy"
     vectors = np.arange(640_000, dtype=np.float32).reshape(20_000, 32)
     np.save(path, np.asarray(vectors, order=order))

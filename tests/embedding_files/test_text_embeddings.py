@@ -171,7 +171,7 @@ def test_labels_that_are_needed_must_be_there(name: str, content: str, tmp_path:
 def test_a_line_without_end_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.embedding_files.sources.LONGEST_LINE", 100)
+    monkeypatch.setattr("nearsure.embedding_files.source.LONGEST_LINE", 100)
     for name in ("x.csv", "x.jsonl"):
         with pytest.raises(EmbeddingsFileError, match="more than 100 characters"):
             read(tmp_path / name, '{"vector": [' + "1," * 100)

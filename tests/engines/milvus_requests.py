@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.failures import TooLargeError
+from nearsure.engines.milvus.client import TooLargeError
 from nearsure.errors import EngineUnavailableError
 
 

@@ -12,10 +12,9 @@ from sklearn.base import clone
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
-from nearsure.classifier import drawn_places
-from nearsure.engine_gallery import EngineGallery
+from nearsure.classifier import estimator
 from nearsure.engines import Fingerprint
-from nearsure.engines.embedded import choice
+from nearsure.engines.embedded import base
 from nearsure.errors import (
     EngineChangedWarning,
     EngineUnavailableError,
@@ -23,6 +22,7 @@ from nearsure.errors import (
     InvalidInputError,
     StaleFitWarning,
 )
+from nearsure.gallery import EngineGallery
 
 DIMENSION = 5
 
@@ -425,7 +425,7 @@ def test_auto_says_what_it_chose(
     caplog.set_level("INFO", "nearsure.engines")
     assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "exact"
     assert "'exact' for 120 points" in caplog.text
-    monkeypatch.setattr(choice, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(base, "LARGEST_EXACT", 100)
     assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "hnsw"
     assert "'hnsw' for 120 points" in caplog.text
 
@@ -451,7 +451,7 @@ def test_a_fit_sample_is_the_same_in_memory_and_in_an_engine() -> None:
 def test_a_sample_of_very_many_points_is_distinct_and_seeded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(drawn_places, "LARGEST_PERMUTATION", 100)
+    monkeypatch.setattr(estimator, "LARGEST_PERMUTATION", 100)
     vectors, labels = _points(400)
     drawn = [
         NEDClassifier(temperature=1.0, max_fit_samples=50, random_state=seed)

@@ -5,8 +5,8 @@ import pytest
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.engines.embedded import FaissEngine, IndexSettings, chosen_index
-from nearsure.engines.embedded.choice import LARGEST_EXACT
-from nearsure.engines.embedded.copies import Copies
+from nearsure.engines.embedded.base import LARGEST_EXACT
+from nearsure.engines.embedded.hnsw import Copies
 from nearsure.errors import InvalidInputError
 
 APPROXIMATE = ("hnsw", "ivf")

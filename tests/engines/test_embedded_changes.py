@@ -8,11 +8,11 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Found
-from nearsure.engines.embedded import FaissEngine, IndexSettings, approximate_shelf
-from nearsure.engines.embedded.faiss_rows import FaissRows
-from nearsure.engines.embedded.loading import loaded_rows
-from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
-from nearsure.engines.embedded.row_ids import FEW_RECENT, RowIds
+from nearsure.engines.embedded import FaissEngine, IndexSettings, approximate
+from nearsure.engines.embedded.approximate import loaded_rows
+from nearsure.engines.embedded.base import FaissRows
+from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.index.rows import FEW_RECENT, RowIds
 
 APPROXIMATE = ("hnsw", "ivf")
 N = 1500
@@ -126,12 +126,12 @@ def test_an_index_made_anew_is_whole_or_not_there(
             assert same(pool.submit(engine.search, queries, 10).result(timeout=10), before)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(approximate_shelf, "loaded_rows", interrupted)
+    monkeypatch.setattr(approximate, "loaded_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         engine.remove(np.arange(N // 2))
     assert engine.size() == N
     assert same(engine.search(queries, 10), before)
-    monkeypatch.setattr(approximate_shelf, "loaded_rows", loaded_rows)
+    monkeypatch.setattr(approximate, "loaded_rows", loaded_rows)
     engine.remove(np.arange(N // 2))
     assert engine.search(queries, 10).ids.min() >= N // 2
 

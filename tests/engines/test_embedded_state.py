@@ -9,7 +9,7 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.embedded import FaissEngine, IndexSettings
-from nearsure.engines.embedded.native import faiss
+from nearsure.engines.embedded.base import faiss
 from nearsure.errors import ModelFileError
 
 INDEXES = ("exact", "hnsw", "ivf")

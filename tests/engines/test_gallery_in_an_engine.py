@@ -8,13 +8,13 @@ from numpy_engine import NumpyEngine
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.classifier.chosen_gallery import loaded, opened
-from nearsure.engine_gallery import EngineGallery
-from nearsure.engine_gallery import leaving_out as leaving_out_module
 from nearsure.engines import Found, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.gallery import EngineGallery
+from nearsure.gallery import leave_out as leaving_out_module
+from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.opening import loaded, opened
 from nearsure.neighbors import Neighbors
-from nearsure.support_set import SupportSet
 
 N, DIMENSION, K = 150, 4, 6
 LabelKind = Literal["integer", "text"] | None

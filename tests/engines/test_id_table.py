@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import AnyArray
-from nearsure.engine_gallery import IdTable
 from nearsure.errors import InvalidInputError
+from nearsure.gallery import IdTable
 
 
 def _ids(kind: str, numbers: AnyArray) -> AnyArray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import AnyArray
-from nearsure.engine_gallery import LabelCodes
+from nearsure.gallery import LabelCodes
 
 KINDS = {
     "text": np.array(["emu", "ant", "cat"]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure.engines import Found
-from nearsure.engines.merge import merge_found
+from nearsure.engines.hits import merge_found
 from nearsure.errors import InvalidInputError
 
 

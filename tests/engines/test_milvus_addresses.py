@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.address import address_of
+from nearsure.engines.milvus.client import address_of
 from nearsure.errors import EngineUnavailableError, InvalidInputError
 
 

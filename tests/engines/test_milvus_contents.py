@@ -11,7 +11,7 @@ from milvus_requests import cut_off, limited, recorded
 from pymilvus import DataType, MilvusClient
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.failures import TooLargeError
+from nearsure.engines.milvus.client import TooLargeError
 from nearsure.errors import (
     EngineUnavailableError,
     GalleryMismatchError,
@@ -131,7 +131,7 @@ def check_relabelled(engine: MilvusEngine, client: MilvusClient) -> None:
 def test_wide_rows_are_written_in_portions_of_their_size(
     wide: MilvusEngine, client: MilvusClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.milvus.writing.ATOMIC_BYTES", 70_000)
+    monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 70_000)
     with recorded(wide) as requests, limited(wide, upserted=22):
         wide.relabel(IDS, LABELS)
     methods = [method for method, _ in requests if method not in {"query", "has_collection"}]

@@ -11,10 +11,9 @@ from milvus_requests import recorded
 from pymilvus import DataType, MilvusClient
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.answers import row_vectors
-from nearsure.engines.milvus.failures import TooLargeError
-from nearsure.engines.milvus.layout import Kind
-from nearsure.engines.milvus.limits import asked_in_portions, portions
+from nearsure.engines.milvus.client import TooLargeError
+from nearsure.engines.milvus.collection import Kind, asked_in_portions, portions
+from nearsure.engines.milvus.reader import row_vectors
 from nearsure.errors import (
     GalleryMismatchError,
     GalleryNotFoundError,
@@ -113,7 +112,9 @@ def test_batches_are_divided_by_their_answers(path: str, monkeypatch: pytest.Mon
     engine.add(POINTS, IDS, LABELS)
     whole, fetched = engine.search(QUERIES, 10), engine.fetch(IDS)
     bytes_of_five = 5 * 18 * engine._layout.row_bytes
-    monkeypatch.setattr("nearsure.engines.milvus.limits.portions.__defaults__", (bytes_of_five,))
+    monkeypatch.setattr(
+        "nearsure.engines.milvus.collection.portions.__defaults__", (bytes_of_five,)
+    )
     with recorded(engine) as requests:
         divided, fetched_again = engine.search(QUERIES, 10), engine.fetch(IDS)
     methods = [method for method, _ in requests]
@@ -145,7 +146,7 @@ def test_an_answer_that_is_too_large_is_asked_for_in_halves() -> None:
 def test_a_scan_is_in_order_whatever_the_server_lists_first(
     path: str, monkeypatch: pytest.MonkeyPatch, kind: Kind, portion: int
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.milvus.reading.LARGEST_PORTION", portion)
+    monkeypatch.setattr("nearsure.engines.milvus.reader.LARGEST_PORTION", portion)
     engine = MilvusEngine.create(12, path, ids=kind)
     order = np.random.default_rng(0).permutation(200)
     ids = IDS if kind == "integer" else np.array([f"n° {i}" for i in IDS])

@@ -15,9 +15,7 @@ import pytest
 from pymilvus import MilvusException
 
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.address import address_of
-from nearsure.engines.milvus.connection import Connection
-from nearsure.engines.milvus.failures import Failure, kind_of, nearsure_error
+from nearsure.engines.milvus.client import Connection, Failure, address_of, kind_of, nearsure_error
 from nearsure.errors import (
     EngineAccessError,
     EngineError,

@@ -12,7 +12,7 @@ from pymilvus import MilvusClient
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.milvus import MilvusEngine
-from nearsure.engines.milvus.layout import IndexName, Kind, MetricName
+from nearsure.engines.milvus.collection import IndexName, Kind, MetricName
 from nearsure.errors import GalleryMismatchError, GalleryNotFoundError, InvalidInputError
 from nearsure.index import unit_vectors
 

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from nearsure.engines.milvus import MilvusEngine, lite_files
+from nearsure.engines.milvus import MilvusEngine, client
 from nearsure.errors import EngineAccessError, EngineError, EngineUnavailableError
 
 VECTORS, IDS, LABELS = np.eye(3), np.arange(3), np.arange(3)
@@ -138,7 +138,7 @@ def test_two_engines_on_one_file(path: str) -> None:
 
 def test_a_forgotten_engine_gives_its_file_back(path: str) -> None:
     engine = MilvusEngine.create(3, path)
-    assert Path(path) in lite_files._open_files
+    assert Path(path) in client._open_files
     del engine
     gc.collect()
-    assert Path(path) not in lite_files._open_files
+    assert Path(path) not in client._open_files

@@ -122,7 +122,7 @@ class TestFaults(StandaloneEngines):
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What was written to disk is read by other code than what came after."""
-        monkeypatch.setattr("nearsure.engines.milvus.reading.LARGEST_PORTION", 100)
+        monkeypatch.setattr("nearsure.engines.milvus.reader.LARGEST_PORTION", 100)
         first, then = points_for(gallery, 300), points_for(gallery, 300, seed=1, first=300)
         gallery.add(first.vectors, first.ids, first.labels)
         gallery.finish_index()
@@ -139,7 +139,7 @@ class TestFaults(StandaloneEngines):
     def test_a_load_that_is_undone(
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nearsure.engines.milvus.writing.ATOMIC_BYTES", 20_000)
+        monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 20_000)
         points = points_for(gallery, 500)
 
         def fail(n_added: int) -> None:
@@ -156,7 +156,7 @@ class TestFaults(StandaloneEngines):
         self, gallery: MilvusEngine, milvus: StandaloneServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In the middle of a load, inside a search of a fit, while another scores."""
-        monkeypatch.setattr("nearsure.engines.milvus.writing.ATOMIC_BYTES", 20_000)
+        monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 20_000)
         bystander = self.new_engine(DIMENSION)
         few, points = points_for(bystander, 200, seed=1), points_for(gallery, 1000)
         bystander.add(few.vectors, few.ids, few.labels)

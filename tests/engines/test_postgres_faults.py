@@ -23,7 +23,7 @@ from postgres_server import (
     wait_until,
 )
 
-from nearsure.engines.postgres import PostgresEngine, creation
+from nearsure.engines.postgres import PostgresEngine, schema
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -104,7 +104,7 @@ def test_killed_while_scoring(server: Server, engine: PostgresEngine) -> None:
 def test_killed_during_a_scan(
     server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.reading._PORTION", 10)
+    monkeypatch.setattr("nearsure.engines.postgres.operations._PORTION", 10)
     portions = engine.scan()
     assert next(portions).ids.tolist() == list(range(10))
     server.kill()
@@ -309,7 +309,7 @@ def test_what_the_server_does_not_support(server: Server, engine: PostgresEngine
 
 
 def test_server_without_pgvector(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creation, "_MAKE_EXTENSION", "CREATE EXTENSION none_such")
+    monkeypatch.setattr(schema, "_MAKE_EXTENSION", "CREATE EXTENSION none_such")
     server.run("CREATE DATABASE bare")
     try:
         with pytest.raises(EngineError, match=r"none_such.*Install pgvector"):

@@ -11,8 +11,8 @@ from contract_points import all_sq_distances, check_answer, clusters, points_for
 from postgres_server import Server
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.layout import Layout
-from nearsure.engines.postgres.searching import Search
+from nearsure.engines.postgres.operations import Search
+from nearsure.engines.postgres.schema import Layout
 from nearsure.errors import InvalidInputError
 
 server = postgres_server.server
@@ -169,7 +169,7 @@ def test_beyond_single_precision(galleries: Galleries) -> None:
 def test_a_batch_is_divided_by_what_its_answer_takes(
     galleries: Galleries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.searching._ANSWER_BYTES", 5_000)
+    monkeypatch.setattr("nearsure.engines.postgres.operations._ANSWER_BYTES", 5_000)
     for index in ("exact", "hnsw"):
         engine = galleries.create(12, id_kind="text", label_kind="text", index=index)
         points = points_for(engine, 50)

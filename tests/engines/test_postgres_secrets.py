@@ -9,7 +9,7 @@ from postgres_server import N_POINTS, PASSWORD, USER, Server, free_port
 from psycopg.conninfo import conninfo_to_dict
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.address import URI_VARIABLE, address_of
+from nearsure.engines.postgres.pool import URI_VARIABLE, address_of
 from nearsure.errors import (
     EngineError,
     GalleryNotFoundError,

@@ -12,8 +12,7 @@ from numpy_engine import NumpyEngine
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.contract import Capabilities, Engine
-from nearsure.engines.shard_placement import shard_of
-from nearsure.engines.shards import ShardedEngine
+from nearsure.engines.shards import ShardedEngine, shard_of
 from nearsure.errors import (
     EngineUnavailableError,
     GalleryMismatchError,

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearsure.command_line import main
-from nearsure.engines.sqlite import SqliteEngine, file_lock
+from nearsure.cli import main
+from nearsure.engines.sqlite import SqliteEngine, file
 from nearsure.errors import EngineError, GalleryMismatchError, MissingExtraError
 
 IDS = np.array(["a", "b", "c"])
@@ -182,6 +182,6 @@ def test_a_gallery_whose_changes_are_watched_is_as_it_should_be(path: Path, kind
 
 def test_a_system_without_locks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    lacking = runpy.run_path(str(file_lock.__file__))
+    lacking = runpy.run_path(str(file.__file__))
     with pytest.raises(MissingExtraError, match="Windows"):
         lacking["FileLock"](path, "gallery.sqlite")

@@ -14,9 +14,9 @@ from contract_points import DIMENSION, clusters
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.embedded import IndexSettings
-from nearsure.engines.sqlite import SqliteEngine, memory
-from nearsure.engines.sqlite.gallery_index import GalleryIndex
-from nearsure.engines.sqlite.index_cache import CHECKSUM
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.engines.sqlite import engine as memory
+from nearsure.engines.sqlite.index import CHECKSUM, GalleryIndex
 from nearsure.model_file import read_model, write_model
 
 N_POINTS = 200

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.engines.sqlite.failures import KIND, engine_error
-from nearsure.engines.sqlite.gallery_index import GalleryIndex
-from nearsure.engines.sqlite.memory import Memory
-from nearsure.engines.sqlite.point_names import PointNames
+from nearsure.engines.sqlite.engine import Memory
+from nearsure.engines.sqlite.file import KIND, engine_error
+from nearsure.engines.sqlite.index import GalleryIndex
+from nearsure.engines.sqlite.points import PointNames
 from nearsure.engines.sqlite.schema import VERSION
 from nearsure.errors import (
     EngineAccessError,

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from nearsure.engines.undoable import Step, UndoableChanges, in_parallel
+from nearsure.engines.shards import Step, UndoableChanges, in_parallel
 from nearsure.errors import EngineUnavailableError, NearsureError, PartialGalleryError
 
 

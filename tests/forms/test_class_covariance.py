@@ -7,15 +7,16 @@ from scipy.stats import multivariate_normal, ortho_group
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.forms import mahalanobis
+from nearsure.forms import class_covariance
 from nearsure.forms.class_covariance import (
     ClassCovariance,
+    CovarianceKind,
     CovarianceLoss,
+    WithinClassScatter,
     class_covariance_weights,
+    class_mahalanobis,
     fit_class_covariance,
 )
-from nearsure.forms.mahalanobis import class_mahalanobis
-from nearsure.forms.within_class_scatter import CovarianceKind, WithinClassScatter
 from nearsure.metrics import row_negative_log_likelihoods
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import aggregate, score
@@ -135,7 +136,7 @@ def test_blocks_do_not_show(kind: CovarianceKind, monkeypatch: pytest.MonkeyPatc
     made = uneven_classes()
     own = made.own_neighbors(9)
     whole = fit_class_covariance(own, made.codes, made.support, n_classes=N_CLASSES, kind=kind)
-    monkeypatch.setattr(mahalanobis, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(class_covariance, "PAIRS_AT_ONCE", 7)
     parts = fit_class_covariance(own, made.codes, made.support, n_classes=N_CLASSES, kind=kind)
     assert parts.loss == pytest.approx(whole.loss, rel=1e-9)
 

@@ -6,8 +6,8 @@ from made_classes import gaussian_classes
 from numpy.typing import ArrayLike
 
 from nearsure.errors import InvalidInputError
-from nearsure.forms.class_prior import prior_factors, with_prior
 from nearsure.forms.missed_mass import leave_room
+from nearsure.forms.prior import prior_factors, with_prior
 from nearsure.metrics import (
     calibration_floor,
     expected_calibration_error,

@@ -8,10 +8,10 @@ from made_classes import MadeClasses, gaussian_classes, slopes_by_differences
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError
-from nearsure.forms.class_scales import class_scale_ratios
 from nearsure.forms.class_variance import (
     ClassVariance,
     ClassVarianceLoss,
+    class_scale_ratios,
     class_variance_weights,
     fit_class_variance,
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.forms.left_out import LARGEST_FACTOR, own_class_factors
+from nearsure.loo import LARGEST_FACTOR, own_class_factors
 
 
 def in_loops(codes: IntArray, points: IntArray, groups: IntArray | None) -> list[float]:

@@ -8,8 +8,7 @@ from made_classes import MadeClasses, gaussian_classes
 
 from nearsure.arrays import BoolArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.forms.missed_by_confidence import MissedByConfidence
-from nearsure.forms.missed_mass import MissedMass, leave_room
+from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
 from nearsure.metrics import expected_calibration_error
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import score

@@ -5,7 +5,7 @@ import pytest
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.forms import SharpenedNED
-from nearsure.forms.sharpened_objective import SharpenedLikelihood
+from nearsure.forms.sharpened import SharpenedLikelihood
 from nearsure.neighbors import Neighbors
 
 SIZES = np.array([3, 40, 1, 12])

@@ -10,9 +10,9 @@ from scipy.optimize import Bounds, differential_evolution
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
-from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened, sharpened_fit
-from nearsure.forms.left_out import own_class_factors
+from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened, sharpened
 from nearsure.forms.sharpened import query_scales
+from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.temperature import fit_temperature
 
@@ -140,7 +140,7 @@ class TestNoValleyIsMissed:
     def test_all_starts_end_in_one_valley_on_data_as_they_come(self, seed: int) -> None:
         drawn = made(seed, uneven=0.5)
         losses = fit_sharpened(drawn.own_neighbors(30), drawn.codes).start_losses
-        assert len(losses) == len(sharpened_fit.STARTS)
+        assert len(losses) == len(sharpened.STARTS)
         assert max(losses) - min(losses) < 1e-6
 
     @pytest.mark.parametrize("seed", range(3))
@@ -199,9 +199,9 @@ class TestItIsNeverWorseThanNED:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         drawn = planted(SharpenedNED(1.5, 2.0, 0.8, 2.0), n=4500, k=8, seed=0)
-        assert sharpened_fit.START_SAMPLE < 4500
+        assert sharpened.START_SAMPLE < 4500
         sampled = fit_sharpened(*drawn)
-        monkeypatch.setattr(sharpened_fit, "START_SAMPLE", 10**6)
+        monkeypatch.setattr(sharpened, "START_SAMPLE", 10**6)
         everything = fit_sharpened(*drawn)
         assert sampled.loss == pytest.approx(everything.loss, abs=1e-9)
         assert sampled.form.temperature == pytest.approx(everything.form.temperature, rel=1e-4)

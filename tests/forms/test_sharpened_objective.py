@@ -5,8 +5,7 @@ import pytest
 from made_classes import slopes_by_differences
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.forms.sharpened import SharpenedNED
-from nearsure.forms.sharpened_objective import SharpenedLikelihood
+from nearsure.forms.sharpened import SharpenedLikelihood, SharpenedNED
 from nearsure.neighbors import Neighbors
 
 POINTS = [(0.0, 0.0, 0.0), (0.7, 0.9, 0.0), (-0.4, -1.2, 1.5), (1.5, 2.0, -1.0)]

@@ -7,7 +7,7 @@ import pytest
 
 from nearsure.arrays import IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.lab.batches import balanced_rows, read_ahead, view_generator
+from nearsure.lab.training import balanced_rows, read_ahead, view_generator
 
 CODES = np.random.default_rng(0).permutation(np.repeat([3, 5, 6, 8, 9], [10, 7, 5, 2, 3]))
 

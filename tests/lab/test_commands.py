@@ -11,10 +11,9 @@ import pytest
 import typer
 from tiny_images import write_tree
 
-from nearsure import command_line
-from nearsure.cli import app, paper_tables
-from nearsure.cli.typed_command import typed_command
-from nearsure.command_line import main
+from nearsure import cli
+from nearsure.cli import app, main
+from nearsure.cli.files import typed_command
 from nearsure.errors import MissingExtraError
 
 
@@ -198,7 +197,7 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(paper_tables, "load_embeddings", interrupt)
+    monkeypatch.setattr("nearsure.embedding_files.load_embeddings", interrupt)
     assert nearsure(monkeypatch, "evaluate", "x.npz") == 130
     assert capsys.readouterr().err == "nearsure: Interrupted; nothing was left half-written.\n"
     monkeypatch.setattr("nearsure.lab.config.read_changes", interrupt)
@@ -212,7 +211,7 @@ def test_a_missing_extra_is_named_with_what_to_install(
     def missing(module: str, *, extra: str, purpose: str) -> None:
         raise MissingExtraError(f"{purpose} needs {module}: pip install 'nearsure[{extra}]'")
 
-    monkeypatch.setattr(command_line, "require", missing)
+    monkeypatch.setattr(cli, "require", missing)
     assert nearsure(monkeypatch, "evaluate", "x.npz") == 2
     assert capsys.readouterr().err == (
         "nearsure: The nearsure command needs typer: pip install 'nearsure[cli]'\n"
@@ -261,7 +260,7 @@ class Absent:
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, Absent())
-from nearsure.command_line import main
+from nearsure.cli import main
 main()
 """
     words = ["evaluate", str(path), "-k", "5", "--resamples", "20", "--output", str(tmp_path / "o")]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nearsure.errors import InvalidInputError
-from nearsure.lab.contact_sheet import GAP, contact_sheet
-from nearsure.lab.datasets.labelled_images import LabelledImages
+from nearsure.lab.datasets.images import LabelledImages
+from nearsure.lab.images import GAP, contact_sheet
 
 SIZE = 16
 

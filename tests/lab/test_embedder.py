@@ -8,9 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from nearsure.errors import NearsureError
-from nearsure.lab.backbones import EfficientNetLite0, SmallCNN
 from nearsure.lab.config import DatasetSettings, ModelSettings, RunSettings, TrainingSettings
-from nearsure.lab.embedder import Embedder, finite, make_embedder, on_sphere, to_tensor
+from nearsure.lab.network import (
+    EfficientNetLite0,
+    Embedder,
+    SmallCNN,
+    finite,
+    make_embedder,
+    on_sphere,
+    to_tensor,
+)
 
 
 class Flat(nn.Module):

@@ -12,11 +12,11 @@ from tiny_images import settings, write_tree
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab import embedding_run
+from nearsure.lab import embedding as embedding_run
 from nearsure.lab.config import RunSettings
-from nearsure.lab.datasets.labelled_images import ImageSplit
-from nearsure.lab.embedding_run import EmbeddingRun, class_means
-from nearsure.lab.prepared_images import prepare_images
+from nearsure.lab.datasets.images import ImageSplit
+from nearsure.lab.embedding import EmbeddingRun, class_means
+from nearsure.lab.images import prepare_images
 from nearsure.lab.training import train
 
 SMALL = {"model": {"backbone": "small-cnn", "embedding_size": 8}}
@@ -113,7 +113,7 @@ def test_a_cached_run_is_not_computed_again(
     first = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
     vectors, history = first.embeddings("queries"), first.history
     monkeypatch.setattr(EmbeddingRun, "_forward", None)
-    monkeypatch.setattr("nearsure.lab.embedding_run.random_view", None)
+    monkeypatch.setattr("nearsure.lab.embedding.random_view", None)
     again = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
     np.testing.assert_array_equal(again.embeddings("queries"), vectors)
     assert again.history == history

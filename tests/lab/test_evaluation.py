@@ -15,7 +15,7 @@ from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.experiment import EvaluationSettings
 from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, given_gallery
-from nearsure.lab.robust.robust_evaluation import evaluate_variants
+from nearsure.lab.robust.evaluation import evaluate_variants
 from nearsure.metrics import expected_calibration_error
 from nearsure.rules import RULE_NAMES, RuleName
 

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nearsure.errors import MissingExtraError
-from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.evaluation import Evaluation, Sweep, temperature_and_k_sweep
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
-from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
 
 DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 

@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nearsure.lab.backbones import make_backbone
 from nearsure.lab.config import BackboneName
-from nearsure.lab.embedder import Embedder
-from nearsure.lab.folding import folded
+from nearsure.lab.network import Embedder, folded, make_backbone
 
 BACKBONES: tuple[BackboneName, ...] = ("small-cnn", "efficientnet-lite0")
 

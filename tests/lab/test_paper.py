@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearsure.lab.paper import (
+from nearsure.lab.tables import (
     TABLE_1_LOSS,
     TABLE_4_LOSSES,
     PaperCell,

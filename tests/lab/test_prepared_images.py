@@ -10,8 +10,8 @@ from tiny_images import CLASSES, SEEN, settings, write_tree
 from nearsure.errors import BrokenImageError, DatasetError
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets.glyphs import glyphs
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages
-from nearsure.lab.prepared_images import prepare_images, refuse_other_pixels, tuning_split
+from nearsure.lab.datasets.images import ImageSplit, LabelledImages
+from nearsure.lab.images import prepare_images, refuse_other_pixels, tuning_split
 
 
 def prepare(root: Path, **dataset: object) -> ImageSplit:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from tiny_images import SETTINGS, write_tree
 
-from nearsure.command_line import main
+from nearsure.atomic import written_whole
+from nearsure.cli import main
 from nearsure.lab import report
-from nearsure.lab.checkpoint import read_tensors
-from nearsure.whole_files import written_whole
+from nearsure.lab.training import read_tensors
 
 STEPS = 6
 WORDS = ("reproduce", "class-folders", "--root", "tree", "--config", "small.json")
@@ -26,8 +26,8 @@ SLEEPER = """
 import time, sys
 from pathlib import Path
 import torch
-from nearsure.lab import checkpoint, training
-from nearsure.command_line import main
+from nearsure.lab import training as checkpoint, training
+from nearsure.cli import main
 
 torch.set_num_threads(1)
 training.SECONDS_BETWEEN_CHECKPOINTS = -1
@@ -133,7 +133,7 @@ def test_run_again_nothing_is_computed(whole: Path, monkeypatch: pytest.MonkeyPa
         return {path: path.stat().st_mtime_ns for path in (whole / "runs").rglob("*")}
 
     before = files()
-    for name in ("embedding_run.random_view", "embedding_run.central_view", "experiment.evaluate"):
+    for name in ("embedding.random_view", "embedding.central_view", "experiment.evaluate"):
         monkeypatch.setattr(f"nearsure.lab.{name}", None)
     monkeypatch.chdir(whole)
     run_here(monkeypatch, "--output", "again")

@@ -10,7 +10,7 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import NearsureError
-from nearsure.lab.stages import Stage, digest
+from nearsure.lab.cache import Stage, digest
 
 
 class Counted:

@@ -9,7 +9,7 @@ from experiments import evaluation
 
 from nearsure.errors import NearsureError
 from nearsure.lab.evaluation import Evaluation
-from nearsure.lab.summary import summary
+from nearsure.lab.tables import summary
 from nearsure.rules import RULE_NAMES
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -8,7 +8,7 @@ from experiments import evaluation, found
 
 from nearsure import fit_temperature, score
 from nearsure.errors import InvalidInputError
-from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
+from nearsure.lab.evaluation import Sweep, temperature_and_k_sweep
 
 
 def test_factor_1_is_the_evaluation() -> None:

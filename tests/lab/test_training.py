@@ -12,11 +12,17 @@ from torch import Tensor, nn
 
 from nearsure.errors import NearsureError
 from nearsure.lab import training
-from nearsure.lab.batches import balanced_rows
-from nearsure.lab.checkpoint import read_tensors
 from nearsure.lab.config import LOSSES, LossName, TrainingSettings
 from nearsure.lab.losses import make_loss
-from nearsure.lab.training import CHECKPOINT, Batch, n_steps, rate_factor, train
+from nearsure.lab.training import (
+    CHECKPOINT,
+    Batch,
+    balanced_rows,
+    n_steps,
+    rate_factor,
+    read_tensors,
+    train,
+)
 
 N_CLASSES, STEPS = 6, 30
 CODES = np.repeat(np.arange(N_CLASSES), 10)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nearsure.lab.datasets.labelled_images import Pixels
-from nearsure.lab.views import central_view, random_view
+from nearsure.lab.datasets.images import Pixels
+from nearsure.lab.images import central_view, random_view
 
 STEP = 2  # grey levels a pixel
 SIZE = 32

@@ -23,7 +23,7 @@ from nearsure.metrics import (
     negative_log_likelihood,
     row_brier_scores,
 )
-from nearsure.metrics.traits import traits_of
+from nearsure.metrics.bootstrap import traits_of
 from nearsure.report import gallery_report, query_report
 
 

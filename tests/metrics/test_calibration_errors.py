@@ -12,10 +12,10 @@ from nearsure.arrays import BoolArray, FloatArray
 from nearsure.metrics import (
     Binning,
     accuracy,
+    calibration_error,
     calibration_floor,
     debiased_calibration_error,
     expected_calibration_error,
-    floor,
     maximum_calibration_error,
 )
 
@@ -179,7 +179,7 @@ def test_floor_depends_on_the_seed_but_not_on_row_order_or_chunks(
     value = calibration_floor(confidence, seed=7, n_simulations=50)
     assert value == calibration_floor(confidence[::-1], seed=7, n_simulations=50)
     assert value != calibration_floor(confidence, seed=8, n_simulations=50)
-    monkeypatch.setattr(floor, "MAX_DRAWS", 303)
+    monkeypatch.setattr(calibration_error, "MAX_DRAWS", 303)
     assert value == pytest.approx(calibration_floor(confidence, seed=7, n_simulations=50))
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from nearsure.report import Report, report_html, report_json
-from nearsure.report.page_assets import page_assets
-from nearsure.service.guards.security_headers import CONTENT_SECURITY_POLICY
+from nearsure.report.render import page_assets
+from nearsure.service.middleware import CONTENT_SECURITY_POLICY
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = (

@@ -10,7 +10,7 @@ from reported import FEW, drawn, fitted, metric, usual
 
 from nearsure import NEDClassifier
 from nearsure.errors import InvalidInputError
-from nearsure.report import Estimate, Report, assembling, classes, query_report, report_json
+from nearsure.report import Estimate, Report, build, query_report, report_json, sections
 
 
 def on(
@@ -200,10 +200,10 @@ def test_large_galleries_are_not_audited_and_long_tables_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     classifier, queries, labels, whole = usual()
-    monkeypatch.setattr(assembling, "LARGEST_AUDITED", 119)
-    monkeypatch.setattr(assembling, "LARGEST_BOOTSTRAP", 200 * 15)
-    monkeypatch.setattr(assembling, "FEWEST_RESAMPLES", 5)
-    monkeypatch.setattr(classes, "LARGEST_TABLE", 2)
+    monkeypatch.setattr(build, "LARGEST_AUDITED", 119)
+    monkeypatch.setattr(build, "LARGEST_BOOTSTRAP", 200 * 15)
+    monkeypatch.setattr(build, "FEWEST_RESAMPLES", 5)
+    monkeypatch.setattr(sections, "LARGEST_TABLE", 2)
     report = on(classifier, queries, labels)
     assert report.audit is None
     assert any("120 points" in note and "not audited" in note for note in report.about.notes)

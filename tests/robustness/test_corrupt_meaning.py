@@ -8,10 +8,15 @@ from photographs import Pixels, photographs
 from scipy import stats
 
 from nearsure.robustness import SEVERITIES, corrupt, severity_constants
-from nearsure.robustness.corruptions.frost_texture import STYLES, frost_texture, frost_window
-from nearsure.robustness.corruptions.glass import pixel_sources
-from nearsure.robustness.corruptions.noise import QUANTILE_BITS, _poisson_quantiles
-from nearsure.robustness.corruptions.plasma import plasma
+from nearsure.robustness.corruptions import (
+    QUANTILE_BITS,
+    STYLES,
+    _poisson_quantiles,
+    frost_texture,
+    frost_window,
+    pixel_sources,
+    plasma,
+)
 
 
 def even(level: int, size: int = 64) -> Pixels:

@@ -5,7 +5,7 @@ import pytest
 from photographs import photographs
 
 from nearsure.robustness import CORRUPTIONS, SEVERITIES, corrupt, corruption_rng, corruption_sheet
-from nearsure.robustness.corruption_sheet import GAP
+from nearsure.robustness.sheet import GAP
 
 
 @pytest.mark.parametrize(("size", "enlarge"), [(32, 4), (64, 2), (224, 1)])

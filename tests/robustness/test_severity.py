@@ -8,7 +8,7 @@ from photographs import peak_signal_to_noise, photographs
 
 from nearsure.errors import InvalidInputError
 from nearsure.robustness import CORRUPTIONS, SEVERITIES, corrupt, severity_constants
-from nearsure.robustness.published_constants import PUBLISHED
+from nearsure.robustness.constants import PUBLISHED
 
 # Steps, numbered by the lower severity, at which the published constants do not raise the damage
 # to pixels:

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.guards.slow_clients import make_protocol
+from nearsure.service.slow_clients import make_protocol
 
 
 @dataclass

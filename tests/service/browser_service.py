@@ -22,7 +22,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings, create_app
-from nearsure.service.gallery.documents import report_document
+from nearsure.service.documents import report_document
 
 HOSTILE = "<img src=x onerror='window.fooled=1'>"
 CLASSES = ("cat", "dog", "owl", HOSTILE)
@@ -173,7 +173,7 @@ def serving(
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         make = report_document if report is None else lambda _: report
-        with patch("nearsure.service.running_service.report_document", make):
+        with patch("nearsure.service.service.report_document", make):
             thread.start()
             while thread.is_alive() and not server.started:
                 time.sleep(0.02)

@@ -119,7 +119,8 @@ def wait_until_ready(port: int) -> None:
 
 
 def _serve(settings: dict[str, Any]) -> None:
-    from nearsure.service import ServiceSettings, run, run_service  # noqa: PLC0415
+    from nearsure.service import ServiceSettings, run_service  # noqa: PLC0415
+    from nearsure.service import server as run  # noqa: PLC0415
 
     run.DRAIN_SECONDS = settings.pop("drain", run.DRAIN_SECONDS)
     logging.basicConfig(level=logging.INFO)

@@ -8,8 +8,7 @@ import pytest
 from asgi_calls import broken, call, echo, make_scope
 from starlette.types import Receive, Scope, Send
 
-from nearsure.service.guards.access_log import AccessLog
-from nearsure.service.guards.in_flight import InFlightLimit
+from nearsure.service.middleware import AccessLog, InFlightLimit
 
 LINE = re.compile(r"[0-9a-f.:-]+ [!-~]+ [!-~]+ [0-9]{3} [0-9]+\.[0-9] ms")
 

@@ -5,7 +5,7 @@ import pytest
 
 from nearsure import NEDClassifier, Neighbors
 from nearsure.service.answers import Answers, answered
-from nearsure.service.gallery.thresholds import ThresholdInUse
+from nearsure.service.thresholds import ThresholdInUse
 
 
 def answers(threshold: ThresholdInUse) -> Answers:

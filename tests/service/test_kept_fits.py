@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from nearsure.service.gallery.fits import Fit
-from nearsure.service.gallery.kept_fits import keep, read_kept
-from nearsure.service.gallery.kept_notes import (
+from nearsure.service.store import (
     MODEL,
     NUMBER,
     THRESHOLD,
+    Fit,
     NotesInFiles,
     NotesInMemory,
+    keep,
+    read_kept,
 )
-from nearsure.service.gallery.thresholds import ThresholdInUse, set_by_hand
+from nearsure.service.thresholds import ThresholdInUse, set_by_hand
 
 BY_HAND = set_by_hand(0.77, 4)
 

@@ -8,8 +8,8 @@ from asgi_calls import call, make_scope
 from fastapi import APIRouter, FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearsure.service.guards.measurements import CONFIDENCES, Measured, Measurements
-from nearsure.service.micro_batches import MicroBatcher
+from nearsure.service.batching import MicroBatcher
+from nearsure.service.telemetry import CONFIDENCES, Measured, Measurements
 
 
 def figures(measurements: Measurements) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

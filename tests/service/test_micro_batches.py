@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import AnyArray
-from nearsure.service.micro_batches import MicroBatcher
-from nearsure.service.problems import Overloaded
+from nearsure.service.batching import MicroBatcher
+from nearsure.service.errors import Overloaded
 
 
 class Worker:

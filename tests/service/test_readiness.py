@@ -14,9 +14,10 @@ from served_examples import clusters, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.engines.embedded import FaissEngine
-from nearsure.engines.sqlite import SqliteEngine, stored_gallery
+from nearsure.engines.sqlite import SqliteEngine
+from nearsure.engines.sqlite import engine as stored_gallery
 from nearsure.errors import EngineError
-from nearsure.service import running_service
+from nearsure.service import service
 
 READY = {"status": "ok"}
 PAGE = 4096
@@ -24,7 +25,7 @@ PAGE = 4096
 
 @pytest.fixture(autouse=True)
 def asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_service, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(service, "FRESH_SECONDS", 0.0)
 
 
 def check_unavailable(client: TestClient, caplog: pytest.LogCaptureFixture, told: str) -> None:
@@ -144,7 +145,7 @@ def test_an_engine_that_knows_no_item_of_the_probe_is_ready() -> None:
 
 
 def test_many_who_ask_are_one_question(engine: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_service, "FRESH_SECONDS", 1000.0)
+    monkeypatch.setattr(service, "FRESH_SECONDS", 1000.0)
     with serving(engine=engine) as client:
         before = engine.n_asked
         for _ in range(20):
@@ -155,7 +156,7 @@ def test_many_who_ask_are_one_question(engine: Faulty, monkeypatch: pytest.Monke
 def test_an_engine_that_hangs_is_asked_once(
     engine: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_service, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(service, "PROBE_SECONDS", 0.05)
     goes_on, n_asked = Event(), 0
 
     def hang(_: object) -> None:
@@ -164,7 +165,7 @@ def test_an_engine_that_hangs_is_asked_once(
         goes_on.wait(20)
 
     with serving(engine=engine) as client:
-        monkeypatch.setattr(running_service, "check_engine", hang)
+        monkeypatch.setattr(service, "check_engine", hang)
         for _ in range(3):
             answer = client.get("/readyz")
             assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")

@@ -6,8 +6,7 @@ import pytest
 from asgi_calls import call, echo, make_scope
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.guards.in_flight import InFlightLimit
-from nearsure.service.guards.security_headers import SecurityHeaders
+from nearsure.service.middleware import InFlightLimit, SecurityHeaders
 
 
 def policy_of(header: str) -> dict[str, list[str]]:

@@ -9,10 +9,10 @@ import pytest
 from served_examples import DIMENSION, document_at, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
-from nearsure.service.gallery.documents import LiveDocument
-from nearsure.service.gallery.served_gallery import ServedGallery
+from nearsure.service.batching import WorkThreads
+from nearsure.service.documents import LiveDocument
+from nearsure.service.gallery import ServedGallery
 from nearsure.service.page import PAGE, SCRIPTS, STYLES
-from nearsure.service.work_threads import WorkThreads
 
 READ, WRITE = "r" * 20, "w" * 20
 
@@ -64,7 +64,7 @@ def test_a_report_that_was_overtaken_is_shown_for_a_while(
     live.wait(10)
     assert live.now() == b"1"
     later = monotonic() + 100
-    monkeypatch.setattr("nearsure.service.gallery.documents.monotonic", lambda: later)
+    monkeypatch.setattr("nearsure.service.documents.monotonic", lambda: later)
     assert live.now() is None
     live.wait(10)
     assert live.now() == b"2"

@@ -16,8 +16,8 @@ from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
 from nearsure.service import ServiceSettings, create_app
-from nearsure.service.gallery.kept_notes import MODEL, NUMBER, NotesInFiles
-from nearsure.service.gallery.opening import open_gallery
+from nearsure.service.service import open_gallery
+from nearsure.service.store import MODEL, NUMBER, NotesInFiles
 
 FAR = [40.0] * DIMENSION
 

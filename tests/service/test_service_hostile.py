@@ -13,8 +13,7 @@ from refusals import refused
 from served_examples import DIMENSION, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
-from nearsure.service.guards.body_limit import BodyLimit
-from nearsure.service.guards.local_only import LocalOnly
+from nearsure.service.middleware import BodyLimit, LocalOnly
 
 READ, WRITE = "hostile-read-token-1", "hostile-write-token-2"
 ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION

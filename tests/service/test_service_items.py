@@ -16,8 +16,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Found, Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.service.gallery.item_names import new_ids
-from nearsure.service.gallery.item_pages import page_of_items
+from nearsure.service.items import new_ids, page_of_items
 
 FAR = [40.0] * DIMENSION
 PNG = b"\x89PNG\r\n\x1a\n and so on"

@@ -22,7 +22,7 @@ from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service import ServiceSettings
-from nearsure.service.gallery.opening import open_gallery
+from nearsure.service.service import open_gallery
 
 ROUNDS = 6
 

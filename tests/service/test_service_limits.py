@@ -24,13 +24,11 @@ from asgi_calls import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.arrays import AnyArray
-from nearsure.service.guards.body_limit import SMALL, BodyLimit
-from nearsure.service.guards.in_flight import InFlightLimit
-from nearsure.service.guards.rate_limit import RateLimit
-from nearsure.service.guards.security import Tokens
-from nearsure.service.guards.slow_clients import SlowBody
-from nearsure.service.micro_batches import MicroBatcher
-from nearsure.service.problems import Overloaded
+from nearsure.service.auth import Tokens
+from nearsure.service.batching import MicroBatcher
+from nearsure.service.errors import Overloaded
+from nearsure.service.middleware import SMALL, BodyLimit, InFlightLimit, RateLimit
+from nearsure.service.slow_clients import SlowBody
 
 TOKEN, OTHER_TOKEN = "first-token-0123456", "other-token-0123456"
 

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.service.gallery.item_names import free_integers
+from nearsure.service.items import free_integers
 
 ZERO, FAR = [0.0] * DIMENSION, [40.0] * DIMENSION
 ODD_IDS = [

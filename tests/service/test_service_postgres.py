@@ -12,7 +12,7 @@ from served_examples import DIMENSION, NAMES, clusters, document_at, refitted, s
 from starlette.testclient import TestClient
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.service import running_service
+from nearsure.service import service
 
 sys.path.append(str(Path(__file__).parents[1] / "engines"))
 from postgres_server import PASSWORD, Server
@@ -38,7 +38,7 @@ def test_a_table_is_served_and_found_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whether it is ready is looked at each time.
-    monkeypatch.setattr(running_service, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(service, "FRESH_SECONDS", 0.0)
     vectors, codes = clusters(8)
     table = server.new_name()
     with PostgresEngine.create(

@@ -14,9 +14,9 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ModelFileError
 from nearsure.model_file import model_bytes, read_model_bytes
 from nearsure.service import ServiceSettings
-from nearsure.service.gallery.kept_notes import MODEL, NUMBER, THRESHOLD
-from nearsure.service.gallery.opening import open_gallery
-from nearsure.service.gallery.served_gallery import ServedGallery
+from nearsure.service.gallery import ServedGallery
+from nearsure.service.service import open_gallery
+from nearsure.service.store import MODEL, NUMBER, THRESHOLD
 
 FAR = [40.0] * DIMENSION
 

@@ -14,9 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from nearsure.errors import ConfigError
 from nearsure.service import ServiceSettings
-from nearsure.service.guards.access_log import AccessLog
-from nearsure.service.guards.local_only import LocalOnly
-from nearsure.service.guards.security import (
+from nearsure.service.auth import (
     Authenticate,
     Rights,
     Tokens,
@@ -24,7 +22,8 @@ from nearsure.service.guards.security import (
     check_listening,
     is_loopback,
 )
-from nearsure.service.problems import ProblemError
+from nearsure.service.errors import ProblemError
+from nearsure.service.middleware import AccessLog, LocalOnly
 
 READ, WRITE = "reads-0123456789abcdef", "writes-0123456789abcdef"
 TOKENS = Tokens([READ, "another-read-token-0"], ["another-write-token", WRITE])
@@ -85,19 +84,15 @@ def test_whatever_is_no_known_token_is_turned_away(
     assert TOKENS.known_digest(headers) is None
 
 
-COMPARE = "nearsure.service.guards.security.hmac.compare_digest"
+COMPARE = "nearsure.service.auth.hmac.compare_digest"
 
 
 def test_every_token_is_compared_whichever_matches() -> None:
     for token in (READ, WRITE, "no-such-token-at-all"):
-        with patch(
-            "nearsure.service.guards.security.hmac.compare_digest", return_value=False
-        ) as compare:
+        with patch("nearsure.service.auth.hmac.compare_digest", return_value=False) as compare:
             TOKENS.known_digest(shown(f"Bearer {token}"))
             assert compare.call_count == 4
-        with patch(
-            "nearsure.service.guards.security.hmac.compare_digest", return_value=True
-        ) as compare:
+        with patch("nearsure.service.auth.hmac.compare_digest", return_value=True) as compare:
             TOKENS.known_digest(shown(f"Bearer {token}"))
             assert compare.call_count == 4
 

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Stored
 from nearsure.engines.embedded import FaissEngine
-from nearsure.service import running_service
-from nearsure.service.gallery.served_gallery import ServedGallery
+from nearsure.service import service
+from nearsure.service.gallery import ServedGallery
 
 FAR = [40.0] * DIMENSION
 FOR = "/v1/threshold/for?precision=0.6"
@@ -229,7 +229,7 @@ def test_the_end_does_not_wait_for_readers(
     caplog: pytest.LogCaptureFixture,
     stick: Callable[[TestClient, HeldEngine], None],
 ) -> None:
-    monkeypatch.setattr(running_service, "LAST_WAIT", 0.2)
+    monkeypatch.setattr(service, "LAST_WAIT", 0.2)
     engine: Any = HeldEngine()
     with serving(engine=engine, patience=0.3) as client:
         client.post("/v1/items", json={"items": [{"label": "1", "vector": FAR}]})

@@ -12,9 +12,9 @@ import pytest
 from served_examples import DIMENSION, serving, sqlite_gallery
 
 from nearsure.arrays import AnyArray
-from nearsure.service import running_service
-from nearsure.service.guards.short_queue import ShortQueue
-from nearsure.service.problems import Overloaded
+from nearsure.service import service
+from nearsure.service.batching import ShortQueue
+from nearsure.service.errors import Overloaded
 
 
 class HeldEncoder:
@@ -82,7 +82,7 @@ def test_a_closed_one_counts_nothing() -> None:
 def test_images_that_too_many_wait_for_are_turned_away_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_service, "WAITING_ENCODINGS", 0)
+    monkeypatch.setattr(service, "WAITING_ENCODINGS", 0)
     encoder = HeldEncoder()
     headers = {"content-type": "image/png"}
     with (

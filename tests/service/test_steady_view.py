@@ -10,7 +10,7 @@ from nearsure import NEDClassifier
 from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
-from nearsure.service.gallery.steady_view import SteadyView
+from nearsure.service.snapshot import SteadyView
 
 
 def test_what_is_gone_relabelled_or_new_is_as_it_was() -> None:

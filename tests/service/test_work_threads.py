@@ -5,7 +5,7 @@ from time import monotonic
 
 import pytest
 
-from nearsure.service.work_threads import WorkThreads
+from nearsure.service.batching import WorkThreads
 
 
 def test_work_is_done_in_its_order_and_failures_are_handed_on() -> None:

@@ -9,7 +9,7 @@ from nearsure import Neighbors, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.unknowns import (
     GalleryDensity,
     KnownModel,

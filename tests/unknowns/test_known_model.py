@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
 from nearsure.unknowns import Evidence, KnownModel
-from nearsure.unknowns.shifted_densities import log_unknown_change
+from nearsure.unknowns.model import log_unknown_change
 
 MODEL = KnownModel.fit(
     one_column(normal(0.0, 20_000, seed=1)), one_column(normal(UNKNOWN_MEAN, 20_000, seed=2))

@@ -6,7 +6,7 @@ from made_evidence import UNKNOWN_MEAN, mixed, normal, one_column
 
 from nearsure.errors import InvalidInputError
 from nearsure.unknowns import KnownModel, estimate_unknown_share, fit_shift
-from nearsure.unknowns.shifted_densities import NOVELTIES
+from nearsure.unknowns.model import NOVELTIES
 
 MODEL = KnownModel.fit(
     one_column(normal(0.0, 20_000, seed=1)), one_column(normal(UNKNOWN_MEAN, 20_000, seed=2))

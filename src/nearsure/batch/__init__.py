@@ -3,10 +3,14 @@
 Needs the extra `batch`.
 """
 
-from nearsure.batch.evaluation import Evaluation, evaluate_partitions
-from nearsure.batch.own_neighbors import OwnNeighbors, leave_one_out_over_shards
-from nearsure.batch.scoring import Scored, score_partitions
-from nearsure.batch.shards import as_neighbors, search_shards
+from nearsure.batch.evaluate import Evaluation, evaluate_partitions
+from nearsure.batch.score import Scored, score_partitions
+from nearsure.batch.search import (
+    OwnNeighbors,
+    as_neighbors,
+    leave_one_out_over_shards,
+    search_shards,
+)
 
 __all__ = [
     "Evaluation",

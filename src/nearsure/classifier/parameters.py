@@ -1,20 +1,22 @@
-"""What the parameters of the classifier may be, and what "auto" makes of them."""
+"""What the parameters of the classifier may be, and what "auto" means."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, FloatArray
+from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
-from nearsure.classifier.fitted_rule import SHARPENED_NAMES
 from nearsure.engines.contract import Engine
-from nearsure.engines.embedded.choice import INDEXES
+from nearsure.engines.embedded.base import INDEXES
 from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
-from nearsure.objectives import ObjectiveName, check_objective
+from nearsure.forms.prior import factors_of_prior
+from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.loo import check_several_classes
 from nearsure.rules import RULE_NAMES, check_temperature
 from nearsure.schema import (
     NUMBER,
@@ -30,7 +32,8 @@ from nearsure.schema import (
     number,
     one_of,
 )
-from nearsure.unknowns.known_model import check_unknown_share
+from nearsure.temperature import ObjectiveName, check_objective
+from nearsure.unknowns.model import check_unknown_share
 
 AUTO_NEIGHBORS = 50
 Prior = Literal["support", "uniform"] | ArrayLike | Mapping[Any, float]
@@ -225,3 +228,57 @@ def check_among(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if not (isinstance(value, str) and value in allowed):
         names = ", ".join(map(repr, allowed))
         raise InvalidInputError(f"{name} must be one of {names}. Got {value!r} instead.")
+
+
+@dataclass(frozen=True, eq=False)
+class FitSettings:
+    """What is fitted, and how.
+
+    Parameters
+    ----------
+    k : int
+        Neighbours.
+    rule, calibration : str
+        By name, none of them "auto".
+    temperature : float or None
+        T of NED, if it was given.
+    prior : "support", "uniform" or array of shape (n_classes,)
+        Of the classes.
+    prior_factors : array of shape (n_classes,) or None
+        What it multiplies each class by.
+    needs_own_pass : bool
+        Whether the gallery has to be asked about itself.
+    """
+
+    k: int
+    rule: str
+    calibration: str
+    temperature: float | None
+    prior: Literal["support", "uniform"] | FloatArray
+    prior_factors: FloatArray | None
+    needs_own_pass: bool
+
+
+def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArray) -> FitSettings:
+    """The settings for a gallery with classes of these sizes; an error if they cannot be met."""
+    n_points = int(sizes.sum())
+    rule = chosen_rule(parameters["rule"], parameters["temperature"], parameters["objective"])
+    calibration = chosen_calibration(parameters["calibration"], rule, parameters["prior"])
+    given = parameters["temperature"]
+    temperature = None if given == "auto" else float(given)
+    prior = prior_of_classes(parameters["prior"], classes)
+    needs_own_pass = (
+        rule in SHARPENED_NAMES
+        or (rule == "ned" and temperature is None)
+        or calibration != "none"
+        or parameters["unknown_share"] is not None
+    )
+    k = chosen_neighbors(parameters["n_neighbors"], n_points)
+    factors = factors_of_prior(prior, sizes)
+    if n_points == 1 and needs_own_pass:
+        raise InvalidInputError(
+            "Nothing can be fitted on n_samples = 1 support point. Give the temperature."
+        )
+    if parameters["unknown_share"] is not None:
+        check_several_classes(np.flatnonzero(sizes))
+    return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass)

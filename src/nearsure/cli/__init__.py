@@ -1,4 +1,58 @@
-"""The `nearsure` command: one file a command for what is typed, one for what is then done.
+"""The `nearsure` command: one file a command, and `main`, which needs no typer.
 
 What is typed imports nothing heavy, so that help and shell completion come at once.
 """
+
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
+
+from nearsure.errors import NearsureError
+from nearsure.extras import require
+
+MISTAKE, INTERRUPTED = 2, 130
+LESS_MEMORY = (
+    "A gallery that is fitted into an .sqlite file or an engine is streamed, and so are queries of "
+    "predict and evaluate."
+)
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
+    if sys.stdout is None:
+        # Files that are opened would be taken for it.
+        sys.exit(_failed("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names of files may hold bytes that are no characters: they are shown as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        require("typer", extra="cli", purpose="The nearsure command")
+        import_module("nearsure.cli.app").app(prog_name="nearsure")
+    except NearsureError as error:
+        sys.exit(_failed(str(error), MISTAKE))
+    except OSError as error:
+        sys.exit(_failed(_sentence(error), MISTAKE))
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        sys.exit(_failed(f"There is not enough memory{reason}. {LESS_MEMORY}", MISTAKE))
+    except UnicodeEncodeError as error:
+        part = error.object[error.start : error.end]
+        sys.exit(_failed(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
+    except KeyboardInterrupt:
+        # Before there was a command to interrupt.
+        sys.exit(_failed("Interrupted.", INTERRUPTED))
+
+
+def _sentence(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename or 'A file'}: {error.strerror}."
+
+
+def _failed(sentence: str, code: int) -> int:
+    sys.stderr.write(f"nearsure: {sentence}\n")
+    return code

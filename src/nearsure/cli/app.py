@@ -8,22 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nearsure.cli import (
-    audit,
-    backup,
-    calibrate,
-    demo,
-    embed,
-    evaluate,
-    fit,
-    lab_commands,
-    predict,
-    report,
-    serve,
-)
-from nearsure.cli.registering import flowing
-from nearsure.cli.saying import sentences_of_warnings, tell
-from nearsure.cli.typed_words import as_typed
+from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
+from nearsure.cli.console import as_typed, sentences_of_warnings, tell
+from nearsure.cli.options import flowing
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
@@ -82,15 +69,14 @@ for commands in (
     calibrate,
     serve,
     backup,
-    demo,
-    lab_commands,
+    lab,
 ):
     commands.add_to(app)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001
     if asked:
-        from nearsure import __version__  # noqa: PLC0415
+        from nearsure import __version__
 
         typer.echo(f"nearsure {__version__}")
         raise typer.Exit

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nearsure.cli.registering import register
+from nearsure.cli.options import register
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,14 +48,18 @@ def restore(
 
 def _copy(source: dict[str, Path], target: dict[str, Path], *, replace: bool) -> None:
     """Copy one file, named as it was typed, to another."""
-    from nearsure.cli.checked_files import check_files, check_suffix, writing  # noqa: PLC0415
-    from nearsure.cli.engine_addresses import SQLITE_SUFFIXES, check_is_there  # noqa: PLC0415
-    from nearsure.cli.loading import check_free, place_gallery  # noqa: PLC0415
-    from nearsure.cli.saying import progress  # noqa: PLC0415
-    from nearsure.cli.typed_command import say_files  # noqa: PLC0415
-    from nearsure.engines.sqlite.creation import copy_gallery  # noqa: PLC0415
-    from nearsure.engines.sqlite.file_lock import FileLock  # noqa: PLC0415
-    from nearsure.whole_files import Draft, resolved  # noqa: PLC0415
+    from nearsure.atomic import Draft, resolved
+    from nearsure.cli.console import progress
+    from nearsure.cli.files import (
+        check_files,
+        check_suffix,
+        say_files,
+        writing,
+    )
+    from nearsure.cli.load import check_free, place_gallery
+    from nearsure.cli.models import SQLITE_SUFFIXES, check_is_there
+    from nearsure.engines.sqlite.engine import copy_gallery
+    from nearsure.engines.sqlite.file import FileLock
 
     ((_, own),), ((option, output),) = source.items(), target.items()
     check_suffix(option, output, SQLITE_SUFFIXES)

@@ -1,10 +1,16 @@
-"""`nearsure calibrate`: what is typed."""
+"""`nearsure calibrate` and the rule that it saves."""
 
+import csv
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from nearsure.cli.console import busy, tell
+from nearsure.cli.files import Destination, check_files, check_suffix, labels_like
 from nearsure.cli.options import (
     FITTING,
     Calibration,
@@ -14,8 +20,18 @@ from nearsure.cli.options import (
     Precision,
     RecordsFile,
     Rows,
+    register,
 )
-from nearsure.cli.registering import register
+from nearsure.errors import ConfigError, InvalidInputError
+
+if TYPE_CHECKING:
+    from nearsure.arrays import AnyArray, IntArray
+    from nearsure.classifier.rule import FittedRule
+    from nearsure.cli.rule_file import SavedRule
+    from nearsure.embedding_files import HitSet
+    from nearsure.neighbors import Neighbors
+    from nearsure.posterior import Posterior
+
 
 EXAMPLES = (
     (
@@ -92,8 +108,7 @@ def calibrate(
     --class-counts), for one neighbour more than you want to use. What is learned from these holds
     for queries of the same engine.
     """
-    from nearsure.cli.calibrating import CalibrateRequest, calibrate_hits  # noqa: PLC0415
-    from nearsure.cli.records import Destination  # noqa: PLC0415
+    from nearsure.cli.files import Destination
 
     calibrate_hits(
         CalibrateRequest(
@@ -115,3 +130,364 @@ def calibrate(
             guard_formulas=guard_formulas,
         ),
     )
+
+
+HEADER = ["label", "count"]
+
+
+def class_counts_in(path: Path, kind: "AnyArray") -> "tuple[AnyArray, IntArray]":
+    """Labels, sorted and of the kind of some others, and their counts.
+
+    Parameters
+    ----------
+    path : path
+        CSV with the columns label and count, or JSON: ``{"owl": 120, "wren": 80}``.
+    kind : array
+        Labels of the gallery, integers or texts.
+
+    Returns
+    -------
+    labels, counts : arrays of shape (n_classes,)
+    """
+    import numpy as np
+
+    counts = _counts_in_json(path) if path.suffix.lower() == ".json" else _table(path)
+    names = labels_like(np.array(list(counts), str), kind)
+    labels, first = np.unique(names, return_index=True)
+    return labels, np.array(list(counts.values()), np.int64)[first]
+
+
+def check_all_counted(path: Path, labels: "AnyArray", counted: "AnyArray") -> None:
+    """An error if a label was not counted."""
+    import numpy as np
+
+    from nearsure.labels import codes_of
+
+    missing = np.unique(labels[codes_of(labels, counted) == len(counted)])
+    if missing.size:
+        raise InvalidInputError(
+            f"{path} must count every class of the gallery. Got none of {str(missing[0])!r}."
+        )
+
+
+def _counts_in_json(path: Path) -> dict[str, int]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInputError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(document, Mapping) or not document:
+        raise InvalidInputError(f'{path} must be a JSON object such as {{"owl": 120, "wren": 80}}.')
+    return {label: _count(path, label, count) for label, count in document.items()}
+
+
+def _table(path: Path) -> dict[str, int]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} is not CSV: {error}.") from error
+    rows = [row for row in rows if row]
+    if header != HEADER or not rows or any(len(row) != len(HEADER) for row in rows):
+        raise InvalidInputError(f"{path} must have the columns label,count and no others.")
+    counts: dict[str, int] = {}
+    for label, count in rows:
+        if label in counts:
+            raise InvalidInputError(f"{path} counts {label!r} more than once.")
+        counts[label] = _count(path, label, int(count) if count.isdecimal() else count)
+    return counts
+
+
+def _count(path: Path, label: str, count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**63:
+        raise InvalidInputError(
+            f"{path}: the count of {label!r} must be a whole number. Got {count!r} instead."
+        )
+    return count
+
+
+def _conventions() -> "dict[DistanceName, Callable[..., Neighbors]]":
+    from nearsure.neighbors import Neighbors
+
+    return {
+        "squared-l2": Neighbors.from_squared_l2,
+        "l2": Neighbors.from_l2,
+        "cosine-distance": Neighbors.from_cosine_distance,
+        "cosine-similarity": Neighbors.from_cosine_similarity,
+        "inner-product": Neighbors.from_inner_product,
+        "negative-inner-product": Neighbors.from_negative_inner_product,
+    }
+
+
+# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
+LEAST_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class CalibrateRequest:
+    """What was asked for; `rule` is a name, or the path of a .json file."""
+
+    gallery_hits: str | None
+    queries: str | None
+    distance: DistanceName | None
+    rule: str
+    calibration: str
+    save: Path | None
+    format: str | None
+    precision: float | None
+    class_counts: Path | None = None
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the rule was fitted before."""
+        return self.rule.endswith(".json")
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Points of the gallery with what they found; names, neighbours, class codes."""
+
+    hits: "HitSet"
+    neighbors: "Neighbors"
+    codes: "IntArray"
+
+
+def calibrate_hits(request: CalibrateRequest, destination: Destination) -> None:
+    """Learn how sure to be, or read what was learned, and answer queries."""
+    from nearsure.cli.rule_file import SavedRule
+    from nearsure.embedding_files import load_hits
+
+    _check(request)
+    check_suffix("--save", request.save, (".json",))
+    check_files(
+        {
+            "GALLERY_HITS": request.gallery_hits,
+            "--queries": request.queries,
+            "--rule": request.rule if request.is_saved else None,
+        },
+        {"--save": request.save, "--output": destination.path},
+    )
+    own: Own | None = None
+    if request.is_saved:
+        saved = SavedRule.load(Path(request.rule))
+        if request.distance not in {None, saved.distance}:
+            raise ConfigError(
+                f"--distance must be {saved.distance}, as {request.rule} was fitted. "
+                f"Got {request.distance} instead."
+            )
+    else:
+        saved, own = _fitted(request)
+    if request.save is not None:
+        saved.save(request.save)
+    threshold = _threshold(request, saved, own)
+    if request.queries is not None:
+        hits = load_hits(request.queries, format=request.format)
+        neighbors = _as_fitted(_neighbors(hits, saved.classes, saved.distance), saved)
+        _answer(hits, neighbors, saved, threshold, destination)
+    elif own is not None:
+        _answer(own.hits, own.neighbors, saved, threshold, destination)
+
+
+def _check(request: CalibrateRequest) -> None:
+    if request.is_saved and request.gallery_hits is not None:
+        raise ConfigError(
+            f"GALLERY_HITS must be left out: {request.rule} was fitted already. Queries are given "
+            "with --queries."
+        )
+    if request.is_saved and (request.queries is None or request.save is not None):
+        raise ConfigError("--rule rule.json answers --queries, and fits nothing to --save.")
+    of_fits = (request.precision, request.class_counts, request.calibration)
+    if request.is_saved and of_fits != (None, None, "auto"):
+        raise ConfigError(
+            "--precision, --calibration and --class-counts need the points of the gallery, which a "
+            "saved rule has not: give GALLERY_HITS."
+        )
+    if not request.is_saved and request.gallery_hits is None:
+        raise ConfigError("Give GALLERY_HITS to fit on, or --rule rule.json.")
+    if not request.is_saved and request.distance is None:
+        raise ConfigError(
+            f"--distance must say what your engine calls a distance: {', '.join(_conventions())}."
+        )
+    if request.gallery_hits == "-" and request.queries == "-":
+        raise ConfigError("Only one of GALLERY_HITS and --queries can be standard input.")
+
+
+def _fitted(request: CalibrateRequest) -> "tuple[SavedRule, Own]":
+    import numpy as np
+
+    from nearsure.classifier import fit_confidence
+    from nearsure.cli.rule_file import SavedRule
+    from nearsure.embedding_files import load_hits
+    from nearsure.labels import codes_of
+
+    hits = load_hits(str(request.gallery_hits), format=request.format)
+    if hits.truth is None:
+        raise InvalidInputError(
+            f"{request.gallery_hits} must hold the true label of each point (truth): from these "
+            "it is learned how sure to be."
+        )
+    distance = request.distance or "squared-l2"
+    present = hits.neighbor_labels[_valid(hits)]
+    classes = np.unique(np.concatenate([labels_like(present, hits.truth), hits.truth]))
+    counts: IntArray | None = None
+    if request.class_counts is not None:
+        counted, counts = class_counts_in(request.class_counts, hits.truth)
+        check_all_counted(request.class_counts, classes, counted)
+        classes = counted
+    elif _are_some_of_the_points(hits):
+        tell(
+            "warning: neighbours are points that are not among GALLERY_HITS themselves. If these "
+            "are a sample of the gallery, --class-counts must say how large its classes are."
+        )
+    codes = codes_of(hits.truth, classes)
+    found = _without_themselves(hits, _neighbors(hits, classes, distance), codes)
+    with busy("fitting"):
+        rule = fit_confidence(
+            found,
+            codes,
+            rule=request.rule,
+            calibration=request.calibration,
+            class_counts=counts,
+        )
+    temperature = "" if rule.temperature is None else f", T = {rule.temperature:.6g}"
+    tell(
+        f"Fitted {rule.name} on {len(codes):,} points of {len(classes):,} classes with {found.k} "
+        f"neighbours each{temperature}."
+    )
+    return SavedRule(rule, classes, distance, found.k), Own(hits, found, codes)
+
+
+def _without_themselves(hits: "HitSet", found: "Neighbors", codes: "IntArray") -> "Neighbors":
+    """Neighbours without the points that were searched, if ids tell; doubts are said."""
+    from nearsure.loo import leave_one_out
+    from nearsure.report.answers import are_most, nearly_found
+
+    if found.ids is None or hits.own_ids is None:
+        if are_most(nearly_found(found, codes)):
+            tell(
+                "warning: most points have a neighbour of their class that is as good as "
+                "themselves, so that confidence will be far too high. Give the ids of neighbours "
+                "and points, so that points can be left out of their own neighbours."
+            )
+        return found
+    left = leave_one_out(found, hits.own_ids)
+    itself = ((found.ids == hits.own_ids[:, None]) & found.valid).any(axis=1)
+    doubtful = are_most(nearly_found(left, codes))
+    if itself.mean() < LEAST_SHARE:
+        if doubtful:
+            raise InvalidInputError(
+                "Ids of the points must be those that neighbours have. Most points found "
+                f"themselves, but only {int(itself.sum()):,} of {len(itself):,} by their id."
+            )
+        tell(
+            f"{int(itself.sum()):,} of {len(itself):,} points were among their own neighbours, and "
+            "were left out."
+        )
+    elif doubtful:
+        tell(
+            "warning: most points have a near-duplicate of their class in the gallery. New queries "
+            "that have none will get too high a confidence: remove duplicates."
+        )
+    return left
+
+
+def _are_some_of_the_points(hits: "HitSet") -> bool:
+    """Whether ids tell that the gallery has more points than these."""
+    import numpy as np
+
+    if hits.ids is None or hits.own_ids is None:
+        return False
+    among = np.isin(hits.ids[_valid(hits)], hits.own_ids)
+    # Where hardly any is, ids are of another numbering, which is found out elsewhere.
+    return bool(among.any() and not among.all())
+
+
+def _neighbors(hits: "HitSet", classes: "AnyArray", distance: DistanceName) -> "Neighbors":
+    """Hits as squared distances and class codes."""
+    import numpy as np
+
+    from nearsure.labels import codes_of
+
+    valid = _valid(hits)
+    labels = labels_like(hits.neighbor_labels[valid], classes)
+    own = codes_of(labels, classes)
+    if (own == len(classes)).any():
+        strange = np.unique(labels[own == len(classes)])[:5].tolist()
+        raise InvalidInputError(
+            f"Labels of neighbours must be among the {len(classes)} classes of the fit. Got "
+            f"{strange}, too: fit again on the gallery of now."
+        )
+    codes = np.zeros(valid.shape, np.int64)
+    codes[valid] = own
+    return _conventions()[distance](hits.distances, codes, ids=hits.ids, counts=hits.counts)
+
+
+def _as_fitted(neighbors: "Neighbors", saved: "SavedRule") -> "Neighbors":
+    """As many neighbours as at the fit."""
+    if neighbors.k < saved.n_neighbors:
+        tell(
+            f"warning: queries have {neighbors.k} neighbours, while the rule was fitted with "
+            f"{saved.n_neighbors}. Confidence may be off: search for as many."
+        )
+    return neighbors.first(min(neighbors.k, saved.n_neighbors))
+
+
+def _threshold(request: CalibrateRequest, saved: "SavedRule", own: Own | None) -> float | None:
+    from nearsure.decisions import choose_threshold
+
+    if request.precision is None or own is None:
+        return None
+    posterior = _posterior(saved.rule, own.neighbors, saved.classes)
+    chosen = choose_threshold(
+        posterior.confidence, posterior.labels == own.codes, precision=request.precision
+    )
+    tell(str(chosen))
+    return chosen.threshold
+
+
+def _posterior(rule: "FittedRule", neighbors: "Neighbors", classes: "AnyArray") -> "Posterior":
+    return rule.posterior(neighbors, n_classes=len(classes))
+
+
+def _answer(
+    hits: "HitSet",
+    neighbors: "Neighbors",
+    saved: "SavedRule",
+    threshold: float | None,
+    destination: Destination,
+) -> None:
+    import numpy as np
+
+    from nearsure.labels import codes_of
+    from nearsure.metrics import accuracy, expected_calibration_error
+
+    posterior = _posterior(saved.rule, neighbors, saved.classes)
+    codes, confidence = posterior.labels, posterior.confidence
+    labels: list[Any] = [
+        None if code < 0 else label
+        for code, label in zip(codes, saved.classes[codes].tolist(), strict=True)
+    ]
+    named = hits.own_ids is not None
+    columns: dict[str, Any] = {
+        "id" if named else "row": hits.own_ids if named else np.arange(len(codes)),
+        "label": labels,
+        "confidence": confidence,
+    }
+    if threshold is not None:
+        columns["accepted"] = (confidence >= threshold) & (neighbors.counts > 0)
+    if hits.truth is not None:
+        columns["truth"] = hits.truth
+        truth = codes_of(labels_like(hits.truth, saved.classes), saved.classes)
+        correct = codes == truth
+        tell(
+            f"{accuracy(correct):.2%} of {len(correct):,} answers are right, mean confidence "
+            f"{confidence.mean():.2%}, calibration error (ECE) "
+            f"{expected_calibration_error(confidence, correct):.2%}."
+        )
+    shown = min(destination.rows, len(labels))
+    destination.put(f"The first {shown} of {len(labels):,}; -o FILE writes all", [columns])
+
+
+def _valid(hits: "HitSet") -> "AnyArray":
+    import numpy as np
+
+    return np.arange(hits.distances.shape[1]) < hits.counts[:, None]

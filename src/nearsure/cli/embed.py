@@ -1,12 +1,26 @@
 """`nearsure embed`: images or texts to vectors, for those who have none yet."""
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import typer
 
-from nearsure.cli.options import OUTPUT
-from nearsure.cli.registering import register
+from nearsure.atomic import written_whole
+from nearsure.cli.console import progress, tell
+from nearsure.cli.files import check_files, writing
+from nearsure.cli.options import OUTPUT, register
+from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nearsure.encoders import Encoder
+    from nearsure.encoders.inputs import EncoderInput
+
 
 EXAMPLES = (
     "nearsure embed photos --encoder image -o gallery.npz",
@@ -45,6 +59,164 @@ def embed(
     An image's label is the folder that it lies in, its id the path below SOURCE. Texts are lines,
     or the column "text" beside "label" and "id".
     """
-    from nearsure.cli.embedding import write_embeddings  # noqa: PLC0415
-
     write_embeddings(source, encoder, output, skip_broken_images=skip_broken_images)
+
+
+# Encoded together; a bar moves on after each.
+PORTION = 32
+FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+# What the other commands look for in an npz file.
+ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
+
+Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
+
+
+class Records(Protocol):
+    """What takes rows, as columns."""
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Take some rows."""
+
+
+def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_images: bool) -> None:
+    """Encode all that `source` holds, and say what was done."""
+    from nearsure.embedding_files import open_records
+    from nearsure.encoders import open_encoder
+    from nearsure.encoders.inputs import image_inputs, text_inputs
+
+    suffix = output.suffix.lower()
+    if suffix not in {".npz", *FORMATS}:
+        raise ConfigError(
+            f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
+        )
+    check_files({"SOURCE": source}, {"--output": output})
+    opened = open_encoder(encoder)
+    inputs = image_inputs(source) if opened.kind == "image" else text_inputs(source)
+    check_inputs(inputs, source)
+    written = 0
+    with _npz(output) if suffix == ".npz" else open_records(output, FORMATS[suffix]) as records:  # type: ignore[arg-type]
+        for encoded, vectors in _portions(opened, inputs, skip=skip_broken_images):
+            records.write(_columns(encoded, vectors, output))
+            written += len(encoded)
+        if not written:
+            raise BrokenImageError(f"None of the {len(inputs)} images of {source} can be decoded.")
+    if written < len(inputs):
+        broken = len(inputs) - written
+        tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
+    typer.echo(f"wrote {output}: {written} vectors of {opened.dimension} numbers")
+
+
+def _portions(
+    encoder: "Encoder", inputs: "Sequence[EncoderInput]", *, skip: bool
+) -> Iterator[Encoded]:
+    with progress("encoding", len(inputs)) as advance:
+        for start in range(0, len(inputs), PORTION):
+            portion = inputs[start : start + PORTION]
+            try:
+                vectors = _encoded(encoder, portion)
+            except BrokenImageError:
+                portion, vectors = _one_by_one(encoder, portion, skip=skip)
+            if portion:
+                yield portion, vectors
+            advance(len(inputs[start : start + PORTION]))
+
+
+def check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
+    """An error if other commands could not take what would be written."""
+    for name, values in (
+        ("ids", [one.id for one in inputs]),
+        ("labels", [one.label for one in inputs if one.label is not None]),
+    ):
+        if len({type(value) for value in values}) > 1:
+            raise EmbeddingsFileError(
+                f"The {name} of {source} must all be text, or all be integers. Got both."
+            )
+    seen: set[str | int] = set()
+    for one in inputs:
+        if one.id in seen:
+            raise EmbeddingsFileError(f"{source} must name each row once. Got id {one.id!r} twice.")
+        seen.add(one.id)
+
+
+def _encoded(encoder: "Encoder", portion: "Sequence[EncoderInput]") -> "NDArray[np.float32]":
+    """What an encoder makes of some inputs, which anybody may have written."""
+    import numpy as np
+
+    contents: Any = [one.content() for one in portion]  # all bytes, or all text
+    returned = encoder.encode(contents)
+    try:
+        vectors = np.asarray(returned, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"The encoder must give an array of numbers: {error}.") from error
+    expected = (len(portion), encoder.dimension)
+    if vectors.shape != expected:
+        raise ConfigError(
+            f"The encoder must give an array of shape {expected} for {len(portion)} inputs. Got "
+            f"{vectors.shape} instead."
+        )
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        name = portion[int(finite.argmin())].id
+        raise ConfigError(f"The encoder must give finite numbers. Got others for {name!r}.")
+    return vectors
+
+
+def _one_by_one(encoder: "Encoder", portion: "Sequence[EncoderInput]", *, skip: bool) -> Encoded:
+    """Those that can be encoded; an error names the file."""
+    import numpy as np
+
+    kept, vectors = [], [np.empty((0, encoder.dimension), np.float32)]
+    for one in portion:
+        try:
+            vectors.append(_encoded(encoder, [one]))
+        except BrokenImageError as error:
+            if not skip:
+                reason = str(error).removeprefix("Image 1 cannot be decoded: ").rstrip(".")
+                raise BrokenImageError(
+                    f"{one.image} cannot be decoded: {reason}. --skip-broken-images leaves such "
+                    "images out."
+                ) from error
+        else:
+            kept.append(one)
+    return kept, np.concatenate(vectors)
+
+
+def _columns(
+    encoded: "Sequence[EncoderInput]", vectors: "NDArray[np.float32]", output: Path
+) -> dict[str, Any]:
+    columns: dict[str, Any] = {"id": [one.id for one in encoded]}
+    if encoded[0].label is not None:
+        columns["label"] = [one.label for one in encoded]
+    if encoded[0].image is not None:
+        # Whoever reads the file takes them from its folder.
+        columns["image"] = [
+            Path(os.path.relpath(one.image, output.parent)).as_posix()
+            for one in encoded
+            if one.image is not None
+        ]
+    return columns | {"vector": vectors}
+
+
+@contextmanager
+def _npz(path: Path) -> Iterator[Records]:
+    """Collects rows and writes them as arrays at the end."""
+    import numpy as np
+
+    rows = _Collected()
+    yield rows
+    with writing("--output", path), written_whole(path, keep_suffix=True) as draft:
+        np.savez(
+            draft,
+            **{  # type: ignore[arg-type]
+                ARRAYS[name]: np.concatenate([np.asarray(part[name]) for part in rows.parts])
+                for name in rows.parts[0]
+            },
+        )
+
+
+class _Collected:
+    def __init__(self) -> None:
+        self.parts: list[dict[str, Any]] = []
+
+    def write(self, columns: dict[str, Any]) -> None:
+        self.parts.append(columns)

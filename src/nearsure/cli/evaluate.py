@@ -1,10 +1,24 @@
-"""`nearsure evaluate`: what is typed."""
+"""`nearsure evaluate`, with and without a model."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearsure.atomic import resolved
+from nearsure.cli.console import busy, finite, progress, show_facts, show_json, show_table, tell
+from nearsure.cli.files import (
+    Columns,
+    check_dimension,
+    check_files,
+    labels_of,
+    opened_file,
+    say_files,
+    typed_command,
+)
+from nearsure.cli.models import opened_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -18,9 +32,19 @@ from nearsure.cli.options import (
     Seed,
     Table,
     VectorsKey,
+    register,
 )
-from nearsure.cli.registering import register
 from nearsure.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from nearsure.arrays import AnyArray, BoolArray, FloatArray
+    from nearsure.classifier import NEDClassifier
+    from nearsure.decisions import AcceptThreshold
+    from nearsure.embedding_files import EmbeddingSet, EmbeddingStream
+    from nearsure.report.document import Estimate
+
 
 EXAMPLES = (
     "nearsure evaluate queries.npz --model model.safetensors --precision 0.99",
@@ -98,7 +122,6 @@ def evaluate(
         _refuse("which --model has", precision=precision, json=as_json or None, table=table)
         _refuse("which --model has", collection=collection, engine_option=engine_option)
         _refuse("which --model has", input_format=input_format)
-        from nearsure.cli.paper_tables import GivenGallery, write_tables  # noqa: PLC0415
 
         write_tables(
             embeddings,
@@ -117,9 +140,8 @@ def evaluate(
     _refuse(of_tables, gallery_labels=gallery_labels, gallery_vectors_key=gallery_vectors_key)
     _refuse(of_tables, gallery_labels_key=gallery_labels_key, name=name, output=output)
     _refuse(of_tables, k=k)
-    from nearsure.cli.engine_addresses import engine_options  # noqa: PLC0415
-    from nearsure.cli.evaluating import evaluate_file  # noqa: PLC0415
-    from nearsure.cli.input_files import Columns  # noqa: PLC0415
+    from nearsure.cli.files import Columns
+    from nearsure.cli.models import engine_options
 
     evaluate_file(
         embeddings,
@@ -140,3 +162,296 @@ def _refuse(why: str, **options: object) -> None:
         if value is not None:
             option = "-k" if name == "k" else f"--{name.replace('_', '-')}"
             raise ConfigError(f"{option} must be left out here, {why}.")
+
+
+TITLES = {
+    "accuracy": "Accuracy",
+    "mean_confidence": "Mean confidence",
+    "ece": "Calibration error (ECE)",
+    "brier": "Brier score",
+    "nll": "Log loss",
+    "aurc": "Area under risk-coverage",
+    "error_auroc": "Error detection (AUROC)",
+    "known_accuracy": "Accuracy on known classes",
+    "unknown_auroc": "Unknown detection (AUROC)",
+}
+NOT_PERCENT = ("brier", "nll")
+ROWS_AT_A_TIME = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What remains of each query: 35 bytes.
+
+    Parameters
+    ----------
+    confidence, brier, loss : array of shape (n,)
+        Of the answer, and of all probabilities.
+    correct, known : array of shape (n,)
+        Whether the answer is right, and whether the gallery has the query's class.
+    p_known : array of shape (n,) or None
+        Where unknown queries are expected.
+    found_itself : array of shape (n,)
+        Whether it looks like a point of the gallery.
+    """
+
+    confidence: "FloatArray"
+    brier: "FloatArray"
+    loss: "FloatArray"
+    correct: "BoolArray"
+    known: "BoolArray"
+    p_known: "FloatArray | None"
+    found_itself: "BoolArray"
+
+
+def evaluate_file(
+    source: str,
+    columns: Columns,
+    *,
+    model: Path,
+    gallery: str | None,
+    options: Mapping[str, Any],
+    precision: float | None,
+    seed: int,
+    n_resamples: int,
+    as_json: bool,
+) -> None:
+    """Answer labelled queries, and say how good the answers are."""
+    from nearsure.metrics import calibration_floor
+
+    check_files({"EMBEDDINGS": source, "--model": model}, {})
+    with (
+        opened_model(model, gallery, options) as classifier,
+        opened_file(source, columns, labels="required") as stream,
+    ):
+        check_dimension(stream, classifier, source)
+        scores = scored(classifier, stream)
+        threshold = None if precision is None else classifier.accept_threshold(precision=precision)
+    _warn(scores)
+    with busy("resampling"):
+        estimates = estimates_of(scores, seed=seed, n_resamples=n_resamples)
+        floor = calibration_floor(scores.confidence, seed=seed, n_simulations=n_resamples)
+    accepted = None if threshold is None else accepting(threshold, scores)
+    counts = {"n_queries": len(scores.known), "n_unknown": int((~scores.known).sum())}
+    if as_json:
+        metrics = {
+            name: {"value": one.value, "low": one.low, "high": one.high}
+            for name, one in estimates.items()
+        }
+        show_json({**counts, "metrics": metrics, "ece_floor": floor, "threshold": accepted})
+        return
+    rows = [[TITLES[name], *_cells(name, one)] for name, one in estimates.items()]
+    rows.insert(3, ["  by chance alone", f"{floor:.2%}", ""])
+    unknown = f", {counts['n_unknown']:,} of classes that the gallery lacks"
+    title = f"{counts['n_queries']:,} queries{unknown if counts['n_unknown'] else ''}"
+    show_table(title, ("", "value", "95% interval"), rows)
+    if accepted is not None:
+        show_facts("Accepting", {"promised": accepted["sentence"], "measured": _measured(accepted)})
+
+
+def scored(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
+    """Answer queries, some at a time, and keep what the metrics need."""
+    import numpy as np
+
+    from nearsure.metrics import row_brier_scores, row_negative_log_likelihoods
+    from nearsure.report.answers import codes_in_gallery, members_of_classes, nearly_found
+    from nearsure.report.sections import LEAST_PROBABILITY
+
+    parts: list[tuple[Any, ...]] = []
+    sizes, classes = members_of_classes(classifier), classifier.classes_
+    with progress("predicting", stream.n_rows) as advance:
+        for chunk in stream.chunks(ROWS_AT_A_TIME):
+            prediction = classifier.predict_with_confidence(chunk.vectors)
+            truth = one_kind(labels_of(chunk), classes)
+            codes = codes_in_gallery(*truth, sizes)
+            posterior = prediction.posterior
+            parts.append(
+                (
+                    posterior.confidence,
+                    row_brier_scores(posterior, codes),
+                    row_negative_log_likelihoods(posterior, codes, floor=LEAST_PROBABILITY),
+                    posterior.labels == codes,
+                    codes < len(classes),
+                    prediction.p_known,
+                    nearly_found(prediction.neighbors, codes),
+                )
+            )
+            advance(len(chunk))
+    columns: list[Any] = [
+        None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+    ]
+    return Scores(*columns)
+
+
+def one_kind(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArray]":
+    """Labels and classes that can be compared: as texts, unless both are numbers.
+
+    Files write numbers as texts and texts as numbers, and may mix them; a class that the gallery
+    lacks is no mistake.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one_kind(np.array(["7", "owl"]), np.array([7, 9]))
+    (array(['7', 'owl'], dtype='<U3'), array(['7', '9'], dtype='<U21'))
+    """
+    if all(array.dtype.kind in "biuf" for array in (labels, classes)):
+        return labels, classes
+    return labels.astype(str), classes.astype(str)
+
+
+def estimates_of(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Estimate]":
+    """Each number with its interval, by the names of the report's document and as it has them."""
+    import numpy as np
+
+    from nearsure.metrics import (
+        area_under_risk_coverage,
+        bootstrap_interval,
+        error_detection_auroc,
+        expected_calibration_error,
+    )
+    from nearsure.report.document import estimate_of, share_of
+    from nearsure.report.sections import LEAST_PROBABILITY
+
+    def resampled(
+        metric: Callable[..., float],
+        *data: "ArrayLike",
+        bounds: tuple[float, float] | None = None,
+    ) -> "Estimate":
+        return estimate_of(
+            bootstrap_interval(metric, *data, seed=seed, n_resamples=n_resamples, bounds=bounds)
+        )
+
+    confidence, correct, known = scores.confidence, scores.correct, scores.known
+    estimates = {
+        "accuracy": share_of(int(correct.sum()), len(correct)),
+        "mean_confidence": resampled(np.mean, confidence, bounds=(0.0, 1.0)),
+        "ece": resampled(expected_calibration_error, confidence, correct),
+        "brier": resampled(np.mean, scores.brier, bounds=(0.0, 2.0)),
+        "nll": resampled(np.mean, scores.loss, bounds=(0.0, -np.log(LEAST_PROBABILITY))),
+        "aurc": resampled(area_under_risk_coverage, confidence, correct),
+        "error_auroc": resampled(error_detection_auroc, confidence, correct),
+    }
+    if known.any() and not known.all():
+        estimates["known_accuracy"] = share_of(int(correct[known].sum()), int(known.sum()))
+        if scores.p_known is not None:
+            estimates["unknown_auroc"] = resampled(error_detection_auroc, scores.p_known, known)
+    return estimates
+
+
+def accepting(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
+    """What a threshold, chosen on the gallery, does to these queries."""
+    from nearsure.report.document import share_of
+
+    accepted = threshold.accepts(scores.confidence)
+    n_accepted, n_right = int(accepted.sum()), int(scores.correct[accepted].sum())
+    right = share_of(n_right, n_accepted) if n_accepted else None
+    return {
+        "threshold": finite(threshold.threshold),
+        "sentence": str(threshold),
+        "accepted": n_accepted,
+        "coverage": n_accepted / len(scores.correct),
+        "precision": None
+        if right is None
+        else {"value": right.value, "low": right.low, "high": right.high},
+    }
+
+
+def _warn(scores: Scores) -> None:
+    from nearsure.report.remarks import on_own_points
+
+    if not scores.known.any():
+        tell(
+            "warning: no query is of a class of the gallery, so that no answer can be right. Are "
+            "labels written alike?"
+        )
+    own_points = on_own_points(scores.found_itself)
+    if own_points is not None:
+        tell(f"warning: {own_points}")
+
+
+def _measured(accepted: dict[str, Any]) -> str:
+    right = accepted["precision"]
+    if right is None:
+        return "no query is accepted"
+    return (
+        f"{accepted['coverage']:.1%} of these queries are accepted, {right['value']:.2%} of them "
+        f"right ({right['low']:.2%} to {right['high']:.2%})"
+    )
+
+
+def _cells(name: str, one: "Estimate") -> list[str]:
+    if one.value is None:
+        return ["undefined", ""]
+    spec = ".4f" if name in NOT_PERCENT else ".2%"
+    value = format(one.value, spec)
+    if one.low is None or one.high is None:
+        return [value, ""]
+    return [value, f"{one.low:{spec}} to {one.high:{spec}}"]
+
+
+@dataclass(frozen=True)
+class GivenGallery:
+    """Where the gallery is, if it is not the queries themselves."""
+
+    file: str | None
+    labels: Path | None
+    vectors_key: str | None
+    labels_key: str | None
+
+
+def write_tables(
+    embeddings: str,
+    *,
+    labels: Path | None,
+    vectors_key: str | None,
+    labels_key: str | None,
+    gallery: GivenGallery,
+    name: str | None,
+    k: int,
+    seed: int,
+    n_resamples: int,
+    output: Path | None,
+) -> None:
+    """Evaluate every rule, say it, and write the report."""
+    from nearsure.embedding_files import load_embeddings
+    from nearsure.lab.experiment import EvaluationSettings, run_experiment
+    from nearsure.lab.report import write_report
+
+    queries = load_embeddings(
+        embeddings, labels_path=labels, vectors_key=vectors_key, labels_key=labels_key
+    )
+    supports: EmbeddingSet | None = None
+    if gallery != GivenGallery(None, None, None, None):
+        same_file = gallery.file is None or _same(gallery.file, embeddings)
+        if same_file and gallery.vectors_key in {None, vectors_key}:
+            raise ConfigError(
+                "The gallery must be other vectors than the queries, or each query finds itself: "
+                "give another file (--gallery) or another array (--gallery-vectors-key)."
+            )
+        supports = load_embeddings(
+            gallery.file or embeddings,
+            labels_path=gallery.labels,
+            vectors_key=gallery.vectors_key or (vectors_key if gallery.file else None),
+            labels_key=gallery.labels_key or (labels_key if gallery.file else None),
+        )
+    settings = EvaluationSettings(k=k, seed=seed, n_resamples=n_resamples)
+    title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
+    experiment = run_experiment("given embeddings", queries, supports, settings)
+    for protocol, evaluation in experiment.evaluations.items():
+        typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
+        for note in evaluation.notes:
+            typer.echo(f"Note: {note}\n")
+    files = write_report(
+        output or Path("results") / title,
+        title,
+        [experiment],
+        command=typed_command(),
+        settings=asdict(settings),
+        main=experiment.name,
+    )
+    say_files(files)
+
+
+def _same(one: str, other: str) -> bool:
+    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))

@@ -1,9 +1,13 @@
-"""Options that several commands have: one name, one meaning."""
+"""Options that several commands share, and how a command is registered."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from nearsure.errors import ConfigError
 
 FILES = "Files"
 ENGINE = "Engine"
@@ -142,3 +146,43 @@ Precision = Annotated[
         "0.99 say.",
     ),
 ]
+
+
+def number_or(option: str, text: str, words: tuple[str, ...]) -> int | str:
+    """A whole number of at least 1, or one of the words.
+
+    Examples
+    --------
+    >>> number_or("-k", "50", ("auto", "all")), number_or("-k", "auto", ("auto", "all"))
+    (50, 'auto')
+    """
+    if text in words:
+        return text
+    if text.isascii() and text.isdigit() and int(text) >= 1:
+        return int(text)
+    raise ConfigError(
+        f"{option} must be {', '.join(words)} or a whole number of at least 1. "
+        f"Got {text!r} instead."
+    )
+
+
+def register(
+    app: typer.Typer, command: Callable[..., None], *examples: str, panel: str | None = None
+) -> None:
+    """Add a command, whose help is its docstring and ends with examples."""
+    app.command(
+        help=flowing(inspect.getdoc(command) or ""),
+        epilog="\n\n".join(f"Example: {example}" for example in examples),
+        rich_help_panel=panel,
+    )(command)
+
+
+def flowing(text: str) -> str:
+    r"""Each paragraph on one line, so that the terminal decides where lines break.
+
+    Examples
+    --------
+    >>> flowing("one\ntwo\n\nthree")
+    'one two\n\nthree'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))

@@ -1,9 +1,22 @@
-"""`nearsure predict`: what is typed."""
+"""`nearsure predict`."""
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearsure.cli.console import progress, tell
+from nearsure.cli.files import (
+    Columns,
+    Destination,
+    check_dimension,
+    check_files,
+    names_of,
+    opened_file,
+)
+from nearsure.cli.models import opened_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -20,8 +33,15 @@ from nearsure.cli.options import (
     Rows,
     Table,
     VectorsKey,
+    register,
 )
-from nearsure.cli.registering import register
+from nearsure.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nearsure.arrays import AnyArray, FloatArray
+    from nearsure.classifier import NEDClassifier, Prediction
+    from nearsure.embedding_files import EmbeddingStream
+
 
 EXAMPLES = (
     "nearsure predict queries.npz --model model.safetensors --precision 0.99",
@@ -77,10 +97,11 @@ def predict(
     of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
     among the wrong answers: an accepted answer may have the verdict "unknown".
     """
-    from nearsure.cli.engine_addresses import engine_options  # noqa: PLC0415
-    from nearsure.cli.input_files import Columns  # noqa: PLC0415
-    from nearsure.cli.predicting import Shown, predict_file  # noqa: PLC0415
-    from nearsure.cli.records import Destination  # noqa: PLC0415
+    from nearsure.cli.files import (
+        Columns,
+        Destination,
+    )
+    from nearsure.cli.models import engine_options
 
     predict_file(
         queries,
@@ -99,3 +120,149 @@ def predict(
             guard_formulas=guard_formulas,
         ),
     )
+
+
+ROWS_AT_A_TIME = 8192
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is said of each query beside its label and confidence.
+
+    Parameters
+    ----------
+    top, neighbors : int
+        How many classes and neighbours to list.
+    precision, threshold : float or None
+        How it is decided which answers are accepted; one of them, or neither.
+    """
+
+    top: int = 0
+    neighbors: int = 0
+    precision: float | None = None
+    threshold: float | None = None
+
+
+def predict_file(
+    source: str,
+    columns: Columns,
+    *,
+    model: Path,
+    gallery: str | None,
+    options: Mapping[str, Any],
+    shown: Shown,
+    destination: Destination,
+) -> None:
+    """Answer the queries of a file, some at a time."""
+    if shown.precision is not None and shown.threshold is not None:
+        raise ConfigError("Give --precision or --threshold, not both.")
+    check_files({"QUERIES": source, "--model": model}, {"--output": destination.path})
+    with (
+        opened_model(model, gallery, options) as classifier,
+        opened_file(
+            source, columns, labels="none" if columns.labels_key is None else "optional"
+        ) as stream,
+    ):
+        check_dimension(stream, classifier, source)
+        threshold = threshold_of(classifier, shown)
+        if destination.is_table:
+            first = next(answers(classifier, stream, shown, threshold, destination.rows))
+            n_rows = len(first["label"])
+            which = "The first query" if n_rows == 1 else f"The first {n_rows} queries"
+            destination.put(f"{which}; -o FILE writes all", [first])
+            return
+        with progress("predicting", stream.n_rows) as advance:
+
+            def counted() -> Iterator[dict[str, Any]]:
+                for part in answers(classifier, stream, shown, threshold, ROWS_AT_A_TIME):
+                    yield part
+                    advance(len(part["label"]))
+
+            destination.put("", counted())
+
+
+def threshold_of(classifier: "NEDClassifier", shown: Shown) -> float | None:
+    """From which confidence answers are accepted; infinity if none can be."""
+    if shown.precision is None:
+        return shown.threshold
+    chosen = classifier.accept_threshold(precision=shown.precision)
+    tell(str(chosen))
+    return chosen.threshold
+
+
+def answers(
+    classifier: "NEDClassifier",
+    stream: "EmbeddingStream",
+    shown: Shown,
+    threshold: float | None,
+    rows: int,
+) -> Iterator[dict[str, Any]]:
+    """Columns of some queries at a time; names are those of the REST API's answers."""
+    for chunk in stream.chunks(rows):
+        names = names_of(chunk)
+        prediction = classifier.predict_with_confidence(chunk.vectors)
+        columns: dict[str, Any] = {
+            "row" if chunk.ids is None else "id": names.tolist(),
+            "label": _labels(prediction),
+            "confidence": prediction.confidence,
+        }
+        if threshold is not None:
+            columns["accepted"] = (prediction.confidence >= threshold) & (
+                prediction.neighbors.counts > 0
+            )
+        if prediction.p_known is not None and prediction.verdicts is not None:
+            columns["p_known"] = prediction.p_known
+            columns["verdict"] = prediction.verdicts.tolist()
+        if shown.top:
+            columns["classes"] = _classes(prediction, classifier.classes_, shown.top)
+        if shown.neighbors:
+            shares = classifier.vote_shares(prediction.neighbors)
+            columns["neighbors"] = _neighbors(
+                prediction, classifier.classes_, shares, shown.neighbors
+            )
+        yield columns
+
+
+def _labels(prediction: "Prediction") -> list[Any]:
+    """Labels; None for a query that found no neighbour."""
+    import numpy as np
+
+    labels: list[Any] = prediction.labels.tolist()
+    for row in np.flatnonzero(prediction.neighbors.counts == 0):
+        labels[row] = None
+    return labels
+
+
+def _classes(prediction: "Prediction", classes: "AnyArray", n: int) -> list[list[dict[str, Any]]]:
+    codes, probabilities = prediction.posterior.top(n)
+    return [
+        [
+            {"label": label, "probability": probability}
+            for code, label, probability in zip(row, classes[row].tolist(), own, strict=True)
+            if code >= 0
+        ]
+        for row, own in zip(codes, probabilities.tolist(), strict=True)
+    ]
+
+
+def _neighbors(
+    prediction: "Prediction", classes: "AnyArray", shares: "FloatArray", n: int
+) -> list[list[dict[str, Any]]]:
+    import numpy as np
+
+    found = prediction.neighbors.first(min(n, prediction.neighbors.k))
+    ids = np.asarray(found.ids).tolist()
+    labels = classes[found.labels].tolist()
+    sq_distances, shares_listed = found.sq_distances.tolist(), shares.tolist()
+    return [
+        [
+            {
+                "id": ids[row][place],
+                "label": labels[row][place],
+                "sq_distance": sq_distances[row][place],
+                "share": shares_listed[row][place],
+            }
+            for place in range(count)
+        ]
+        for row, count in enumerate(found.counts.tolist())
+    ]

@@ -4,10 +4,21 @@
 `fit_conformal` and `prediction_sets` give sets of classes that hold the true one as often as asked.
 """
 
-from nearsure.decisions.accept_threshold import AcceptThreshold, TargetKind, choose_threshold
-from nearsure.decisions.binomial_bounds import at_least_p_value, lower_bound, upper_bound
-from nearsure.decisions.conformal import ConformalFit, ScoreName, fit_conformal, prediction_sets
-from nearsure.decisions.sets import PredictionSets
+from nearsure.decisions.conformal import (
+    ConformalFit,
+    PredictionSets,
+    ScoreName,
+    fit_conformal,
+    prediction_sets,
+)
+from nearsure.decisions.thresholds import (
+    AcceptThreshold,
+    TargetKind,
+    at_least_p_value,
+    choose_threshold,
+    lower_bound,
+    upper_bound,
+)
 
 __all__ = [
     "AcceptThreshold",

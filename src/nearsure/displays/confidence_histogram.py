@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.displays.canvas import BLACK, BLUE, VERMILION, figure_of, new_axes
 from nearsure.metrics import bin_by_confidence
-from nearsure.metrics.validation import check_scored
+from nearsure.validation import check_scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

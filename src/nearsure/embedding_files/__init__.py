@@ -1,12 +1,9 @@
 """Vectors, labels and search results from files and streams, and records written back."""
 
-from nearsure.embedding_files.embedding_chunk import EmbeddingChunk
-from nearsure.embedding_files.embedding_set import EmbeddingSet
-from nearsure.embedding_files.embedding_stream import EmbeddingStream, open_embeddings
-from nearsure.embedding_files.hit_files import load_hits
-from nearsure.embedding_files.hit_set import HitSet
-from nearsure.embedding_files.loading import load_embeddings
-from nearsure.embedding_files.record_writer import RecordWriter, open_records
+from nearsure.embedding_files.hits import HitSet, load_hits
+from nearsure.embedding_files.records import RecordWriter, open_records
+from nearsure.embedding_files.rows import EmbeddingChunk, EmbeddingSet
+from nearsure.embedding_files.stream import EmbeddingStream, load_embeddings, open_embeddings
 
 __all__ = [
     "EmbeddingChunk",

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from nearsure.errors import BrokenImageError
 from nearsure.image_limits import ImageLimits
-from nearsure.lab.backbones import EfficientNetLite0
-from nearsure.lab.datasets.image_file import decode_image
-from nearsure.lab.embedder import on_sphere, to_tensor
-from nearsure.lab.views import central_view
+from nearsure.lab.datasets.images import decode_image
+from nearsure.lab.images import central_view
+from nearsure.lab.network import EfficientNetLite0, on_sphere, to_tensor
 
 # What the network was trained on.
 SIDE = 224

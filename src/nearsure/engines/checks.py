@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.index.stable_ids import a_few
+from nearsure.validation import a_few
 
 
 def checked_queries(queries: ArrayLike, dimension: int) -> AnyArray:

@@ -1,9 +1,12 @@
-"""Several engines as one: every point lives in one of them, and all are searched at once."""
+"""Several engines as one: every point lives in one of them, and all are searched."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from hashlib import blake2b
+from threading import RLock
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,11 +19,193 @@ from nearsure.engines.checks import (
     checked_queries,
 )
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
-from nearsure.engines.merge import merge_found
-from nearsure.engines.shard_placement import Placement, shard_of
-from nearsure.engines.shard_scan import merged_scan
-from nearsure.engines.undoable import Result, Step, UndoableChanges, in_parallel
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.engines.hits import merge_found
+from nearsure.errors import (
+    GalleryMismatchError,
+    InvalidInputError,
+    NearsureError,
+    PartialGalleryError,
+)
+from nearsure.validation import a_few
+
+Placement: TypeAlias = Callable[[AnyArray, int], IntArray]
+
+
+def shard_of(ids: AnyArray, n_shards: int) -> IntArray:
+    """The shard of each id: a hash of it, modulo the number of shards.
+
+    Integers are mixed by the last steps of SplitMix64 [1]_, text is hashed as UTF-8 by BLAKE2b
+    with 8 bytes, read as a little-endian number. Ids of any pattern spread evenly.
+
+    Parameters
+    ----------
+    ids : array of shape (n,)
+        Int64 or strings.
+    n_shards : int
+        At least 1.
+
+    Returns
+    -------
+    array of shape (n,)
+        Numbers from 0 to ``n_shards - 1``.
+
+    References
+    ----------
+    .. [1] G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
+       OOPSLA 2014.
+
+    Examples
+    --------
+    >>> shard_of(np.array([0, 1, 2, 3, -1]), 3)
+    array([0, 1, 1, 2, 0])
+    >>> shard_of(np.array(["anna", "bert"]), 3)
+    array([0, 1])
+    """
+    if ids.dtype.kind == "U":
+        mixed = np.array([_text_hash(own) for own in ids.tolist()], np.uint64)
+    else:
+        mixed = ids.astype(np.int64).view(np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return (mixed % np.uint64(n_shards)).astype(np.int64)
+
+
+def _text_hash(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def merged_scan(engines: Sequence[Engine], placement: Placement) -> Iterator[Stored]:
+    """All ids and labels, ascending; one portion of each shard is in memory at a time.
+
+    Parameters
+    ----------
+    engines : sequence of Engine
+        Shards, each of which scans in the order of ids.
+    placement : callable
+        The shard that each id belongs to; an id in another one is an error.
+    """
+    scans = [_placed(engine, i, len(engines), placement) for i, engine in enumerate(engines)]
+    heads = [next(scan, None) for scan in scans]
+    while waiting := [head for head in heads if head is not None]:
+        # Beyond the least of the last ids, a shard may have more that comes before.
+        last = min(head.ids[-1] for head in waiting)
+        ready = []
+        for i, head in enumerate(heads):
+            if head is None:
+                continue
+            n_ready = int(np.searchsorted(head.ids, last, side="right"))
+            ready.append(_part(head, slice(0, n_ready)))
+            all_ready = n_ready == len(head.ids)
+            heads[i] = next(scans[i], None) if all_ready else _part(head, slice(n_ready, None))
+        yield _in_order(ready)
+
+
+def _placed(engine: Engine, shard: int, n_shards: int, placement: Placement) -> Iterator[Stored]:
+    """A shard's portions that hold anything, after a look at where their ids belong."""
+    for portion in engine.scan():
+        if len(portion.ids):
+            strangers = portion.ids[placement(portion.ids, n_shards) != shard]
+            if len(strangers):
+                raise GalleryMismatchError(
+                    f"Shard {shard} of {n_shards} must hold only ids that belong to it. Got "
+                    f"{a_few(strangers.tolist())}. Give the engines in the order in which they "
+                    "were filled, with the placement that divided them."
+                )
+            yield portion
+
+
+def _part(portion: Stored, rows: slice) -> Stored:
+    return Stored(portion.ids[rows], None if portion.labels is None else portion.labels[rows])
+
+
+def _in_order(portions: list[Stored]) -> Stored:
+    ids = np.concatenate([portion.ids for portion in portions])
+    labels = [portion.labels for portion in portions if portion.labels is not None]
+    order = np.argsort(ids)
+    return Stored(ids[order], np.concatenate(labels)[order] if labels else None)
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one place does, and what takes it back.
+
+    `do` is whole or not at all. `undo` is called whether `do` succeeded, failed or was cut off, so
+    it looks first; and it may be called again after a failure of its own.
+    """
+
+    do: Callable[[], None]
+    undo: Callable[[], None]
+
+
+class UndoableChanges:
+    """Changes one after the other, each in all places or in none.
+
+    While a change can be neither made nor taken back, `settle` raises `PartialGalleryError`; it
+    tries again whenever it is called. What was underway when the process died is forgotten.
+
+    Examples
+    --------
+    >>> shelf = []
+    >>> def fail():
+    ...     raise NearsureError("The second place is full.")
+    >>> steps = [Step(lambda: shelf.append("book"), shelf.clear), Step(fail, lambda: None)]
+    >>> UndoableChanges().make(steps)
+    Traceback (most recent call last):
+    nearsure.errors.NearsureError: The second place is full.
+    >>> shelf
+    []
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._to_undo: list[Callable[[], None]] = []
+
+    def make(self, steps: Sequence[Step]) -> None:
+        """Do all steps at once, in threads; if one fails, undo all and raise its error."""
+        with self.lock:
+            self.settle()
+            if len(steps) == 1:
+                return steps[0].do()
+            try:
+                in_parallel([step.do for step in steps])
+            except BaseException:  # an interruption, too
+                self._to_undo = [step.undo for step in steps]
+                self.settle()
+                raise
+
+    def settle(self) -> None:
+        """Take back what is left of a change that failed."""
+        if not self._to_undo:
+            return
+        with self.lock:
+            failures = []
+            for undo in tuple(self._to_undo):
+                try:
+                    undo()
+                except NearsureError as error:
+                    failures.append(error)
+                else:
+                    self._to_undo.remove(undo)
+            if failures:
+                raise PartialGalleryError(
+                    "A change failed in one shard and could not be taken back in another, so that "
+                    "a part of it is there. Call again when the shard is back: what is left is "
+                    f"taken back first. The error was: {failures[0]}"
+                ) from failures[0]
+
+
+def in_parallel(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """The results of all calls, each in a thread; the first error, after all have ended."""
+    if len(calls) == 1:
+        return [calls[0]()]
+    with ThreadPoolExecutor(max(len(calls), 1)) as pool:
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]
 
 
 class ShardedEngine:

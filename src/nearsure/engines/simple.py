@@ -13,7 +13,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits
 from nearsure.errors import EngineUnavailableError, InvalidInputError
-from nearsure.index.stable_ids import a_few
+from nearsure.validation import a_few
 
 
 class SimpleEngine(ABC):

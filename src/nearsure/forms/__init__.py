@@ -5,11 +5,10 @@ from nearsure.forms.class_covariance import (
     class_covariance_weights,
     fit_class_covariance,
 )
-from nearsure.forms.class_prior import prior_factors, with_prior
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedMass, leave_room
-from nearsure.forms.sharpened import SharpenedNED
-from nearsure.forms.sharpened_fit import FreeParameters, SharpenedFit, fit_sharpened
+from nearsure.forms.prior import prior_factors, with_prior
+from nearsure.forms.sharpened import FreeParameters, SharpenedFit, SharpenedNED, fit_sharpened
 
 __all__ = [
     "ClassCovariance",

@@ -11,25 +11,430 @@ Full covariances cost n_features^2 for each class in memory and n_features^3 in 
 few hundred features, and diagonal ones any number.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
+from sklearn.covariance import ledoit_wolf_shrinkage
 
-from nearsure.arrays import AnyArray, BoolArray, FloatArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.forms.log_sums import losses_and_pull, weights_of_exponents
-from nearsure.forms.mahalanobis import (
-    OfPairs,
-    class_mahalanobis,
-    log_determinant_of,
-    lower_factor,
-    pair_distances,
-)
-from nearsure.forms.within_class_scatter import CovarianceKind, WithinClassScatter
-from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import check_temperature
+from nearsure.validation import integer_codes
+
+
+def log_sum_and_shares(exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithm of the sum of exp over each row, and each entry's share of that sum.
+
+    Parameters
+    ----------
+    exponents : array of shape (n, k)
+        At least one of each row finite; minus infinity weighs nothing.
+
+    Examples
+    --------
+    >>> log_sum_and_shares(np.array([[-1000.0, -1000.0, -np.inf]]))
+    (array([-999.30685282]), array([[0.5, 0.5, 0. ]]))
+    """
+    largest = exponents.max(axis=1, keepdims=True)
+    shares = np.exp(exponents - largest)
+    total = shares.sum(axis=1, keepdims=True)
+    shares /= total
+    return (np.log(total) + largest)[:, 0], shares
+
+
+def losses_and_pull(exponents: FloatArray, own: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """-log p(true class) of each row, and its derivative by every exponent.
+
+    Parameters
+    ----------
+    exponents : array of shape (n, k)
+        Logarithms of the weights; minus infinity on padding.
+    own : array of shape (n, k)
+        Which neighbours are of the row's own class; at least one in each row.
+
+    Examples
+    --------
+    >>> losses, pull = losses_and_pull(np.log([[0.75, 0.25]]), np.array([[True, False]]))
+    >>> losses.round(3), pull
+    (array([0.288]), array([[-0.25,  0.25]]))
+    """
+    log_all, shares = log_sum_and_shares(exponents)
+    log_own, own_shares = log_sum_and_shares(np.where(own, exponents, -np.inf))
+    shares -= own_shares
+    return log_all - log_own, shares
+
+
+def weights_of_exponents(exponents: FloatArray, neighbors: Neighbors) -> FloatArray:
+    """Weights of which the largest of each row is 1, from their logarithms; 0 on padding.
+
+    Parameters
+    ----------
+    exponents : array of shape (n, k)
+        Logarithms of the weights; anything but NaN on padding.
+    neighbors : Neighbors
+        Whose exponents they are.
+    """
+    if neighbors.is_full:
+        return np.asarray(np.exp(exponents - exponents.max(axis=1, keepdims=True)))
+    exponents = np.where(neighbors.valid, exponents, -np.inf)
+    largest = np.where(neighbors.counts > 0, exponents.max(axis=1), 0.0)
+    return np.asarray(np.exp(exponents - largest[:, None]))
+
+
+# Pairs whose differences are held at a time: 16 MB of them in 512 dimensions.
+PAIRS_AT_ONCE = 4096
+
+PairDistances = tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Queries, and neighbours of theirs that are all of one class.
+
+    Every vector stands here once, however many pairs it is in, for it is whitened once.
+
+    Parameters
+    ----------
+    rows : array of shape (p,)
+        Row numbers of the queries.
+    queries : array of shape (p, n_features)
+        Their vectors.
+    members : array of shape (q, n_features)
+        The neighbours, both counted from one and the same origin.
+    query_places, member_places : array of shape (m,)
+        Which of them make a pair.
+    """
+
+    rows: IntArray
+    queries: FloatArray
+    members: FloatArray
+    query_places: IntArray
+    member_places: IntArray
+
+    def __len__(self) -> int:
+        return len(self.query_places)
+
+    def of_queries(self, some: BoolArray) -> "Pairs":
+        """The pairs of some of the queries, by a mask of shape (p,), in the same order."""
+        kept = some[self.query_places]
+        new_places = np.cumsum(some) - 1
+        return Pairs(
+            self.rows[some],
+            self.queries[some],
+            self.members,
+            new_places[self.query_places[kept]],
+            self.member_places[kept],
+        )
+
+
+OfPairs = Callable[[Pairs], PairDistances]
+
+
+def class_mahalanobis(
+    neighbors: Neighbors,
+    queries: AnyArray,
+    support: AnyArray,
+    of_class: Callable[[int], OfPairs],
+) -> PairDistances:
+    """Squared Mahalanobis distances and log-determinants of all neighbours, class by class.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        With ids that are rows of `support`.
+    queries : array of shape (n, n_features)
+        The vectors that were searched.
+    support : array of shape (n_support, n_features)
+        The vectors they were searched in.
+    of_class : callable
+        From a class code to a function of m `Pairs` of a query and a neighbour of that class,
+        which gives m distances and m log-determinants.
+
+    Returns
+    -------
+    sq_distances, log_determinants : array of shape (n, k)
+        Infinity and 0 on padding.
+    """
+    if neighbors.ids is None or neighbors.ids.dtype.kind not in "iu":
+        raise InvalidInputError(
+            "neighbors must have ids that are rows of the support vectors, by which these are "
+            "found. Got none: pass ids= to the constructor of Neighbors."
+        )
+    if queries.shape != (len(neighbors), support.shape[1]):
+        raise InvalidInputError(
+            f"queries must have the shape ({len(neighbors)}, {support.shape[1]}): one vector for "
+            f"each row of the neighbours. Got {queries.shape} instead."
+        )
+    ids = neighbors.ids.ravel()
+    if ids.max() >= len(support):
+        raise InvalidInputError(
+            f"ids must be rows of the {len(support)} support vectors. Got {ids.max()} instead."
+        )
+    sq_distances = np.full(len(ids), np.inf)
+    log_determinants = np.zeros(len(ids))
+    for code, entries in _entries_by_class(neighbors):
+        of_pairs = of_class(code)
+        for start in range(0, len(entries), PAIRS_AT_ONCE):
+            some = entries[start : start + PAIRS_AT_ONCE]
+            rows, query_places = np.unique(some // neighbors.k, return_inverse=True)
+            members, member_places = np.unique(ids[some], return_inverse=True)
+            # Counted from a member, vectors far from the origin lose nothing when whitened.
+            origin = support[members[0]].astype(np.float64)
+            sq_distances[some], log_determinants[some] = of_pairs(
+                Pairs(
+                    rows,
+                    queries[rows] - origin,
+                    support[members] - origin,
+                    query_places,
+                    member_places,
+                )
+            )
+    shape = neighbors.sq_distances.shape
+    return sq_distances.reshape(shape), log_determinants.reshape(shape)
+
+
+def lower_factor(covariance: FloatArray) -> FloatArray:
+    """L of covariance = L L', shape (n_features, n_features); an error if it has none."""
+    try:
+        return np.asarray(cholesky(covariance, lower=True), np.float64)
+    except LinAlgError as error:
+        raise InvalidInputError(
+            "A covariance must be symmetric and positive definite. Got one that is not: shrink "
+            "it towards a multiple of the identity."
+        ) from error
+
+
+def log_determinant_of(factor: FloatArray) -> float:
+    """Logarithm of the determinant of a covariance, by its `factor` as of `pair_distances`."""
+    if factor.ndim == 1:
+        return float(np.log(factor).sum())
+    return float(2.0 * np.log(np.diag(factor)).sum())
+
+
+def pair_distances(
+    pairs: Pairs,
+    factor: FloatArray,
+    *,
+    removed: FloatArray | None = None,
+    shares: FloatArray | None = None,
+) -> FloatArray:
+    """Squared Mahalanobis distances of m pairs under one covariance.
+
+    With `removed` and `shares`, query i has the covariance C - shares_i removed_i removed_i',
+    by the formula of Sherman and Morrison: no matrix is factored anew.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Queries and neighbours.
+    factor : array of shape (n_features, n_features) or (n_features,)
+        The lower Cholesky factor of C; for a diagonal C its diagonal itself, and then no more
+        than the diagonal of what is removed goes.
+    removed : array of shape (p, n_features), optional
+        What is taken out of the covariance for each query.
+    shares : array of shape (p,), optional
+        And how much of it.
+    """
+    of_query, of_member = pairs.query_places, pairs.member_places
+    if factor.ndim == 1:
+        variances = np.broadcast_to(factor, pairs.queries.shape)
+        if removed is not None and shares is not None:
+            variances = variances - shares[:, None] * np.square(removed)
+        differences = pairs.queries[of_query] - pairs.members[of_member]
+        return np.asarray((np.square(differences) / variances[of_query]).sum(axis=1))
+    white = _whitened(pairs.queries, factor)[of_query] - _whitened(pairs.members, factor)[of_member]
+    sq_distances = np.vecdot(white, white)
+    if removed is not None and shares is not None:
+        white_removed = _whitened(removed, factor)
+        left = 1.0 - shares * np.vecdot(white_removed, white_removed)
+        along = np.vecdot(white, white_removed[of_query])
+        sq_distances += (shares / left)[of_query] * np.square(along)
+    return np.asarray(sq_distances)
+
+
+def _whitened(vectors: FloatArray, factor: FloatArray) -> FloatArray:
+    return np.asarray(solve_triangular(factor, vectors.T, lower=True, check_finite=False).T)
+
+
+def _entries_by_class(neighbors: Neighbors) -> Iterator[tuple[int, IntArray]]:
+    """Each class code with the places of its neighbours in the flattened result."""
+    labels = neighbors.labels.ravel()
+    by_class = np.argsort(labels, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(labels[by_class])) + 1, len(labels))
+    start = 0
+    for end in ends.tolist():
+        code = int(labels[by_class[start]])
+        if code != PADDING_LABEL:
+            yield code, by_class[start:end]
+        start = end
+
+
+# Covariances of classes, each shrunk towards what the classes have in common.
+#
+# With A_j the scatter of class j about its mean, n_j its size, A = sum A_j, N points and C classes,
+#
+#   pooled   P = (1 - a) A / (N - C) + a v I    a by Ledoit and Wolf, v the mean variance
+#   class    Sigma_j = (1 - w_j) P + w_j A_j / (n_j - 1),    w_j = (n_j - 1) / (n_j - 1 + strength)
+#
+# so that a class of as many points as the strength counts about half. P is positive definite, and
+# so is every Sigma_j.
+#
+# A support point shapes the covariances by which it is judged. Without point i of class j,
+#
+#     A_j and A lose  n_j / (n_j - 1)  u u'    with u = z_i - mean of class j,
+#
+# so every covariance loses a multiple of u u', and no class has to be measured anew. What is kept
+# as it was: a and v, on which one point has next to no influence; w_j, because a class that trusts
+# itself less is thereby wider where it has no points; and the determinant, because a class of one
+# point less has one direction less to be wide in. By either, a point's own class would stand out
+# from all others by the very fact that a point was taken out of it.
+#
+# References
+# ----------
+# O. Ledoit, M. Wolf, A well-conditioned estimator for large-dimensional covariance matrices,
+# Journal of Multivariate Analysis 88(2), 2004. J. H. Friedman, Regularized discriminant analysis,
+# JASA 84(405), 1989: classes shrunk to the pool.
+
+
+CovarianceKind = Literal["diagonal", "full"]
+
+
+class WithinClassScatter:
+    """The scatter of the support vectors about their class means, and covariances made of it.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_support, n_features)
+        The support vectors.
+    codes : array of shape (n_support,)
+        Their class codes.
+    n_classes : int
+        Number of classes, above every code.
+    kind : {"diagonal", "full"}
+        Whether features are taken as independent.
+    """
+
+    def __init__(
+        self, vectors: AnyArray, codes: IntArray, *, n_classes: int, kind: CovarianceKind
+    ) -> None:
+        check_kind(kind)
+        if vectors.ndim != 2 or codes.shape != (len(vectors),):  # noqa: PLR2004
+            raise InvalidInputError(
+                "vectors must have the shape (n, n_features), with one class code for each row. "
+                f"Got shapes {vectors.shape} and {codes.shape} instead."
+            )
+        self._kind = kind
+        self._codes = codes
+        self.counts = np.bincount(codes, minlength=n_classes)
+        self._degrees = len(codes) - int((self.counts > 0).sum())
+        if self._degrees < 2:  # noqa: PLR2004
+            raise InvalidInputError(
+                "A covariance within classes needs at least two points more than classes. "
+                f"Got {len(codes)} points of {len(codes) - self._degrees} classes instead."
+            )
+        sums = np.zeros((n_classes, vectors.shape[1]))
+        np.add.at(sums, codes, vectors)
+        means = sums / np.maximum(self.counts, 1)[:, None]
+        self._deviations = vectors - means[codes]
+        self._by_class = np.split(np.argsort(codes, kind="stable"), np.cumsum(self.counts)[:-1])
+        self._scatter = self._product(self._deviations)
+        self._mean_variance = float(np.square(self._deviations).sum()) / (
+            self._degrees * vectors.shape[1]
+        )
+        if self._mean_variance == 0:
+            raise InvalidInputError(
+                "Some class must hold vectors that differ, or no covariance can be measured. "
+                "Got none: all members of a class are equal."
+            )
+        self._shrinkage = float(ledoit_wolf_shrinkage(self._deviations, assume_centered=True))
+
+    def covariance(self, code: int, strength: float) -> FloatArray:
+        """Sigma_j, shape (n_features, n_features), or its diagonal."""
+        count = int(self.counts[code])
+        own = self._class_scatter(code) / max(count - 1, 1)
+        weight = _weight(count, strength)
+        return (1.0 - weight) * self._pooled(self._degrees) + weight * own
+
+    def without_the_point(self, code: int, strength: float) -> OfPairs:
+        """Distances of support points to members of a class, as if the points were not there.
+
+        Parameters
+        ----------
+        code : int
+            The neighbours' class.
+        strength : float
+            As of `covariance`.
+
+        Returns
+        -------
+        callable
+            For `class_mahalanobis`, where the queries are the support points in their order.
+        """
+        count = int(self.counts[code])
+        pooled = self._pooled(self._degrees - 1)
+        scatter = self._class_scatter(code)
+        weight = _weight(count, strength)
+        of_pool = (1.0 - weight) * (1.0 - self._shrinkage) / (self._degrees - 1)
+        of_own = weight / max(count - 2, 1)
+        other_factor = self._factor((1.0 - weight) * pooled + weight / max(count - 1, 1) * scatter)
+        log_determinant = log_determinant_of(self._factor(self.covariance(code, strength)))
+        own_factor = self._factor((1.0 - weight) * pooled + of_own * scatter)
+
+        def of_pairs(pairs: Pairs) -> PairDistances:
+            own: BoolArray = self._codes[pairs.rows] == code
+            sizes = self.counts[self._codes[pairs.rows]]
+            # A lone member is its class's mean: u is 0 and nothing goes.
+            lost = sizes / np.maximum(sizes - 1, 1)
+            removed = self._deviations[pairs.rows]
+            sq_distances = np.empty(len(pairs))
+            for some, factor, share in (
+                (own, own_factor, of_pool + of_own),
+                (~own, other_factor, of_pool),
+            ):
+                sq_distances[some[pairs.query_places]] = pair_distances(
+                    pairs.of_queries(some), factor, removed=removed[some], shares=share * lost[some]
+                )
+            return sq_distances, np.full(len(pairs), log_determinant)
+
+        return of_pairs
+
+    def _pooled(self, degrees: int) -> FloatArray:
+        variance = self._shrinkage * self._mean_variance
+        n_features = self._deviations.shape[1]
+        target = np.full(n_features, variance)
+        if self._kind == "full":
+            target = np.diag(target)
+        return np.asarray((1.0 - self._shrinkage) / degrees * self._scatter + target)
+
+    def _class_scatter(self, code: int) -> FloatArray:
+        return self._product(self._deviations[self._by_class[code]])
+
+    def _product(self, deviations: FloatArray) -> FloatArray:
+        if self._kind == "full":
+            return np.asarray(deviations.T @ deviations, np.float64)
+        return np.asarray(np.square(deviations).sum(axis=0))
+
+    def _factor(self, covariance: FloatArray) -> FloatArray:
+        return lower_factor(covariance) if self._kind == "full" else covariance
+
+
+def check_kind(kind: str) -> None:
+    """Raise an error that names the kinds if `kind` is not one of them."""
+    if kind not in get_args(CovarianceKind):
+        names = ", ".join(repr(name) for name in get_args(CovarianceKind))
+        raise InvalidInputError(f"kind must be one of {names}. Got {kind!r} instead.")
+
+
+def _weight(count: int, strength: float) -> float:
+    """w_j, 0 for a class of one member, which has no scatter."""
+    return (count - 1) / (count - 1 + strength) if count > 1 else 0.0
+
 
 # How many points the common covariance counts as, tried in turn; infinity gives all classes one.
 STRENGTHS = (10.0, 30.0, 100.0, np.inf)

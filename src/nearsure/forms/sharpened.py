@@ -12,16 +12,33 @@ n_c is the size of the class: what is sharpened is its density, and its frequenc
 
 from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import check_temperature
-from nearsure.schema import POSITIVE, check_fields, number
+from nearsure.schema import (
+    NUMBER,
+    OBJECT,
+    POSITIVE,
+    check_fields,
+    list_of,
+    nullable,
+    number,
+    one_of,
+)
+from nearsure.temperature import TemperatureFit, fit_temperature
+from nearsure.validation import integer_codes
+
+SharpenedName = Literal["sharpened", "adaptive"]
+SHARPENED_NAMES: tuple[SharpenedName, ...] = get_args(SharpenedName)
+
 
 # A query on top of all its neighbours has scale 0; its excess distances are 0, too, and any
 # temperature gives the same weights.
@@ -113,10 +130,10 @@ class SharpenedNED:
         class_sizes : array of shape (n_classes,), optional
             n_c; by default all classes are of one size.
         class_factors : array of shape (n_classes,), optional
-            Of another prior than the frequencies; see `nearsure.forms.class_prior`.
+            Of another prior than the frequencies; see `nearsure.forms.prior`.
         own_codes, own_factors : array of shape (n,), optional
             For support points: their classes, and what leaving themselves out took from the sums of
-            these; see `nearsure.forms.left_out`.
+            these; see `nearsure.loo`.
         """
         weights = self.weights(neighbors)
         if own_codes is not None and own_factors is not None:
@@ -165,3 +182,329 @@ def log_scale_ratios(scales: FloatArray, typical: float) -> FloatArray:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+# -log p(true class) of leave-one-out points under sharpened NED, with derivatives.
+#
+# Write s_i for a neighbour's distance beyond the nearest, r for a point's scale over the typical
+# one, b = exp(-log T - beta log r), L_c = log of the sum of exp(-b s_i) over the neighbours of
+# class c, and E_c[s] for the mean of s under the weights in that sum. With n_c for the size of
+# class c, its logit is gamma (L_c - log n_c) + log n_c, so
+#
+#     d logit_c / d log T     = gamma b E_c[s]
+#     d logit_c / d log gamma = gamma (L_c - log n_c)
+#     d logit_c / d beta      = gamma b log r E_c[s]
+#
+# and d log p(y) is that of the true class's logit less its mean over the classes under p.
+
+
+N_PARAMETERS = 3
+
+
+class SharpenedLikelihood:
+    """The loss of every point as a function of (log T, log gamma, beta).
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of points that have left themselves out; each has a neighbour of its own class.
+    labels : array of shape (n,)
+        Class codes of the points.
+    log_ratios : array of shape (n,)
+        log r.
+    own_factors : array of shape (n,)
+        What the sum of the own class is multiplied by; see `nearsure.loo`.
+    class_sizes : array of shape (n_classes,), optional
+        n_c; by default 1 for all.
+    """
+
+    def __init__(
+        self,
+        neighbors: Neighbors,
+        labels: IntArray,
+        log_ratios: FloatArray,
+        own_factors: FloatArray,
+        class_sizes: IntArray | None = None,
+    ) -> None:
+        by_class = np.argsort(neighbors.labels, axis=1, kind="stable")
+        codes = np.take_along_axis(neighbors.labels, by_class, axis=1)
+        excess = neighbors.sq_distances - neighbors.sq_distances[:, :1]
+        excess = np.take_along_axis(excess, by_class, axis=1)
+        starts_class = np.ones(codes.shape, np.bool_)
+        starts_class[:, 1:] = codes[:, 1:] != codes[:, :-1]
+        # Padding has the smallest label and sorts first: a class of no weight, which is dropped.
+        keep = np.take_along_axis(neighbors.valid, by_class, axis=1).ravel()
+        starts = np.flatnonzero(starts_class.ravel()[keep])
+        rows = np.repeat(np.arange(len(codes)), neighbors.counts)
+        self._starts, self._rows = starts, rows[starts]
+        self._row_starts = np.flatnonzero(np.diff(self._rows, prepend=-1))
+        # Shifted by its class's nearest, no sum underflows, however far the class is.
+        flat = excess.ravel()[keep]
+        self._nearest = flat[starts]
+        lengths = np.diff(starts, append=len(flat))
+        self._beyond = flat - np.repeat(self._nearest, lengths)
+        self._row_of_entry = rows
+        class_of_run = codes.ravel()[keep][starts]
+        is_true = class_of_run == labels[self._rows]
+        self._true = np.flatnonzero(is_true)
+        self._log_sizes = np.zeros(len(starts))
+        if class_sizes is not None:
+            self._log_sizes = np.log(np.maximum(class_sizes, 1))[class_of_run]
+        corrections = np.where(is_true, np.log(own_factors)[self._rows], 0.0)
+        self._log_factors = corrections - self._log_sizes
+        self._log_ratios = log_ratios
+
+    def __call__(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Losses of shape (n,) and their derivatives of shape (n, 3)."""
+        log_temperature, log_sharpness, adaptivity = parameters
+        sharpness = np.exp(log_sharpness)
+        inverse = np.exp(-log_temperature - adaptivity * self._log_ratios)
+        weights = np.exp(-inverse[self._row_of_entry] * self._beyond)
+        sums = np.add.reduceat(weights, self._starts)
+        moments = np.add.reduceat(weights * self._beyond, self._starts)
+        by_class = inverse[self._rows]
+        sharpened = sharpness * (np.log(sums) - by_class * self._nearest + self._log_factors)
+        logits = sharpened + self._log_sizes
+        slopes = sharpness * by_class * (self._nearest + moments / sums)
+        highest = np.maximum.reduceat(logits, self._row_starts)
+        shares = np.exp(logits - highest[self._rows])
+        totals = np.add.reduceat(shares, self._row_starts)
+        shares /= totals[self._rows]
+        losses = highest + np.log(totals) - logits[self._true]
+
+        def mean_less_true(of_class: FloatArray) -> FloatArray:
+            mean = np.add.reduceat(shares * of_class, self._row_starts)
+            return np.asarray(mean - of_class[self._true], np.float64)
+
+        by_temperature = mean_less_true(slopes)
+        return losses, np.stack(
+            [by_temperature, mean_less_true(sharpened), by_temperature * self._log_ratios], axis=1
+        )
+
+
+FreeParameters = Literal["sharpened", "adaptive"]
+
+# Where the search starts, as (T over NED's, gamma, beta): NED itself, wider and sharper, narrower
+# and flatter. The likelihood may have more than one valley, and a start in each costs little.
+STARTS = ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0), (2.5, 2.0, 1.0), (0.5, 0.6, 0.0))
+# The starts only have to find the right valley, for which this many points are enough.
+START_SAMPLE = 2000
+FACTOR_OF_TEMPERATURE = 100.0
+# Beyond, the data (pairs of near-duplicates, say) tell T and gamma no longer apart.
+SHARPNESS_RANGE = 0.2, 5.0
+ADAPTIVITY_RANGE = -2.0, 4.0
+# Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
+# one observation says, which a handful of points cannot outvote, and a hundred do not feel.
+PRIOR_SPREAD = 1.0
+_STORED_FIT = {
+    "form": OBJECT,
+    "free": one_of(*get_args(FreeParameters)),
+    "loss": NUMBER,
+    "ned_loss": NUMBER,
+    "standard_errors": nullable(list_of(NUMBER, 3)),
+    "start_losses": list_of(NUMBER),
+    "temperature_fit": OBJECT,
+}
+
+
+@dataclass(frozen=True)
+class SharpenedFit:
+    """A fitted form and what is known about it.
+
+    Parameters
+    ----------
+    form : SharpenedNED
+        The parameters.
+    free : {"sharpened", "adaptive"}
+        Which were fitted: T and gamma, or T, gamma and beta.
+    loss, ned_loss : float
+        Mean loss of the points used, under this form and under NED with its own best T.
+    standard_errors : tuple of 3 floats or None
+        Of log T, log gamma and beta (sandwich estimate); None where the data do not determine
+        them, 0 for what was not free.
+    start_losses : tuple of float
+        What the searches ended at: equal numbers mean that every start found the same valley.
+    temperature_fit : TemperatureFit
+        NED's own fit, which it started from.
+    """
+
+    form: SharpenedNED
+    free: FreeParameters
+    loss: float
+    ned_loss: float
+    standard_errors: tuple[float, float, float] | None
+    start_losses: tuple[float, ...]
+    temperature_fit: TemperatureFit
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fit as numbers, strings and lists, for JSON."""
+        fields = asdict(self)
+        return {**fields, "temperature_fit": self.temperature_fit.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The fit of the sharpened form", fields, _STORED_FIT)
+        errors = fields["standard_errors"]
+        return cls(
+            **{
+                **fields,
+                "form": SharpenedNED.from_dict(fields["form"]),
+                "standard_errors": None if errors is None else tuple(errors),
+                "start_losses": tuple(fields["start_losses"]),
+                "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
+            }
+        )
+
+
+def fit_sharpened(
+    neighbors: Neighbors,
+    labels: ArrayLike,
+    *,
+    free: FreeParameters = "adaptive",
+    own_factors: FloatArray | None = None,
+    class_sizes: IntArray | None = None,
+) -> SharpenedFit:
+    """Find the parameters under which the support points explain each other best.
+
+    Points whose class is not among their neighbours have no likelihood under any parameters, and
+    are left out, as in `fit_temperature`. Where that finds no minimum (separable data, one class,
+    duplicates) there is nothing to sharpen: the form is NED at that temperature.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Neighbours of support points among the support set, without the points themselves.
+    labels : array of shape (n,)
+        Integer class codes of the points.
+    free : {"sharpened", "adaptive"}
+        Fit T and gamma, or T, gamma and beta.
+    own_factors : array of shape (n,), optional
+        See `nearsure.loo.own_class_factors`; by default all 1.
+    class_sizes : array of shape (n_classes,), optional
+        Members of each class in the support set; by default all classes are of one size.
+
+    Returns
+    -------
+    SharpenedFit
+
+    Warns
+    -----
+    ManyMissesWarning, DegenerateTemperatureWarning
+        As `fit_temperature` does.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(0, 2, (300, 9))
+    >>> own = np.where(rng.random(300) < 0.8, labels[:, 0], labels[:, 4])
+    >>> fit = fit_sharpened(Neighbors(np.sort(rng.random((300, 9))), labels), own)
+    >>> bool(fit.loss <= fit.ned_loss)
+    True
+    """
+    if free not in get_args(FreeParameters):
+        names = " or ".join(map(repr, get_args(FreeParameters)))
+        raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
+    ned = fit_temperature(neighbors, labels)
+    codes = integer_codes(labels)
+    factors = _checked_factors(own_factors, len(codes))
+    typical = float(np.median(query_scales(neighbors))) or 1.0
+    if ned.status != "interior":
+        form = SharpenedNED(ned.temperature, typical_distance=typical)
+        return SharpenedFit(form, free, ned.loss, ned.loss, None, (), ned)
+    hit = (neighbors.labels == codes[:, None]).any(axis=1)
+    neighbors, codes, factors = neighbors.take(hit), codes[hit], factors[hit]
+    # In units of NED's own temperature no scale of the data overflows.
+    scaled = Neighbors(
+        neighbors.sq_distances / ned.temperature, neighbors.labels, counts=neighbors.counts
+    )
+    log_ratios = log_scale_ratios(query_scales(neighbors), typical)
+    every = SharpenedLikelihood(scaled, codes, log_ratios, factors, class_sizes)
+    some = slice(None, None, -(-len(codes) // START_SAMPLE))
+    sample = every
+    if len(codes[some]) < len(codes):
+        sample = SharpenedLikelihood(
+            scaled.take(some), codes[some], log_ratios[some], factors[some], class_sizes
+        )
+    bounds = _bounds(free)
+    starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]
+    ends = sorted((_descended(sample, start, bounds) for start in starts), key=lambda end: end[1])
+    best = ends[0][0]
+    if sample is not every:
+        best = _descended(every, best, bounds)[0]
+    form = SharpenedNED(
+        temperature=float(ned.temperature * np.exp(best[0])),
+        sharpness=float(np.exp(best[1])),
+        adaptivity=float(best[2]),
+        typical_distance=typical,
+    )
+    return SharpenedFit(
+        form=form,
+        free=free,
+        loss=float(every(best)[0].mean()),
+        ned_loss=float(every(np.zeros(3))[0].mean()),
+        standard_errors=_standard_errors(every, best, bounds),
+        start_losses=tuple(loss for _, loss in ends),
+        temperature_fit=ned,
+    )
+
+
+def _checked_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
+    if own_factors is None:
+        return np.ones(n)
+    if own_factors.shape != (n,) or not (own_factors >= 1).all():
+        raise InvalidInputError(
+            f"own_factors must be one number >= 1 for each of the {n} points. "
+            f"Got an array of shape {own_factors.shape} instead."
+        )
+    return own_factors
+
+
+def _bounds(free: FreeParameters) -> FloatArray:
+    """Lowest and highest (log T over NED's, log gamma, beta), shape (3, 2)."""
+    reach = np.log(FACTOR_OF_TEMPERATURE)
+    adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
+    return np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
+
+
+def _descended(
+    likelihood: SharpenedLikelihood, start: FloatArray, bounds: FloatArray
+) -> tuple[FloatArray, float]:
+    """The bottom of the valley about a start, and the penalised loss there."""
+
+    def penalised(parameters: FloatArray) -> tuple[float, FloatArray]:
+        losses, slopes = likelihood(parameters)
+        pull = np.array([0.0, parameters[1], parameters[2]]) / PRIOR_SPREAD**2 / len(losses)
+        penalty = float(pull @ parameters) / 2
+        return float(losses.mean()) + penalty, slopes.mean(axis=0) + pull
+
+    end = minimize(penalised, start, jac=True, bounds=bounds.tolist(), method="L-BFGS-B", tol=1e-10)
+    return np.asarray(end.x, np.float64), float(end.fun)
+
+
+def _standard_errors(
+    likelihood: SharpenedLikelihood, parameters: FloatArray, bounds: FloatArray
+) -> tuple[float, float, float] | None:
+    """Sandwich estimate: inverse curvature, variance of the slopes, inverse curvature."""
+    free = np.flatnonzero(bounds[:, 0] < bounds[:, 1])
+    if (np.abs(bounds[free] - parameters[free, None]) < np.array([1e-9])).any():
+        return None  # at an end of the range there is no valley to measure
+    step = 1e-4
+    curvature = np.empty((len(free), len(free)))
+    for row, parameter in enumerate(free):
+        aside = np.zeros(3)
+        aside[parameter] = step
+        above, below = (likelihood(parameters + sign * aside)[1].mean(axis=0) for sign in (1, -1))
+        curvature[row] = (above - below)[free] / (2 * step)
+    slopes = likelihood(parameters)[1][:, free]
+    try:
+        inverse = np.linalg.inv((curvature + curvature.T) / 2)
+    except np.linalg.LinAlgError:
+        return None
+    variances = np.diag(inverse @ (slopes.T @ slopes / len(slopes)) @ inverse) / len(slopes)
+    if not (variances > 0).all():
+        return None
+    errors = np.zeros(3)
+    errors[free] = np.sqrt(variances)
+    first, second, third = errors.tolist()
+    return first, second, third

@@ -15,6 +15,8 @@ ids alone: not on what came and went before.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Self
 
 import faiss
 import numpy as np
@@ -22,11 +24,382 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.index.batch_proposals import FEWEST_QUERIES, MOST_QUERIES, propose_together
-from nearsure.index.conditioned_vectors import ConditionedVectors
-from nearsure.index.distinct_vectors import DistinctVectors
-from nearsure.index.growing_rows import RowMoves, moves_into_holes
-from nearsure.index.stable_ids import StableIds, integer_ids
+from nearsure.index.rows import GrowingRows, RowMoves, StableIds, moves_into_holes
+from nearsure.validation import integer_ids
+
+# Candidates for a handful of queries at once, by matrix products.
+#
+# faiss takes as long for 64 queries as for 64 times one. One product with all of them reads each
+# vector once; what then costs is to select the nearest of many numbers. A sample of the vectors
+# tells from which score on a vector can be among them, so that all but a few are passed over at a
+# glance.
+
+
+# Below it products with one query each are as quick, above it faiss with all its threads.
+FEWEST_QUERIES, MOST_QUERIES = 4, 512
+# Vectors looked at together, so that their scores stay in the processor's cache.
+VECTOR_BLOCK = 16384
+# One vector in so many is in the sample, but several times as many as candidates are needed.
+SAMPLE_STEP, SAMPLE_SIZES = 16, 4
+# SAMPLE_STEP pairs for each candidate are expected; far more means that very many are equally near.
+MOST_PAIRS = 16 * SAMPLE_STEP
+
+
+def propose_together(
+    queries: AnyArray, vectors: AnyArray, sq_norms: AnyArray, n_candidates: int
+) -> tuple[IntArray, FloatArray] | None:
+    """The vectors nearest to each query, as far as single precision tells.
+
+    None if so many are equally near that hardly any can be passed over.
+
+    Parameters
+    ----------
+    queries : array of shape (n, n_features), float32
+    vectors : array of shape (n_vectors, n_features), float32
+    sq_norms : array of shape (n_vectors,), float32
+        Their squares.
+    n_candidates : int
+        How many, fewer than there are vectors.
+
+    Returns
+    -------
+    rows : array of shape (n, n_candidates)
+        Candidates in no order; -1 for a query whose distances overflow.
+    farthest : array of shape (n,)
+        No vector that is no candidate has a smaller approximate squared distance.
+
+    Examples
+    --------
+    >>> line = np.arange(10, dtype=np.float32)[:, None]
+    >>> rows, farthest = propose_together(np.float32([[2.0], [6.25]]), line, line[:, 0] ** 2, 3)
+    >>> np.sort(rows), farthest
+    (array([[1, 2, 3],
+           [5, 6, 7]]), array([1.    , 1.5625], dtype=float32))
+    """
+    # The larger a score, the nearer; it is half of |q|^2 less the squared distance.
+    half_norms = sq_norms / 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        enough = _sure_scores(queries, vectors, half_norms, n_candidates)
+        found = _all_above(queries, vectors, half_norms, enough, MOST_PAIRS * n_candidates)
+        if found is None:
+            return None
+        scores, rows = _best(*found, len(queries), n_candidates)
+        farthest = np.einsum("nm,nm->n", queries, queries) - 2 * scores
+    rows[~np.isfinite(farthest)] = -1
+    return rows, farthest
+
+
+def _sure_scores(
+    queries: AnyArray, vectors: AnyArray, half_norms: AnyArray, n_candidates: int
+) -> AnyArray:
+    """For each query a score that at least `n_candidates` vectors reach, shape (n, 1)."""
+    step = max(1, min(SAMPLE_STEP, len(vectors) // (SAMPLE_SIZES * n_candidates)))
+    scores = queries @ vectors[::step].T
+    scores -= half_norms[::step]
+    place = scores.shape[1] - n_candidates
+    enough: AnyArray = np.partition(scores, place, axis=1)[:, place, None]
+    return enough
+
+
+def _all_above(
+    queries: AnyArray,
+    vectors: AnyArray,
+    half_norms: AnyArray,
+    enough: AnyArray,
+    most: int,
+) -> tuple[IntArray, AnyArray, IntArray] | None:
+    """All pairs with scores that reach `enough`: place of the query, score, row of the vector.
+
+    None if there are more than `most` for each query.
+    """
+    n_left = most * len(queries)
+    places, kept, rows = [], [], []
+    for start in range(0, len(vectors), VECTOR_BLOCK):
+        block = slice(start, start + VECTOR_BLOCK)
+        scores = queries @ vectors[block].T
+        scores -= half_norms[block]
+        pairs = np.flatnonzero(scores >= enough)
+        n_left -= len(pairs)
+        if n_left < 0:
+            return None
+        of_query, of_block = np.divmod(pairs, scores.shape[1])
+        places.append(of_query)
+        kept.append(scores.ravel()[pairs])
+        rows.append(of_block + start)
+    return np.concatenate(places), np.concatenate(kept), np.concatenate(rows)
+
+
+def _best(
+    places: IntArray, scores: AnyArray, rows: IntArray, n_queries: int, n_candidates: int
+) -> tuple[AnyArray, IntArray]:
+    """The least of the best scores of each query, and the rows of the best."""
+    order = np.argsort(places, kind="stable")
+    counts = np.bincount(places, minlength=n_queries)
+    worst, best = np.full(n_queries, -np.inf, scores.dtype), np.full((n_queries, n_candidates), -1)
+    for query, (start, count) in enumerate(zip(np.cumsum(counts) - counts, counts, strict=True)):
+        # Where numbers overflow, some compare with nothing.
+        if count >= n_candidates:
+            own = order[start : start + count]
+            nearest = own[np.argpartition(scores[own], count - n_candidates)[-n_candidates:]]
+            best[query], worst[query] = rows[nearest], scores[nearest].min()
+    return worst, best
+
+
+BLOCK = 8192
+CENTRE_SAMPLE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """What to subtract from vectors and then divide them by.
+
+    Parameters
+    ----------
+    centre : array of shape (n_features,)
+        The middle of most vectors.
+    scale : float
+        How far from it they reach.
+    """
+
+    centre: FloatArray
+    scale: float
+
+    @classmethod
+    def of(cls, vectors: AnyArray) -> Self:
+        """The conditioning that serves these vectors."""
+        # The median of a sample is near enough to the middle, and no outlier moves it away.
+        sample = vectors[:: -(-len(vectors) // CENTRE_SAMPLE)].astype(np.float64)
+        centre = np.median(sample, axis=0)
+        if vectors.dtype == np.float32:
+            # Of ordinary size about the origin, as embeddings are, they can be searched in place.
+            sq_norm = float(np.median(np.square(sample).sum(axis=1)))
+            if centre @ centre <= sq_norm / 2 and 2.0**-40 < sq_norm < 2.0**40:
+                return cls(np.zeros_like(centre), 1.0)
+        spread = float(np.maximum(vectors.max(axis=0) - centre, centre - vectors.min(axis=0)).max())
+        return cls(centre, spread or 1.0)
+
+    def apply(self, vectors: AnyArray) -> AnyArray:
+        """The vectors as faiss sees them, float32 and contiguous; the same array where it serves.
+
+        What float32 cannot hold becomes infinite.
+        """
+        if self.scale == 1.0 and not self.centre.any():
+            with np.errstate(over="ignore"):
+                return np.ascontiguousarray(vectors, np.float32)
+        conditioned = np.empty(vectors.shape, np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            block = slice(start, start + BLOCK)
+            with np.errstate(over="ignore"):
+                conditioned[block] = (vectors[block] - self.centre) / self.scale
+        return conditioned
+
+
+class ConditionedVectors:
+    """Vectors for exact distances, and beside them what faiss sees.
+
+    They are centred and scaled as suited them when they were last all looked at, which is again
+    when half as many have come and gone as there are. An odd centre or scale costs time at worst.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, n_features), float32 or float64
+        The vectors, which are not copied before the first change.
+
+    Attributes
+    ----------
+    vectors : array of shape (n, n_features)
+        The vectors of now.
+    proposing : array of shape (n, n_features), float32
+        The same, conditioned; the very same array where they need not be.
+    sq_norms : array of shape (n,), float32
+        The squared norms of `proposing`.
+    conditioning : Conditioning
+        What leads from one to the other.
+    """
+
+    def __init__(self, vectors: AnyArray) -> None:
+        self.vectors = vectors
+        self._kept = GrowingRows(vectors)
+        self._condition()
+
+    def _condition(self) -> None:
+        """Look at all vectors for what suits float32 best."""
+        self.conditioning = Conditioning.of(self.vectors)
+        self.proposing = self.conditioning.apply(self.vectors)
+        self.sq_norms = np.einsum("nm,nm->n", self.proposing, self.proposing)
+        in_place = self.proposing is self.vectors
+        self._kept_proposing = None if in_place else GrowingRows(self.proposing)
+        self._kept_sq_norms = GrowingRows(self.sq_norms)
+        self._n_changed = 0
+
+    def append(self, added: AnyArray) -> None:
+        """Add vectors of the same width and precision behind the last."""
+        conditioned = self.conditioning.apply(added)
+        sq_norms = np.einsum("nm,nm->n", conditioned, conditioned)
+        self._kept.reserve(len(added))
+        self._kept_sq_norms.reserve(len(added))
+        if self._kept_proposing is not None:
+            self._kept_proposing.append(conditioned)
+        self._kept.append(added)
+        self._kept_sq_norms.append(sq_norms)
+        self._after_change(len(added))
+
+    def remove(self, moves: RowMoves) -> None:
+        """Remove rows, as `moves_into_holes` says."""
+        n_removed = len(self.vectors) - moves.n_left
+        self._kept.remove(moves)
+        self._kept_sq_norms.remove(moves)
+        if self._kept_proposing is not None:
+            self._kept_proposing.remove(moves)
+        self._after_change(n_removed)
+
+    def _after_change(self, n_changed: int) -> None:
+        self.vectors = self._kept.rows
+        self._n_changed += n_changed
+        # The time that this takes has been spent on the changes themselves already.
+        if 2 * self._n_changed >= len(self.vectors):
+            self._condition()
+        else:
+            self.proposing = (self._kept_proposing or self._kept).rows
+            self.sq_norms = self._kept_sq_norms.rows
+
+
+# Equal vectors, of which a search needs to see one.
+#
+# Thousands of copies of one vector are equally far from every query, and those of them that belong
+# to an answer are those with the smallest ids: known without a look at their distances.
+
+
+DISTINCT_BLOCK = 8192
+# Rows listed at a time, so that many that are equally far do not take much memory.
+LISTED_BLOCK = 1 << 18
+
+
+class DistinctVectors:
+    """The rows of each distinct vector.
+
+    Parameters
+    ----------
+    firsts : array of shape (n_rows,)
+        For each row the first row that holds the same vector.
+    ids : array of shape (n_rows,)
+        The ids of the rows.
+
+    Attributes
+    ----------
+    first_rows : array of shape (n_distinct,)
+        Of each distinct vector, the row with the smallest id.
+    sizes : array of shape (n_distinct,)
+        How many rows hold it.
+
+    Examples
+    --------
+    >>> distinct = DistinctVectors.of(np.array([[1.0], [5.0], [1.0], [1.0]]), ids=np.arange(4))
+    >>> distinct.first_rows, distinct.sizes
+    (array([0, 1]), array([3, 1]))
+    >>> distinct.nearest_rows(np.array([[2.0, 6.0]]), np.array([[1, 0]]), k=3)
+    (array([[2., 6., 6.]]), array([[1, 0, 2]]))
+    """
+
+    def __init__(self, firsts: IntArray, ids: IntArray) -> None:
+        self._rows = np.lexsort((ids, firsts))
+        is_start = np.diff(firsts[self._rows], prepend=-1) > 0
+        self._starts = np.flatnonzero(is_start)
+        self._ids = ids[self._rows]
+        self.first_rows: IntArray = self._rows[self._starts]
+        self.sizes: IntArray = np.diff(self._starts, append=len(firsts))
+
+    @classmethod
+    def of(cls, vectors: AnyArray, ids: IntArray) -> Self:
+        """The distinct ones among some vectors."""
+        return cls(first_of_equals(vectors, fingerprints(vectors)), ids)
+
+    def nearest_rows(
+        self, sq_distances: FloatArray, places: IntArray, k: int
+    ) -> tuple[FloatArray, IntArray]:
+        """From the nearest distinct vectors to the k nearest rows.
+
+        Parameters
+        ----------
+        sq_distances, places : array of shape (n, min(k, n_distinct))
+            Of the nearest distinct vectors, in the order of `first_rows`: ascending; equal ones by
+            the smallest ids of their rows.
+        k : int
+            How many rows, at most as many as there are.
+
+        Returns
+        -------
+        sq_distances, rows : array of shape (n, k)
+            Ascending; equal ones by their ids.
+        """
+        nearest, rows = np.empty((len(places), k)), np.empty((len(places), k), np.int64)
+        step = max(1, LISTED_BLOCK // k**2)
+        for start in range(0, len(places), step):
+            block = slice(start, start + step)
+            nearest[block], rows[block] = self._listed(sq_distances[block], places[block], k)
+        return nearest, rows
+
+    def _listed(
+        self, sq_distances: FloatArray, places: IntArray, k: int
+    ) -> tuple[FloatArray, IntArray]:
+        sizes = self.sizes[places]
+        # Rows of one distance mix, whichever vector they hold: only what is nearer counts.
+        is_farther = np.ones(places.shape, np.bool_)
+        is_farther[:, 1:] = sq_distances[:, 1:] > sq_distances[:, :-1]
+        n_before = np.cumsum(sizes, axis=1) - sizes
+        n_nearer = np.maximum.accumulate(np.where(is_farther, n_before, 0), axis=1)
+        n_listed = np.where(n_nearer < k, np.minimum(sizes, k), 0)
+        ends = np.cumsum(n_listed).reshape(n_listed.shape)
+        at = np.repeat(self._starts[places] - (ends - n_listed), n_listed.ravel())
+        at += np.arange(len(at))
+        listed = np.repeat(sq_distances, n_listed.ravel())
+        if not is_farther.all():
+            distance_numbers = np.repeat(np.cumsum(is_farther), n_listed.ravel())
+            at = at[np.lexsort((self._ids[at], distance_numbers))]
+        chosen = (ends[:, :1] - n_listed[:, :1]) + np.arange(k)
+        return listed[chosen], self._rows[at[chosen]]
+
+
+def fingerprints(vectors: AnyArray) -> IntArray:
+    """A number for each float32 or float64 vector, equal for equal ones and hardly ever for others.
+
+    Examples
+    --------
+    >>> one, two, three = fingerprints(np.array([[1, 2], [1, 3], [1, 2]], np.float32))
+    >>> one == three, one == two
+    (np.True_, np.False_)
+    """
+    bits = np.ascontiguousarray(vectors).view(np.uint32)
+    factors = np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)
+    sums = np.empty(len(bits), np.uint64)
+    for start in range(0, len(bits), DISTINCT_BLOCK):
+        block = slice(start, start + DISTINCT_BLOCK)
+        sums[block] = (bits[block] * factors).sum(axis=1)
+    return sums.view(np.int64)
+
+
+def first_of_equals(vectors: AnyArray, prints: IntArray) -> IntArray:
+    """For each row, the first row that holds the same vector.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, dimension), float32 or float64
+    prints : array of shape (n,)
+        Their `fingerprints`.
+
+    Examples
+    --------
+    >>> vectors = np.array([[1, 2], [3, 4], [1, 2], [3, 4]], np.float32)
+    >>> first_of_equals(vectors, fingerprints(vectors))
+    array([0, 1, 0, 1])
+    """
+    _, first, inverse = np.unique(prints, return_index=True, return_inverse=True)
+    firsts: IntArray = first[inverse]
+    others = np.flatnonzero(firsts != np.arange(len(prints)))
+    unequal = others[(vectors[others] != vectors[firsts[others]]).any(axis=1)]
+    firsts[unequal] = unequal
+    return firsts
+
 
 SPARE_CANDIDATES = 6
 # So many copies of a vector are found by asking for more candidates. Of more, one is searched for:
@@ -392,3 +765,19 @@ def _sums_of_squares(differences: FloatArray, out: FloatArray) -> None:
         np.vecdot(differences, differences, out=out)
     else:
         np.einsum("nkm,nkm->nk", differences, differences, out=out)
+
+
+def unit_vectors(vectors: AnyArray) -> AnyArray:
+    """Vectors scaled to unit length, in their own precision."""
+    largest = np.abs(vectors).max(axis=1).astype(np.float64)
+    if not largest.all():
+        raise InvalidInputError(
+            f"Row {int(largest.argmin())} is a zero vector, which has no direction: "
+            "metric 'cosine' needs vectors that are not zero."
+        )
+    # Divided by the largest entry first, so that no square overflows or vanishes.
+    scaled = vectors / largest[:, None]
+    unit: AnyArray = (scaled / np.linalg.norm(scaled, axis=1, keepdims=True)).astype(
+        vectors.dtype, copy=False
+    )
+    return unit

@@ -11,7 +11,8 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.evaluation import Evaluation, evaluate
+from nearsure.lab.cache import Stage
+from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
 from nearsure.lab.protocols import (
     ProtocolName,
     ProtocolNeighbors,
@@ -20,8 +21,6 @@ from nearsure.lab.protocols import (
     gallery_and_queries,
     given_gallery,
 )
-from nearsure.lab.stages import Stage
-from nearsure.lab.sweep import Sweep, temperature_and_k_sweep
 from nearsure.neighbors import Neighbors
 
 SWEPT_KS = (10, 20, 50, 100)

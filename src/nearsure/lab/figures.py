@@ -1,4 +1,4 @@
-"""The paper's figures as PNG, drawn from stored numbers alone."""
+"""Figures of results as PNG, drawn from stored numbers alone."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +10,38 @@ from nearsure.comparison import TITLES
 from nearsure.displays import NeighborCurveDisplay, ReliabilityDisplay
 from nearsure.displays.canvas import line_style
 from nearsure.extras import require
-from nearsure.lab.evaluation import Evaluation
-from nearsure.lab.figure_canvas import entitle, new_figure, saved
-from nearsure.lab.sweep import Sweep
+from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.rules import RuleName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+DOTS_PER_INCH = 120
+
+
+def new_figure(size: tuple[float, float]) -> "Figure":
+    """An empty figure; inches."""
+    # Not pyplot's, which would keep every figure until it is closed.
+    module = require("matplotlib.figure", extra="plot", purpose="A figure")
+    figure: Figure = module.Figure(figsize=size)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)  # inches, between panels
+    return figure
+
+
+def entitle(figure: "Figure", name: str | None, what: str) -> None:
+    """Say what is shown, after the name of the data."""
+    figure.suptitle(what if name is None else f"{name}: {what}")
+
+
+def saved(figure: "Figure", path: str | Path) -> Path:
+    """Write the PNG; its folder is made if need be."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+    return path
+
 
 # Those that give a probability: 1NN is always sure.
 UNSURE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")

@@ -10,8 +10,9 @@ from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.labels import classes_and_codes, codes_of
-from nearsure.leaving_one_out import search_leaving_one_out
-from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.loo import search_leaving_one_out
+from nearsure.neighbors import Neighbors
+from nearsure.validation import integer_codes
 
 ProtocolName = Literal["all_against_others", "gallery_and_queries", "given_gallery"]
 PROTOCOL_NAMES: tuple[ProtocolName, ...] = get_args(ProtocolName)

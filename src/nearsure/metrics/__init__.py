@@ -6,21 +6,27 @@ interval on each of them: ``bootstrap_interval(expected_calibration_error, confi
 seed=0)``.
 """
 
-from nearsure.metrics.binning import Binning, Bins, bin_by_confidence
 from nearsure.metrics.bootstrap import Interval, bootstrap_interval
-from nearsure.metrics.brier import brier_score, row_brier_scores
-from nearsure.metrics.classwise import classwise_calibration_error
-from nearsure.metrics.correctness import accuracy
-from nearsure.metrics.debiased import debiased_calibration_error
-from nearsure.metrics.error_detection import error_detection_auroc
-from nearsure.metrics.expected import expected_calibration_error
-from nearsure.metrics.floor import calibration_floor
-from nearsure.metrics.likelihood import negative_log_likelihood, row_negative_log_likelihoods
-from nearsure.metrics.maximum import maximum_calibration_error
-from nearsure.metrics.risk_coverage import (
+from nearsure.metrics.calibration_error import (
+    Binning,
+    Bins,
+    bin_by_confidence,
+    calibration_floor,
+    classwise_calibration_error,
+    debiased_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+)
+from nearsure.metrics.scores import (
     RiskCoverageCurve,
+    accuracy,
     area_under_risk_coverage,
+    brier_score,
+    error_detection_auroc,
+    negative_log_likelihood,
     risk_coverage_curve,
+    row_brier_scores,
+    row_negative_log_likelihoods,
 )
 
 __all__ = [

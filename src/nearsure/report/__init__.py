@@ -1,8 +1,6 @@
 """Reports: one document of numbers, as JSON and as a page that needs no network."""
 
-from nearsure.report.as_json import report_json
-from nearsure.report.audit_part import audit_of
-from nearsure.report.building import gallery_report, query_report
+from nearsure.report.build import gallery_report, query_report
 from nearsure.report.document import (
     About,
     Audit,
@@ -26,7 +24,8 @@ from nearsure.report.document import (
     Suspect,
     Vouching,
 )
-from nearsure.report.html import report_html
+from nearsure.report.render import report_html, report_json
+from nearsure.report.sections import audit_of
 
 __all__ = [
     "About",

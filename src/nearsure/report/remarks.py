@@ -3,9 +3,8 @@
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray
-from nearsure.report.answered import Answered
-from nearsure.report.classes import LARGEST_TABLE
-from nearsure.report.own_points import are_most
+from nearsure.report.answers import Answered, are_most
+from nearsure.report.sections import LARGEST_TABLE
 
 FEW_QUERIES = 100
 NAMES_SHOWN = 5
@@ -82,7 +81,7 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
 
 
 def on_own_points(found: BoolArray) -> str | None:
-    """On queries that are not new; see `nearsure.report.own_points.nearly_found`."""
+    """On queries that are not new; see `nearsure.report.answers.nearly_found`."""
     return OWN_POINTS if are_most(found) else None
 
 

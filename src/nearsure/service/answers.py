@@ -8,8 +8,8 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.neighbors import Neighbors
-from nearsure.service.gallery.item_names import names_shown
-from nearsure.service.gallery.thresholds import ThresholdInUse
+from nearsure.service.items import names_shown
+from nearsure.service.thresholds import ThresholdInUse
 
 
 @dataclass(frozen=True, eq=False)

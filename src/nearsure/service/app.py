@@ -1,41 +1,141 @@
-"""The app: routes, guards around them, and a gallery that is opened and closed with it."""
+"""The app: routes, middleware, and the OpenAPI document."""
 
 import asyncio
 import logging
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import nearsure
 from nearsure.encoders import Encoder
 from nearsure.engines.contract import Engine
-from nearsure.service.direct_route import DirectRoute, HeadAsGet
-from nearsure.service.error_answers import UnexpectedErrors, answer_errors
-from nearsure.service.gallery.fits import ignore_fit_warnings
-from nearsure.service.gallery.opening import Opened, open_gallery
-from nearsure.service.guards.access_log import AccessLog
-from nearsure.service.guards.body_limit import BodyLimit
-from nearsure.service.guards.in_flight import InFlightLimit
-from nearsure.service.guards.local_only import LocalOnly
-from nearsure.service.guards.measurements import Measured, Measurements
-from nearsure.service.guards.rate_limit import RateLimit
-from nearsure.service.guards.security import Authenticate, Tokens
-from nearsure.service.guards.security_headers import SecurityHeaders
-from nearsure.service.guards.slow_clients import SlowBody
-from nearsure.service.openapi_document import describe_bodies
-from nearsure.service.pages import page_routes
-from nearsure.service.routes.health import health_routes
+from nearsure.service.auth import Authenticate, Tokens
+from nearsure.service.bodies import SCHEMAS
+from nearsure.service.errors import UnexpectedErrors, answer_errors
+from nearsure.service.middleware import (
+    AccessLog,
+    BodyLimit,
+    InFlightLimit,
+    LocalOnly,
+    RateLimit,
+    SecurityHeaders,
+)
+from nearsure.service.page import page_routes
 from nearsure.service.routes.items import item_routes
-from nearsure.service.routes.model import model_routes
+from nearsure.service.routes.model import (
+    health_routes,
+    model_routes,
+    report_routes,
+    threshold_routes,
+)
 from nearsure.service.routes.queries import PREDICT, predict, query_routes
-from nearsure.service.routes.reports import report_routes
-from nearsure.service.routes.thresholds import threshold_routes
-from nearsure.service.running_service import RunningService
+from nearsure.service.schemas import (
+    BatchQuery,
+    NewItems,
+    NewLabel,
+    NewThreshold,
+    Query,
+    Relabelling,
+    Removal,
+)
+from nearsure.service.service import Opened, RunningService, open_gallery
 from nearsure.service.settings import ServiceSettings
+from nearsure.service.slow_clients import SlowBody
+from nearsure.service.store import ignore_fit_warnings
+from nearsure.service.telemetry import Measured, Measurements
+
+# Ways to the routes that the framework does not have.
+#
+# One address is asked thousands of times a second, and the framework's way to a route (matching,
+# dependencies, exit stacks) costs more than an answer in a batch does. The route itself is the same
+# function, and stands in the OpenAPI document. HEAD is answered wherever GET is.
+
+
+class DirectRoute:
+    """ASGI middleware next to the routes, behind all guards, that answers for one of them.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Answers everything else.
+    path : str
+        The address.
+    answer : callable
+        The route's function, for POST.
+    """
+
+    def __init__(
+        self, app: ASGIApp, path: str, answer: Callable[[Request], Awaitable[Response]]
+    ) -> None:
+        self.app = app
+        self.path = path
+        self.answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass a request on."""
+        if scope["type"] != "http" or scope["path"] != self.path or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        # Under this name requests are counted, as the router would have it.
+        scope["route"] = self
+        response = await self.answer(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+class HeadAsGet:
+    """ASGI middleware next to the routes: HEAD is answered as GET is, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and drop the body of its answer."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        asked = {**scope, "method": "GET"}
+        try:
+            await self.app(asked, receive, without_body)
+        finally:
+            # Under this name requests are counted.
+            if "route" in asked:
+                scope["route"] = asked["route"]
+
+
+BODIES = (Query, BatchQuery, NewItems, NewLabel, Relabelling, Removal, NewThreshold)
+
+
+def describe_bodies(app: FastAPI) -> None:
+    """Let the app's document hold what its bodies look like."""
+    framework = app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = framework()
+            _, schemas = models_json_schema(
+                [(kind, "validation") for kind in BODIES], ref_template=f"{SCHEMAS}{{model}}"
+            )
+            made["components"]["schemas"].update(schemas["$defs"])
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    # FastAPI's own way of changing the document.
+    app.openapi = document  # type: ignore[method-assign]
+
 
 log = logging.getLogger("nearsure.service")
 

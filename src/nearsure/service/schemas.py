@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
-from nearsure.report.plain import LARGEST_INTEGER as LARGEST_COUNTED
+from nearsure.report.document import LARGEST_INTEGER as LARGEST_COUNTED
 
 # An id or a label. Beyond what a browser counts exactly, integers travel as text.
 Label = Annotated[

@@ -5,14 +5,11 @@ out, an unknown one. What tells the two apart becomes p(known), and p(known) p(c
 confidence that also holds for queries that belong to no class.
 """
 
-from nearsure.unknowns.class_left_out import search_leaving_class_out
-from nearsure.unknowns.evidence import Evidence, collect_evidence
-from nearsure.unknowns.gallery_density import GalleryDensity
-from nearsure.unknowns.known_model import KnownModel
-from nearsure.unknowns.query_shift import fit_shift
+from nearsure.loo import search_leaving_class_out
+from nearsure.unknowns.evidence import Evidence, GalleryDensity, collect_evidence
+from nearsure.unknowns.model import VERDICT_NAMES, KnownModel, Verdicts, judge
 from nearsure.unknowns.rehearsal import Rehearsal, rehearse
-from nearsure.unknowns.unknown_share import ShareEstimate, estimate_unknown_share
-from nearsure.unknowns.verdicts import VERDICT_NAMES, Verdicts, judge
+from nearsure.unknowns.shift import ShareEstimate, estimate_unknown_share, fit_shift
 
 __all__ = [
     "VERDICT_NAMES",

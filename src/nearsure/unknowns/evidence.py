@@ -1,20 +1,224 @@
-"""What speaks for a query being of a class of the gallery, and what against."""
+"""What speaks for a query being of a known class, and how dense the gallery is."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
-from nearsure.arrays import AnyArray, BoolArray, FloatArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.neighbors import PADDING_LABEL, Neighbors, integer_codes
+from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.posterior import Posterior, score
-from nearsure.unknowns.gallery_density import (
-    GalleryDensity,
-    log_class_mass,
-    log_of_left_out_share,
-)
-from nearsure.unknowns.usual_mass import usual_log_mass
+from nearsure.rules import check_temperature
+from nearsure.validation import integer_codes
+
+# Evidence of being known needs a wider view than the choice between classes: on sentences and on
+# birds, 3 T separated known from unknown better than T (and 2 T and 4 T nearly as well).
+WIDENING = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryDensity:
+    """Log-mass that the class of each support point has at that point.
+
+    The mass of a class at z is the sum of exp(-|z - z_i|^2 / W) over its members among the
+    neighbours of z: what NED divides by that of all classes, left undivided.
+
+    Parameters
+    ----------
+    kernel_width : float
+        W, in units of a squared distance.
+    class_sizes : array of shape (n_classes,)
+        How many members each class has.
+    member_log_masses : array of shape (n_support,)
+        Log-mass of a point's class at the point, as a query at its place would see it.
+    reaches : array of shape (n_support,), optional
+        Squared distance up to which neighbours were counted in it, -1 for a point that was not
+        searched. Only support points that left themselves out need it: see `usual_log_mass`.
+    mean_log_mass : float, optional
+        Mean over all members of the gallery; by default that of `member_log_masses`.
+
+    Examples
+    --------
+    >>> own = Neighbors([[1.0], [1.0], [4.0]], [[0], [0], [0]], ids=[[1], [0], [1]])
+    >>> density = GalleryDensity.measure(own, [0, 1, 2], [0, 0, 1], temperature=1.0)
+    >>> density.member_log_masses.round(2)  # the third has no fellow: it takes the mean of all
+    array([0.36, 0.36, 0.36])
+    """
+
+    kernel_width: float
+    class_sizes: IntArray
+    member_log_masses: FloatArray
+    reaches: FloatArray | None = None
+    mean_log_mass: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean log-mass over all members of the gallery."""
+        if self.mean_log_mass is not None:
+            return self.mean_log_mass
+        return float(self.member_log_masses.mean())
+
+    @classmethod
+    def measure(
+        cls,
+        own_neighbors: Neighbors,
+        own_ids: ArrayLike,
+        support_labels: ArrayLike,
+        *,
+        temperature: float,
+        widening: float = WIDENING,
+        class_sizes: IntArray | None = None,
+    ) -> "GalleryDensity":
+        """Measure it on support points that leave themselves out.
+
+        Parameters
+        ----------
+        own_neighbors : Neighbors
+            Neighbours of support points, without the points themselves: see `leave_one_out`.
+        own_ids : array of shape (n,)
+            Row numbers of those points. The rest of the gallery takes the mean of its class.
+        support_labels : array of shape (n_support,)
+            Integer class codes of the gallery.
+        temperature : float
+            T of NED.
+        widening : float
+            W / T.
+        class_sizes : array of shape (n_classes,), optional
+            Members of each class, where `support_labels` are not those of the whole gallery: the
+            points that were searched, and a stand-in of each class for those that were not.
+        """
+        codes, ids = integer_codes(support_labels), np.asarray(own_ids)
+        if ids.shape != (len(own_neighbors),):
+            raise InvalidInputError(
+                f"own_ids must be one row number for each of the {len(own_neighbors)} points. "
+                f"Got an array of shape {ids.shape} instead."
+            )
+        check_temperature(temperature)
+        width = widening * temperature
+        check_temperature(width)
+        sizes = np.bincount(codes) if class_sizes is None else class_sizes
+        own_codes = codes[ids]
+        measured = log_class_mass(own_neighbors, own_codes, width)
+        # The k-th neighbour is nearer than any member of a class that is not among the k.
+        missed = np.isneginf(measured) & (own_neighbors.counts > 0)
+        last = np.maximum(own_neighbors.counts - 1, 0)
+        farthest = own_neighbors.sq_distances[np.arange(len(last)), last]
+        measured[missed] = -farthest[missed] / width
+        alone = (sizes[own_codes] == 1) | (own_neighbors.counts == 0)
+        measured[alone] = np.nan
+        log_masses = np.full(len(codes), np.nan)
+        log_masses[ids] = measured + log_of_left_out_share(own_codes, sizes)
+        reaches = np.full(len(codes), -1.0)
+        reaches[ids] = np.where(alone, -1.0, farthest)
+        filled, class_means = _filled(log_masses, codes)
+        # Who was not measured has the mean of its class: a class counts with all of its members.
+        present = sizes[: len(class_means)] > 0
+        mean = np.average(class_means[present], weights=sizes[: len(class_means)][present])
+        return cls(width, sizes, filled, reaches, float(mean))
+
+
+def log_class_mass(neighbors: Neighbors, codes: IntArray, width: float) -> FloatArray:
+    """Log of the sum of exp(-d / width) over neighbours of the given class; -inf without one."""
+    of_class = neighbors.labels == codes[:, None]
+    with np.errstate(over="ignore"):
+        exponents = np.where(of_class, -neighbors.sq_distances / width, -np.inf)
+    log_mass: FloatArray = np.asarray(logsumexp(exponents, axis=1), np.float64)
+    return log_mass
+
+
+def log_of_left_out_share(codes: IntArray, class_sizes: IntArray) -> FloatArray:
+    """What a point's own absence costs its class, log(n / (n - 1)); 0 for a class of one."""
+    sizes = class_sizes[codes].astype(np.float64)
+    return -np.log1p(-1 / np.maximum(sizes, 2.0)) * (sizes > 1)
+
+
+def _filled(log_masses: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Points without a measure take the mean of their class, or else of the gallery.
+
+    Those means, by class, come second.
+    """
+    known = ~np.isnan(log_masses)
+    if not known.any():
+        raise InvalidInputError(
+            "Some class must have two or more members, or known queries cannot be imitated. "
+            "Got none whose point sees another one. Add a second member to some classes."
+        )
+    counts = np.bincount(codes, known)
+    sums = np.bincount(codes, np.where(known, log_masses, 0.0))
+    class_means = np.full(len(counts), log_masses[known].mean())
+    np.divide(sums, counts, out=class_means, where=counts > 0)
+    return np.where(known, log_masses, class_means[codes]), class_means
+
+
+def usual_log_mass(
+    neighbors: Neighbors,
+    weights: FloatArray,
+    density: GalleryDensity,
+    own_codes: IntArray | None = None,
+) -> FloatArray:
+    """Mean of the log-masses that neighbours have themselves, shape (n,).
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        With ids that are row numbers of the gallery.
+    weights : array of shape (n, k)
+        How much each neighbour counts; 0 where it does not.
+    density : GalleryDensity
+        Of that gallery.
+    own_codes : array of shape (n,), optional
+        Class codes of the points, if they are support points that left themselves out. No query
+        adds to the mass about its neighbours, so what they added is taken out of it.
+
+    Examples
+    --------
+    A class of three at 0, 1 and 3. The second has two fellows, but to the first, who asks, only
+    the third, whose kernel then stands for all three.
+
+    >>> ids = [[1, 2], [0, 2], [1, 0]]
+    >>> own = Neighbors([[1.0, 9.0], [1.0, 4.0], [4.0, 9.0]], [[0, 0]] * 3, ids)
+    >>> density = GalleryDensity.measure(own, [0, 1, 2], [0] * 3, temperature=1.0, widening=1.0)
+    >>> first, only_the_second = own.take([0]), np.array([[1.0, 0.0]])
+    >>> usual_log_mass(first, only_the_second, density), np.log([3 / 2 * (np.exp(-1) + np.exp(-4))])
+    (array([-0.54594754]), array([-0.54594754]))
+    >>> usual_log_mass(first, only_the_second, density, np.array([0])), np.log([3 * np.exp(-4)])
+    (array([-2.90138771]), array([-2.90138771]))
+    """
+    ids = np.where(neighbors.valid, np.asarray(neighbors.ids), 0)
+    log_masses = density.member_log_masses[ids]
+    if own_codes is not None:
+        fellow = (neighbors.labels == own_codes[:, None]) & neighbors.valid & (weights > 0)
+        log_masses = log_masses.copy()
+        log_masses[fellow] = _without_the_asker(neighbors, ids, fellow, density)
+    usual: FloatArray = np.einsum("nk,nk->n", weights, log_masses)
+    return usual
+
+
+def _without_the_asker(
+    neighbors: Neighbors, ids: IntArray, fellow: BoolArray, density: GalleryDensity
+) -> FloatArray:
+    """Log-masses at fellows of a point as they would be if it were not in the gallery."""
+    if density.reaches is None:
+        raise InvalidInputError(
+            "density must have reaches, or support points that left themselves out cannot be taken "
+            "out of the mass about their neighbours. Got none: GalleryDensity.measure gives them."
+        )
+    rows, log_kernel = ids[fellow], -neighbors.sq_distances[fellow] / density.kernel_width
+    codes, reaches = neighbors.labels[fellow], density.reaches[rows]
+    with_it = density.member_log_masses[rows]
+    counted = neighbors.sq_distances[fellow] <= reaches
+    measured = with_it - log_of_left_out_share(codes, density.class_sizes)
+    with np.errstate(divide="ignore", over="ignore"):
+        rest = measured + np.log1p(-np.minimum(np.exp(log_kernel - measured), 1.0))
+    # As in GalleryDensity: where nobody of the class is left within reach, the farthest stands in.
+    rest = np.maximum(rest, -reaches / density.kernel_width)
+    sizes = density.class_sizes[codes].astype(np.float64)
+    pair = sizes <= 2  # noqa: PLR2004
+    made_up = rest - np.log1p(-2 / np.where(pair, np.inf, sizes))
+    made_up[pair] = density.mean
+    return np.where(counted, made_up, with_it)
 
 
 @dataclass(frozen=True, eq=False)

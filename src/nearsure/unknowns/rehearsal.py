@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import BoolArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.neighbors import Neighbors, integer_codes
+from nearsure.loo import check_several_classes
+from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.unknowns.class_left_out import check_several_classes
-from nearsure.unknowns.evidence import Evidence, collect_evidence
-from nearsure.unknowns.gallery_density import GalleryDensity
+from nearsure.unknowns.evidence import Evidence, GalleryDensity, collect_evidence
+from nearsure.validation import integer_codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def rehearse(
     >>> from functools import partial
     >>> from nearsure import score
     >>> from nearsure.index import ExactIndex
-    >>> from nearsure.leaving_one_out import search_leaving_one_out
+    >>> from nearsure.loo import search_leaving_one_out
     >>> from nearsure.unknowns import search_leaving_class_out
     >>> rng, rows, codes = np.random.default_rng(0), np.arange(200), np.repeat([0, 1], 100)
     >>> vectors = rng.normal(size=(200, 2)) + 6.0 * codes[:, None]

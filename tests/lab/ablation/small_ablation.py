@@ -4,10 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from nearsure.lab.ablation.corrupted_result import CorruptedResult
-from nearsure.lab.ablation.measured import Measured
-from nearsure.lab.ablation.results import AblationResults
-from nearsure.lab.ablation.trial_result import TrialResult
+from nearsure.lab.ablation.results import AblationResults, CorruptedResult, Measured, TrialResult
 from nearsure.lab.ablation.trials import Condition, Labelled
 from nearsure.lab.ablation.variants import MAIN_VARIANTS, SLOW_VARIANTS, VARIANTS, Variant
 from nearsure.metrics import Interval

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from small_ablation import points
 
-from nearsure.command_line import main
+from nearsure.cli import main
 from nearsure.errors import NearsureError
-from nearsure.lab.ablation import plan, run, trial_result
-from nearsure.lab.ablation.corrupted_result import CELLS, cached_corrupted
-from nearsure.lab.ablation.measured import measure
-from nearsure.lab.ablation.sources import AbsentError, birds, sentences
+from nearsure.lab.ablation import results as trial_result
+from nearsure.lab.ablation import run
+from nearsure.lab.ablation import run as plan
+from nearsure.lab.ablation.results import CELLS, cached_corrupted, measure
+from nearsure.lab.ablation.run import AbsentError, birds, sentences
 from nearsure.lab.ablation.trials import Labelled
 from nearsure.lab.ablation.variants import DEFAULT, Variant
-from nearsure.lab.robust.frozen_support import frozen_supports
+from nearsure.lab.robust.model import frozen_supports
 from nearsure.posterior import Posterior
 
 

@@ -6,7 +6,6 @@ from small_ablation import points
 
 from nearsure import NEDClassifier, fit_temperature, score
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
-from nearsure.lab.ablation.competition import Competition
 from nearsure.lab.ablation.trials import half_trial
 from nearsure.lab.ablation.variants import (
     CALIBRATED_BASELINES,
@@ -16,6 +15,7 @@ from nearsure.lab.ablation.variants import (
     RAW_BASELINES,
     SLOW_VARIANTS,
     VARIANTS,
+    Competition,
     Variant,
 )
 from nearsure.posterior import Posterior

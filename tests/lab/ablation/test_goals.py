@@ -7,18 +7,18 @@ import pytest
 from scipy.stats import ttest_1samp
 from small_ablation import made_up, made_up_trial, results
 
-from nearsure.lab.ablation.goal_table import goal_sentence, goal_table
-from nearsure.lab.ablation.goals import (
+from nearsure.lab.ablation.results import Group, difference, t_interval
+from nearsure.lab.ablation.tables import (
     ACCURACY,
     BRIER,
     CALIBRATION,
     FLOOR,
     Goal,
     all_goals,
+    goal_sentence,
+    goal_table,
     goals_of,
 )
-from nearsure.lab.ablation.results import Group
-from nearsure.lab.ablation.seeds import difference, t_interval
 from nearsure.lab.ablation.variants import (
     CALIBRATED_BASELINES,
     DEFAULT,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import isotonic_regression
 
-from nearsure.lab.ablation.label_places import spread
+from nearsure.lab.ablation.report import spread
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_ablation import made_up
 
-from nearsure.lab.ablation.measured import Measured, mean_of, measure
+from nearsure.lab.ablation.results import Measured, mean_of, measure
 from nearsure.lab.ablation.variants import Variant
 from nearsure.posterior import Posterior
 

@@ -6,7 +6,7 @@ from image_trees import write_class_folders, write_images
 
 from nearsure.errors import DatasetError, InvalidInputError
 from nearsure.lab.datasets.class_folders import load_class_folders
-from nearsure.lab.datasets.labelled_images import ImageSplit
+from nearsure.lab.datasets.images import ImageSplit
 
 FIVE = {"b": 2, "a": 3, "e": 2, "C": 2, "d": 4}
 

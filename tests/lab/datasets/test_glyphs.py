@@ -4,6 +4,7 @@ import pickle
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,17 +13,18 @@ import pytest
 
 from nearsure.arrays import FloatArray
 from nearsure.errors import DatasetError, InvalidInputError, MissingExtraError
-from nearsure.lab.datasets import glyph_alphabets
-from nearsure.lab.datasets.elastic import smooth_noise
-from nearsure.lab.datasets.glyph_alphabets import (
+from nearsure.lab.datasets.glyphs import (
     TEST_ALPHABETS,
     TRAIN_ALPHABETS,
     fonts_of_characters,
+    glyphs,
+    smooth_noise,
     text_fonts,
 )
-from nearsure.lab.datasets.glyphs import glyphs
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, Pixels
+from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 
+# The module, not the function of its name that the package offers.
+glyph_alphabets = import_module("nearsure.lab.datasets.glyphs")
 IMAGES = 18
 
 

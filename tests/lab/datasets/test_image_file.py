@@ -11,9 +11,15 @@ from image_trees import jpeg, write_class_folders
 from PIL import Image, ImageOps
 
 from nearsure.errors import BrokenImageError, MissingExtraError
-from nearsure.lab.datasets import image_file
-from nearsure.lab.datasets.image_file import find_broken, read_image, refuse_broken, skip_broken
-from nearsure.lab.datasets.labelled_images import LabelledImages, Pixels
+from nearsure.lab.datasets import images as image_file
+from nearsure.lab.datasets.images import (
+    LabelledImages,
+    Pixels,
+    find_broken,
+    read_image,
+    refuse_broken,
+    skip_broken,
+)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nearsure.errors import DatasetError
-from nearsure.lab.datasets.labelled_images import (
+from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
     Pixels,

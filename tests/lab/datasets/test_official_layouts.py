@@ -19,8 +19,8 @@ from image_trees import (
 from nearsure.errors import DatasetError
 from nearsure.lab.datasets.cars196 import load_cars196
 from nearsure.lab.datasets.cub200 import load_cub200
+from nearsure.lab.datasets.images import ImageSplit
 from nearsure.lab.datasets.in_shop import load_in_shop
-from nearsure.lab.datasets.labelled_images import ImageSplit
 from nearsure.lab.datasets.products import load_products
 
 BIRDS = bird_classes()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_experiments import small_model
 
-from nearsure.lab.robust import corruption_experiment
+from nearsure.lab.robust import experiments
 from nearsure.lab.robust.model import RobustModel
 
 
@@ -32,5 +32,5 @@ def model(cache: Path) -> RobustModel:
 
 @pytest.fixture
 def few_corruptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corruption_experiment, "CORRUPTIONS", ("fog", "contrast"))
-    monkeypatch.setattr(corruption_experiment, "SEVERITIES", (2, 5))
+    monkeypatch.setattr(experiments, "CORRUPTIONS", ("fog", "contrast"))
+    monkeypatch.setattr(experiments, "SEVERITIES", (2, 5))

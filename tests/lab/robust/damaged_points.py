@@ -8,9 +8,9 @@ import numpy as np
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.index import ExactIndex
 from nearsure.lab.protocols import ProtocolNeighbors, given_gallery
+from nearsure.lab.robust.evaluation import RobustEvaluation, evaluate_variants
 from nearsure.lab.robust.methods import FrozenMethods
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation, evaluate_variants
-from nearsure.lab.robust.variants import Variant
+from nearsure.lab.robust.settings import Variant
 from nearsure.neighbors import Neighbors
 
 K = 15

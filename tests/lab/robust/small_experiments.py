@@ -6,13 +6,12 @@ import numpy as np
 from small_runs import N_UNSEEN, PER_CLASS, SIZE, clean_run
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.lab.datasets.labelled_images import LabelledImages
-from nearsure.lab.embedding_run import EmbeddingRun
-from nearsure.lab.robust.attack_experiment import attack_experiment
-from nearsure.lab.robust.corruption_experiment import corruption_experiment
+from nearsure.lab.datasets.images import LabelledImages
+from nearsure.lab.embedding import EmbeddingRun
+from nearsure.lab.robust.evaluation import RobustEvaluation
+from nearsure.lab.robust.experiments import attack_experiment, corruption_experiment
 from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import RobustModel
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation
 from nearsure.lab.robust.settings import RobustSettings
 
 K, SEED, N_RESAMPLES = 5, 2, 10

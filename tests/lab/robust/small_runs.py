@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from nearsure.lab.config import DatasetSettings, RunSettings, changed
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, Pixels
-from nearsure.lab.embedding_run import EmbeddingRun
+from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
+from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.robust.adversarial_training import AdversarialRun
 from nearsure.lab.robust.settings import AdversarialTraining
 

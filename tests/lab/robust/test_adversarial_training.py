@@ -10,18 +10,17 @@ from small_runs import ADVERSARIAL, SIZE, adversarial_run, clean_run
 from torch import Tensor, nn
 
 from nearsure.errors import ConfigError, NearsureError
-from nearsure.lab import embedding_run, training
-from nearsure.lab.checkpoint import read_tensors
-from nearsure.lab.embedder import to_tensor
-from nearsure.lab.embedding_run import EmbeddingRun, Trained
+from nearsure.lab import embedding, training
+from nearsure.lab.embedding import EmbeddingRun, Trained
+from nearsure.lab.network import to_tensor
 from nearsure.lab.robust import adversarial_training
 from nearsure.lab.robust.adversarial_training import (
     AdversarialRun,
     AttackedBatch,
     seeded_generator,
 )
-from nearsure.lab.robust.corrupted import central_views
-from nearsure.lab.training import CHECKPOINT, train
+from nearsure.lab.robust.damaged import central_views
+from nearsure.lab.training import CHECKPOINT, read_tensors, train
 from nearsure.robustness.attacks import perturb, pgd
 
 STEPS = 8  # of the short run
@@ -138,7 +137,7 @@ def test_a_finished_run_is_not_trained_again(cache: Path, monkeypatch: pytest.Mo
     whole = adversarial_run(cache, **SHORT).trained
     vectors = adversarial_run(cache, **SHORT).embeddings("queries")
     monkeypatch.setattr(AttackedBatch, "__call__", None)
-    monkeypatch.setattr(embedding_run, "random_view", None)
+    monkeypatch.setattr(embedding, "random_view", None)
     monkeypatch.setattr(adversarial_training, "forward_in_batches", None)
     again = adversarial_run(cache, **SHORT)
     assert_same(again.trained, whole)
@@ -174,7 +173,7 @@ def test_a_training_that_another_version_began_is_not_continued(
     forget(run)
     with monkeypatch.context() as patch:
         patch.setattr(adversarial_training, "versions", lambda: {"torch": "1.0"})
-        patch.setattr(embedding_run, "versions", lambda: {"torch": "1.0"})
+        patch.setattr(embedding, "versions", lambda: {"torch": "1.0"})
         patch.setattr(adversarial_training, "train", partial(train, stop_after=2))
         _ = adversarial_run(cache, **SHORT).trained
     with pytest.raises(NearsureError, match=r"was begun with .*'torch': '1.0'"):

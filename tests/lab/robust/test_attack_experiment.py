@@ -17,14 +17,10 @@ from torch import Tensor
 
 from nearsure.errors import ZeroGradientError
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
-from nearsure.lab.robust import (
-    attack_experiment,
-    attacked,
-)
-from nearsure.lab.robust.attack_experiment import planned_attacks
-from nearsure.lab.robust.frozen_support import damaged_rows
+from nearsure.lab.robust import damaged, experiments
+from nearsure.lab.robust.experiments import planned_attacks
 from nearsure.lab.robust.methods import METHODS, Method
-from nearsure.lab.robust.model import RobustModel
+from nearsure.lab.robust.model import RobustModel, damaged_rows
 from nearsure.lab.robust.settings import PIXEL, RobustSettings
 from nearsure.robustness.attack_losses import against_proxies, confidence_in_a_wrong_class
 from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
@@ -91,13 +87,13 @@ def test_the_attacker_knows_the_strict_gallery_its_labels_and_t(
 
         return recorded
 
-    monkeypatch.setattr(attack_experiment, "against_proxies", record("proxies", against_proxies))
+    monkeypatch.setattr(experiments, "against_proxies", record("proxies", against_proxies))
     monkeypatch.setattr(
-        attack_experiment,
+        experiments,
         "confidence_in_a_wrong_class",
         record("confidence", confidence_in_a_wrong_class),
     )
-    monkeypatch.setattr(attacked, "CHUNK", 8)
+    monkeypatch.setattr(damaged, "CHUNK", 8)
     attacked_by(model, seed=7)
     assert len(seen["proxies"]) == 2 * 4
     assert len(seen["confidence"]) == 2
@@ -120,7 +116,7 @@ def test_an_attack_without_any_gradient_is_no_table(
     def blind(*_: Tensor, temperature: float) -> Callable[[Tensor], Tensor]:
         return lambda z: 0 * temperature * z.sum(dim=1)
 
-    monkeypatch.setattr(attack_experiment, "against_proxies", blind)
+    monkeypatch.setattr(experiments, "against_proxies", blind)
     with pytest.raises(ZeroGradientError, match=r"fgsm with epsilon 0.1.* look like robustness"):
         attacked_by(model, seed=11)
 
@@ -131,7 +127,7 @@ def test_images_without_a_gradient_are_counted(
     def half_blind(*_: Tensor, temperature: float) -> Callable[[Tensor], Tensor]:
         return lambda z: temperature * (torch.arange(len(z)) % 4 == 0) * z[:, 0]
 
-    monkeypatch.setattr(attack_experiment, "against_proxies", half_blind)
+    monkeypatch.setattr(experiments, "against_proxies", half_blind)
     every, _ = attacked_by(model, seed=12)
     counts = [found.variant.n_without_gradient for found in every.variants]
     assert counts == [9, 9, 9, 9, 0]

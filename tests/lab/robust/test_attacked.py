@@ -12,12 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from nearsure.errors import NearsureError
-from nearsure.lab.backbones import SmallCNN
-from nearsure.lab.embedder import Embedder, to_tensor
-from nearsure.lab.robust import attacked
-from nearsure.lab.robust.attacked import AttackedQueries
-from nearsure.lab.robust.corrupted import central_views
-from nearsure.lab.stages import Stage
+from nearsure.lab.cache import Stage
+from nearsure.lab.network import Embedder, SmallCNN, to_tensor
+from nearsure.lab.robust import damaged
+from nearsure.lab.robust.damaged import AttackedQueries, central_views
 from nearsure.robustness.attack_losses import (
     EmbeddingLoss,
     against_proxies,
@@ -33,7 +31,7 @@ PGD = pgd(0.1, n_steps=3)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attacked, "CHUNK", CHUNK)
+    monkeypatch.setattr(damaged, "CHUNK", CHUNK)
 
 
 class CountingEmbedder(Embedder):

@@ -10,10 +10,10 @@ from small_runs import SIZE, images
 from torch import Tensor
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.lab.embedder import to_tensor
-from nearsure.lab.robust import corrupted
-from nearsure.lab.robust.corrupted import CorruptedQueries, central_views
-from nearsure.lab.stages import Stage
+from nearsure.lab.cache import Stage
+from nearsure.lab.network import to_tensor
+from nearsure.lab.robust import damaged as corrupted
+from nearsure.lab.robust.damaged import CorruptedQueries, central_views
 from nearsure.robustness import corrupt, corruption_rng
 
 ALL = images(0, 2)

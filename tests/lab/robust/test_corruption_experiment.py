@@ -12,10 +12,9 @@ from small_experiments import (
     small_model,
 )
 
-from nearsure.lab.embedder import to_tensor
-from nearsure.lab.robust.frozen_support import damaged_rows
+from nearsure.lab.network import to_tensor
 from nearsure.lab.robust.methods import Method
-from nearsure.lab.robust.model import RobustModel
+from nearsure.lab.robust.model import RobustModel, damaged_rows
 from nearsure.robustness import corrupt, corruption_rng
 
 pytestmark = pytest.mark.usefixtures("few_corruptions")

@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 from damaged_points import attack_evaluation, corruption_evaluation
 
-from nearsure.lab.robust.findings import (
+from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, VariantOutcome
+from nearsure.lab.robust.methods import NED, Method
+from nearsure.lab.robust.tables import (
     attack_findings,
     circumstances,
     corruption_findings,
     gradient_notes,
 )
-from nearsure.lab.robust.methods import NED, Method
-from nearsure.lab.robust.outcomes import MethodResult, Outcome
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation, VariantOutcome
 from nearsure.metrics import Interval
 
 

@@ -6,12 +6,7 @@ import pytest
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, gallery_half
-from nearsure.lab.robust.frozen_support import (
-    NOWHERE,
-    FrozenSupport,
-    damaged_rows,
-    frozen_supports,
-)
+from nearsure.lab.robust.model import NOWHERE, FrozenSupport, damaged_rows, frozen_supports
 from nearsure.neighbors import Neighbors
 
 K, N, SEED = 6, 40, 3

@@ -8,13 +8,8 @@ from damaged_points import clean, frozen, moved
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.lab.robust import joint_bootstrap
-from nearsure.lab.robust.joint_bootstrap import (
-    MEASURE_NAMES,
-    JointBootstrap,
-    basic_interval,
-    mean_of,
-)
+from nearsure.lab.robust import evaluation
+from nearsure.lab.robust.evaluation import MEASURE_NAMES, JointBootstrap, basic_interval, mean_of
 from nearsure.lab.robust.methods import METHODS, Scores
 from nearsure.metrics import accuracy, bootstrap_interval, expected_calibration_error
 
@@ -100,7 +95,7 @@ def test_a_mean_of_equal_variants_is_as_uncertain_as_one_of_them() -> None:
 def test_blocks_do_not_change_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     summands = np.random.default_rng(0).random((150, 3))
     whole = draws().sums(summands)
-    monkeypatch.setattr(joint_bootstrap, "BLOCK_ENTRIES", 450)
+    monkeypatch.setattr(evaluation, "BLOCK_ENTRIES", 450)
     np.testing.assert_allclose(draws().sums(summands), whole, rtol=1e-14)
     assert whole.shape == (1 + N_RESAMPLES, 3)
     np.testing.assert_allclose(whole[0], summands.sum(axis=0))

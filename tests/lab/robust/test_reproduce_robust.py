@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 from small_runs import picture
 
-from nearsure.command_line import main
+from nearsure.cli import main
 from nearsure.lab.config import read_changes
-from nearsure.lab.embedding_run import EmbeddingRun
+from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.evaluation import fit_with_notes
 from nearsure.lab.protocols import all_against_others, gallery_and_queries
 from nearsure.lab.recipes import recipe
 from nearsure.lab.reproduce import prepared_splits
-from nearsure.lab.robust import robust_report
-from nearsure.lab.robust.attacked import AttackedQueries
+from nearsure.lab.robust import reproduce
+from nearsure.lab.robust.damaged import AttackedQueries
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
 
 SMALL = """
@@ -66,7 +66,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, *words: str, code: int = 0) -> Non
     """Without pictures, which take their time and are looked at elsewhere."""
     monkeypatch.setattr("sys.argv", ["nearsure", *WORDS, *OPTIONS, *words])
     for name in ("draw_severity_curves", "draw_corruption_map", "draw_attack_curves"):
-        monkeypatch.setattr(robust_report, name, lambda _, path, name: path)  # noqa: ARG005
+        monkeypatch.setattr(reproduce, name, lambda _, path, name: path)  # noqa: ARG005
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == code
@@ -104,12 +104,12 @@ def test_run_again_nothing_is_computed_and_every_byte_is_the_same(
     (tmp_path / RESULTS.parent).mkdir(parents=True)
     shutil.move(whole / RESULTS, tmp_path / RESULTS)
     for name in (
-        "embedding_run.random_view",
-        "embedding_run.central_view",
+        "embedding.random_view",
+        "embedding.central_view",
         "robust.adversarial_training.perturb",
-        "robust.attacked.perturb",
-        "robust.corrupted.corrupt",
-        "robust.scoring.evaluate_variants",
+        "robust.damaged.perturb",
+        "robust.damaged.corrupt",
+        "robust.damaged.evaluate_variants",
     ):
         monkeypatch.setattr(f"nearsure.lab.{name}", None)
     monkeypatch.chdir(whole)

@@ -20,14 +20,15 @@ from damaged_points import (
 
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
-from nearsure.lab.robust.methods import METHODS, NED, Method
-from nearsure.lab.robust.outcomes import INTERVALS, Outcome
-from nearsure.lab.robust.robust_evaluation import (
+from nearsure.lab.robust.evaluation import (
     FLOOR_SIMULATIONS,
+    INTERVALS,
+    Outcome,
     RobustEvaluation,
     evaluate_variants,
 )
-from nearsure.lab.robust.variants import CLEAN, Variant
+from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.settings import CLEAN, Variant
 from nearsure.metrics import bootstrap_interval, calibration_floor, expected_calibration_error
 
 SOME_VARIANT = Variant.corruption("fog", 2)

@@ -8,11 +8,11 @@ import torch
 from small_runs import N_UNSEEN, PER_CLASS, SIZE, adversarial_run, clean_run
 from torch import nn
 
-from nearsure.lab.embedder import to_tensor
-from nearsure.lab.embedding_run import EmbeddingRun
+from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.evaluation import fit_with_notes
+from nearsure.lab.network import to_tensor
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, given_gallery
-from nearsure.lab.robust.corrupted import central_views
+from nearsure.lab.robust.damaged import central_views
 from nearsure.lab.robust.model import RobustModel
 from nearsure.robustness.attacks import fgsm, perturb
 

@@ -16,11 +16,14 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from nearsure.errors import InvalidInputError
-from nearsure.lab.robust.attack_figures import draw_attack_curves
-from nearsure.lab.robust.corruption_figures import draw_corruption_map, draw_severity_curves
+from nearsure.lab.robust.evaluation import RobustEvaluation
+from nearsure.lab.robust.figures import (
+    draw_attack_curves,
+    draw_corruption_map,
+    draw_severity_curves,
+)
 from nearsure.lab.robust.methods import NED, Method
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation
-from nearsure.lab.robust.robust_report import write_robust_report
+from nearsure.lab.robust.reproduce import write_robust_report
 from nearsure.rules import RULE_NAMES
 
 LOSS = "normalized-softmax"
@@ -126,7 +129,7 @@ def test_protocols_have_their_own_part_and_pictures(
 ) -> None:
     for name in ("draw_corruption_map", "draw_severity_curves", "draw_attack_curves"):
         monkeypatch.setattr(
-            f"nearsure.lab.robust.robust_report.{name}",
+            f"nearsure.lab.robust.reproduce.{name}",
             lambda _, path, name: path,  # noqa: ARG005
         )
     strict = [replace(found, protocol="gallery_and_queries") for found in evaluations()]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from damaged_points import attack_evaluation, corruption_evaluation
 
+from nearsure.lab.robust.evaluation import RobustEvaluation
 from nearsure.lab.robust.methods import NED, Method
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation
-from nearsure.lab.robust.robust_report import write_robust_report
-from nearsure.lab.robust.robust_summary import robust_summary
+from nearsure.lab.robust.reproduce import write_robust_report
+from nearsure.lab.robust.tables import robust_summary
 from nearsure.rules import RULE_NAMES
 
 RESULTS = Path(__file__).parents[3] / "results"

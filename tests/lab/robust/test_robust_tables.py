@@ -6,17 +6,23 @@ import pytest
 from damaged_points import attack_evaluation, corruption_evaluation
 
 from nearsure.errors import InvalidInputError
-from nearsure.lab.robust.attack_tables import (
+from nearsure.lab.robust.evaluation import (
+    CALIBRATED_BASELINES,
+    MethodResult,
+    Outcome,
+    RobustEvaluation,
+    best_baseline,
+)
+from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.tables import (
     confidence_attack_table,
+    corruption_table,
+    markdown,
+    severity_table,
     small_epsilon_table,
+    table_2,
     table_3,
 )
-from nearsure.lab.robust.baselines import CALIBRATED_BASELINES, best_baseline
-from nearsure.lab.robust.cells import markdown
-from nearsure.lab.robust.corruption_tables import corruption_table, severity_table, table_2
-from nearsure.lab.robust.methods import METHODS, NED, Method
-from nearsure.lab.robust.outcomes import MethodResult, Outcome
-from nearsure.lab.robust.robust_evaluation import RobustEvaluation
 from nearsure.rules import RULE_NAMES
 
 LOSS = "normalized-softmax"

@@ -15,7 +15,7 @@ from small_experiments import (
 )
 
 from nearsure.errors import NearsureError
-from nearsure.lab.robust import attacked, corrupted, scoring
+from nearsure.lab.robust import damaged
 from nearsure.lab.robust.model import RobustModel
 
 pytestmark = pytest.mark.usefixtures("few_corruptions")
@@ -34,9 +34,9 @@ def test_nothing_is_corrupted_attacked_or_scored_twice(
 ) -> None:
     first = [*corrupted_by(model), *attacked_by(model)]
     for module, name in (
-        (corrupted, "corrupt"),
-        (attacked, "perturb"),
-        (scoring, "evaluate_variants"),
+        (damaged, "corrupt"),
+        (damaged, "perturb"),
+        (damaged, "evaluate_variants"),
     ):
         monkeypatch.setattr(module, name, None)
     again = small_model(cache)

@@ -3,7 +3,7 @@
 import pytest
 
 from nearsure.errors import InvalidInputError
-from nearsure.lab.robust.variants import CLEAN, Variant
+from nearsure.lab.robust.settings import CLEAN, Variant
 
 
 def test_they_name_themselves() -> None:

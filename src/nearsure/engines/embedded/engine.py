@@ -1,4 +1,4 @@
-"""The engine of a gallery in this process."""
+"""`FaissEngine`, the engine of a gallery in this process."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -8,22 +8,33 @@ from typing import Any, Literal, Self, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.embedded.answers import nothing_found
-from nearsure.engines.embedded.approximate_shelf import ApproximateShelf
-from nearsure.engines.embedded.choice import INDEXES, IndexSettings, IndexType, chosen_index
-from nearsure.engines.embedded.coarse_centre import CoarseCentre
-from nearsure.engines.embedded.exact_shelf import ExactShelf
-from nearsure.engines.embedded.loading import Progress, loaded_rows
-from nearsure.engines.embedded.point_table import PointTable
-from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
-from nearsure.engines.embedded.restored_shelf import restored_shelf
-from nearsure.engines.embedded.shelf import Change, Shelf
-from nearsure.errors import InvalidInputError
+from nearsure.engines.embedded.approximate import (
+    ApproximateShelf,
+    CoarseCentre,
+    Progress,
+    loaded_rows,
+)
+from nearsure.engines.embedded.base import (
+    INDEXES,
+    Change,
+    FaissRows,
+    IndexSettings,
+    IndexType,
+    Shelf,
+    chosen_index,
+    nothing_found,
+)
+from nearsure.engines.embedded.exact import ExactShelf
+from nearsure.engines.embedded.hnsw import HnswRows
+from nearsure.engines.embedded.ivf import IvfRows
+from nearsure.engines.embedded.serialization import restored_hnsw, restored_ivf
+from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.index import unit_vectors
-from nearsure.index.stable_ids import a_few, integer_ids
+from nearsure.index.rows import PointTable
 from nearsure.schema import (
     COUNT,
     OBJECT,
@@ -35,6 +46,122 @@ from nearsure.schema import (
     one_of,
     reading,
 )
+from nearsure.validation import a_few, integer_ids
+
+
+def restored_shelf(
+    index: str,
+    dimension: int,
+    settings: IndexSettings,
+    numbers: Mapping[str, object],
+    arrays: Mapping[str, AnyArray],
+) -> Shelf:
+    """The inverse of a shelf's `to_state`; `ModelFileError` if anything does not fit.
+
+    Parameters
+    ----------
+    index : {"exact", "hnsw", "ivf"}
+    dimension : int
+    settings : IndexSettings
+    numbers, arrays : mapping
+        What `to_state` gave.
+    """
+    _check(index in ("exact", "hnsw", "ivf"), "index")
+    labels = _integers(arrays, "labels")
+    n_rows = len(labels)
+    _check(n_rows > 0, "labels")
+    ids = _integers(arrays, "ids", n_rows) if "ids" in arrays else np.arange(n_rows)
+    if index == "exact":
+        _check_distinct(ids)
+        return ExactShelf(_floats(arrays, "vectors", (n_rows, dimension)), ids, labels)
+    is_alive = _alive(arrays, n_rows)
+    _check_distinct(ids if is_alive is None else ids[is_alive])
+    centre = _floats(arrays, "centre", (dimension,)).astype(np.float64)
+    moved = CoarseCentre(centre, float(_positive(numbers, "scale")))
+    rows = _rows(index, settings, numbers, arrays, shape=(n_rows, dimension))
+    return ApproximateShelf(rows, moved, PointTable(ids, labels, is_alive))
+
+
+def _rows(
+    index: str,
+    settings: IndexSettings,
+    numbers: Mapping[str, object],
+    arrays: Mapping[str, AnyArray],
+    *,
+    shape: tuple[int, int],
+) -> FaissRows:
+    data, (n_rows, dimension) = _present(arrays, "index"), shape
+    if index == "hnsw":
+        nodes = _nodes(arrays, n_rows)
+        graph = restored_hnsw(data, dimension, int(nodes.max()) + 1, settings.hnsw_links)
+        return HnswRows(graph, nodes, settings)
+    n_trained = int(_positive(numbers, "n_trained"))
+    return IvfRows(restored_ivf(data, dimension, n_rows), n_trained, settings)
+
+
+def _nodes(arrays: Mapping[str, AnyArray], n_rows: int) -> IntArray:
+    if "nodes" not in arrays:
+        return np.arange(n_rows)
+    nodes = _integers(arrays, "nodes", n_rows)
+    # Nodes are numbered in the order of their first rows.
+    distinct, first_rows = np.unique(nodes, return_index=True)
+    _check(np.array_equal(distinct, np.arange(len(distinct))), "nodes")
+    _check(bool((np.diff(first_rows) > 0).all()), "nodes")
+    return nodes
+
+
+def _alive(arrays: Mapping[str, AnyArray], n_rows: int) -> BoolArray | None:
+    if "dead_rows" not in arrays:
+        return None
+    dead = _integers(arrays, "dead_rows")
+    _check(dead.size == 0 or 0 <= dead.min() <= dead.max() < n_rows, "dead_rows")
+    is_alive = np.ones(n_rows, np.bool_)
+    is_alive[dead] = False
+    _check(bool(is_alive.any()), "dead_rows")
+    return is_alive
+
+
+def _integers(arrays: Mapping[str, AnyArray], name: str, n: int | None = None) -> IntArray:
+    array = _present(arrays, name)
+    _check(array.dtype == np.int64 and array.ndim == 1 and n in (None, len(array)), name)
+    return array.copy()
+
+
+def _floats(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
+    array = _present(arrays, name)
+    _check(array.dtype in (np.float32, np.float64) and array.shape == shape, name)
+    _check(bool(np.isfinite(array).all()), name)
+    return array.copy()
+
+
+def _positive(numbers: Mapping[str, object], name: str) -> float:
+    value = numbers.get(name)
+    # The square of a scale is a number, too.
+    if not isinstance(value, int | float) or not 1e-100 < value < 1e100:  # noqa: PLR2004
+        raise _broken(name)
+    return value
+
+
+def _present(arrays: Mapping[str, AnyArray], name: str) -> AnyArray:
+    _check(name in arrays, name)
+    return arrays[name]
+
+
+def _check_distinct(ids: IntArray) -> None:
+    _check(len(np.unique(ids)) == len(ids), "ids")
+
+
+def _check(fits: bool, name: str) -> None:  # noqa: FBT001
+    if not fits:
+        raise _broken(name)
+
+
+def _broken(name: str) -> ModelFileError:
+    return ModelFileError(
+        f"The model's gallery is broken: {name!r} is missing or does not fit the rest. "
+        "Save the model again."
+    )
+
 
 PORTION = 100_000
 DEFAULTS = IndexSettings()

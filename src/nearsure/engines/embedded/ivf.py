@@ -6,10 +6,14 @@ from typing import Any, Self
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
-from nearsure.engines.embedded.choice import ApproximateType, IndexSettings
-from nearsure.engines.embedded.faiss_rows import threads
-from nearsure.engines.embedded.native import faiss
-from nearsure.engines.embedded.selection import Selection, selector_of
+from nearsure.engines.embedded.base import (
+    ApproximateType,
+    IndexSettings,
+    Selection,
+    faiss,
+    selector_of,
+    threads,
+)
 
 MOST_CELLS = 65_536
 # Fewer points than this would not say where the centre of a cell is.

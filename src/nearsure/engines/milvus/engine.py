@@ -14,17 +14,24 @@ from nearsure.engines.checks import (
     checked_queries,
 )
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.milvus import layout as layouts
-from nearsure.engines.milvus.address import address_of
-from nearsure.engines.milvus.connection import Connection
-from nearsure.engines.milvus.directions import check_direction, check_unit
-from nearsure.engines.milvus.expressions import check_expressible
-from nearsure.engines.milvus.layout import Collection, Fields, IndexName, Kind, MetricName
-from nearsure.engines.milvus.limits import LARGEST_K, LONGEST_TEXT
-from nearsure.engines.milvus.open_change import OpenChanges
-from nearsure.engines.milvus.reading import Reader, single_precision
-from nearsure.engines.milvus.settings import Consistency, Settings
-from nearsure.engines.milvus.writing import Writer
+from nearsure.engines.milvus import collection as layouts
+from nearsure.engines.milvus.client import Connection, address_of
+from nearsure.engines.milvus.collection import (
+    LARGEST_K,
+    LONGEST_TEXT,
+    Collection,
+    Consistency,
+    Fields,
+    IndexName,
+    Kind,
+    MetricName,
+    Settings,
+    check_direction,
+    check_expressible,
+    check_unit,
+)
+from nearsure.engines.milvus.reader import Reader, single_precision
+from nearsure.engines.milvus.writer import OpenChanges, Writer
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 

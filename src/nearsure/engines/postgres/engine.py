@@ -1,5 +1,6 @@
-"""A gallery in PostgreSQL."""
+"""`PostgresEngine` and its options."""
 
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Literal, Self, TypeAlias
@@ -13,21 +14,62 @@ from nearsure.engines.checks import (
     checked_queries,
 )
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.postgres.address import address_of
-from nearsure.engines.postgres.catalogue import read_layout
-from nearsure.engines.postgres.changes import Changes
-from nearsure.engines.postgres.connections import Connection, Connections
-from nearsure.engines.postgres.creation import Kind, create_table, ensure_extension
-from nearsure.engines.postgres.index_building import build_index, options_of
-from nearsure.engines.postgres.layout import Names
-from nearsure.engines.postgres.metrics import MetricName, check_unit_length, metric_of
-from nearsure.engines.postgres.options import check_limits, check_options
-from nearsure.engines.postgres.reading import Reading
-from nearsure.engines.postgres.searching import Search
-from nearsure.engines.postgres.settings import Settings
-from nearsure.engines.postgres.statements import Statements
+from nearsure.engines.postgres.operations import Changes, Reading, Search
+from nearsure.engines.postgres.pool import Connection, Connections, address_of
+from nearsure.engines.postgres.schema import (
+    Kind,
+    MetricName,
+    Names,
+    check_unit_length,
+    create_table,
+    ensure_extension,
+    metric_of,
+    read_layout,
+)
+from nearsure.engines.postgres.sql import (
+    LARGEST_EF_SEARCH,
+    LARGEST_PROBES,
+    Settings,
+    Statements,
+    build_index,
+    options_of,
+)
 from nearsure.errors import InvalidInputError
-from nearsure.index.unit import unit_vectors
+from nearsure.index.exact import unit_vectors
+
+# PostgreSQL counts milliseconds in 32 bits.
+_LARGEST_SECONDS = (2**31 - 1) // 1000
+
+
+def check_options(index: str, ef_search: int, probes: int) -> None:
+    """An error if one of these cannot be."""
+    if index not in ("exact", "hnsw", "ivfflat"):
+        raise InvalidInputError(
+            f"The 'index' parameter must be exact, hnsw or ivfflat. Got {index!r} instead."
+        )
+    for name, value, largest in (
+        ("ef_search", ef_search, LARGEST_EF_SEARCH),
+        ("probes", probes, LARGEST_PROBES),
+    ):
+        if not 1 <= value <= largest:
+            raise InvalidInputError(
+                f"The {name!r} parameter must be from 1 to {largest}. Got {value} instead."
+            )
+
+
+def check_limits(pool_size: int, timeout: float, statement_timeout: float | None) -> None:
+    """An error if one of these cannot be."""
+    if pool_size < 1:
+        raise InvalidInputError(
+            f"The 'pool_size' parameter must be at least 1. Got {pool_size!r} instead."
+        )
+    for name, value in (("timeout", timeout), ("statement_timeout", statement_timeout)):
+        if value is not None and not (math.isfinite(value) and 0 < value <= _LARGEST_SECONDS):
+            raise InvalidInputError(
+                f"The {name!r} parameter must be seconds above 0 and up to {_LARGEST_SECONDS}. "
+                f"Got {value!r} instead."
+            )
+
 
 IndexName: TypeAlias = Literal["exact", "hnsw", "ivfflat"]
 

@@ -1,36 +1,417 @@
-"""A gallery in one SQLite file."""
+"""`SqliteEngine`: points in one file, their index in memory."""
 
 import logging
 import os
+import shutil
+import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 import numpy as np
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
-from nearsure.engines.contract import Found
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
-from nearsure.engines.embedded.readers_and_writer import ReadersAndWriter
-from nearsure.engines.sqlite.changes import Changes
-from nearsure.engines.sqlite.connection import GalleryFile, shown_as
-from nearsure.engines.sqlite.creation import create_gallery
-from nearsure.engines.sqlite.failures import closed
-from nearsure.engines.sqlite.file_check import check_contents
-from nearsure.engines.sqlite.index_cache import IndexCache
-from nearsure.engines.sqlite.memory import Memory
-from nearsure.engines.sqlite.notes import Notes
-from nearsure.engines.sqlite.pictures import put_pictures
-from nearsure.engines.sqlite.point_rows import PointRows
-from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision, read_layout
-from nearsure.engines.sqlite.stored_gallery import StoredGallery
-from nearsure.errors import EngineAccessError, EngineError
-from nearsure.whole_files import resolved
+from nearsure.engines.hits import SPARE_CANDIDATES
+from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.engines.sqlite.file import (
+    FileLock,
+    GalleryFile,
+    beside,
+    check_only_name,
+    closed,
+    read_clearly,
+    shown_as,
+    told_clearly,
+)
+from nearsure.engines.sqlite.index import CACHE_SUFFIX, GalleryIndex, IndexCache
+from nearsure.engines.sqlite.notes import Changes, Notes
+from nearsure.engines.sqlite.points import (
+    READ_AT_ONCE,
+    PointNames,
+    PointRows,
+    picture_of,
+    put_pictures,
+)
+from nearsure.engines.sqlite.schema import (
+    Kind,
+    Layout,
+    Metric,
+    Precision,
+    check_contents,
+    check_is_gallery,
+    check_tables,
+    create_tables,
+    read_layout,
+)
+from nearsure.errors import (
+    EngineAccessError,
+    EngineError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+    NearsureError,
+)
 
+# What a gallery that was deleted may have left: SQLite would take its log for one of the new file.
+LEFTOVERS = ("-wal", "-shm", "-journal", CACHE_SUFFIX)
+# Copied at a time; after each, it is said how far the copy is.
+PAGES = 4096
+
+
+def create_gallery(path: Path, layout: Layout) -> None:
+    """Make an empty gallery.
+
+    It is made under another name and renamed, so that no moment leaves half a gallery.
+    """
+    shown = shown_as(path)
+    with closing(FileLock(path, shown)):
+        _check_free(path, shown)
+        try:
+            draft = Draft.of(path)
+            try:
+                with (
+                    told_clearly(shown),
+                    closing(sqlite3.connect(draft.path, isolation_level=None)) as connection,
+                ):
+                    connection.execute("BEGIN")
+                    create_tables(connection, layout)
+                    connection.execute("COMMIT")
+                put_in_place(draft.path, path)
+            finally:
+                draft.drop()
+        except NearsureError:
+            raise
+        except OSError as error:
+            raise EngineAccessError(f"{shown} cannot be made: {error.strerror}.") from error
+
+
+def put_in_place(made: Path, path: Path) -> None:
+    """Give a closed gallery the name of another, whose lock is held, and of which nothing stays."""
+    if path.exists():
+        # Its log goes into it first: should this process end here, it is as it was.
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as old:
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for suffix in LEFTOVERS:
+        beside(path, suffix).unlink(missing_ok=True)
+    made.replace(path)
+    _sync_folder(path.parent)
+
+
+def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> None:
+    """Copy a gallery as it is at this moment, also while a service changes it, and check the copy.
+
+    Parameters
+    ----------
+    source : Path
+        The gallery; what its log holds is copied, too.
+    copy : Path
+        A new file, closed and without a log at the end.
+    advance : callable
+        Is told of bytes that were copied.
+
+    Raises
+    ------
+    GalleryNotFoundError
+        If there is no file.
+    GalleryMismatchError
+        If it is no gallery, or holds what no gallery does.
+    EngineError
+        If it is damaged, or cannot be read or written.
+    """
+    shown = shown_as(source)
+    if not source.is_file():
+        raise GalleryNotFoundError(f"There is no file {shown}.")
+    check_only_name(source, shown)
+    # Whoever may write it leaves no log behind when it was not open; whoever may not can read it.
+    mode = "rw" if os.access(source, os.W_OK) else "ro"
+    address = f"file:{quote(os.fsencode(source))}?mode={mode}"
+    # Nobody may read what they may not read there.
+    copy.touch(mode=0o600)
+    of_copy = f"The copy of {shown}"
+    with (
+        told_clearly(shown),
+        closing(sqlite3.connect(address, uri=True, isolation_level=None)) as own,
+        closing(sqlite3.connect(copy, isolation_level=None)) as copied,
+    ):
+        own.execute("PRAGMA trusted_schema = OFF")
+        check_is_gallery(own, shown)
+        page_size = own.execute("PRAGMA page_size").fetchone()[0]
+        n_left = own.execute("PRAGMA page_count").fetchone()[0]
+
+        def progress(_: int, remaining: int, __: int) -> None:
+            nonlocal n_left
+            advance((n_left - remaining) * page_size)
+            n_left = remaining
+
+        # One state from the first page to the last, whatever is written meanwhile.
+        own.execute("BEGIN")
+        own.execute("SELECT COUNT(*) FROM settings").fetchone()
+        with told_clearly(of_copy):
+            own.backup(copied, pages=PAGES, progress=progress)
+            copied.execute("PRAGMA journal_mode = DELETE")
+            copied.execute("PRAGMA trusted_schema = OFF")
+            _check_whole(copied, shown)
+    shutil.copymode(source, copy)
+
+
+def _check_whole(connection: sqlite3.Connection, shown: str) -> None:
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise EngineError(f"{shown} is damaged: {' '.join(found.split())}. Take an earlier backup.")
+    check_tables(connection, shown)
+    with read_clearly(shown):
+        check_contents(connection, read_layout(connection, shown), shown)
+
+
+def _check_free(path: Path, shown: str) -> None:
+    if path.exists():
+        raise GalleryMismatchError(
+            f"{shown} is there already. Open it with SqliteEngine(path), or choose another name."
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name outlast a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# An index that has less than this share in common with the gallery is built anew.
+LEAST_COMMON = 0.5
 log = logging.getLogger("nearsure.engines")
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Index and names, in step with the file.
+
+    Parameters
+    ----------
+    index : GalleryIndex
+        Its ids are rows of the file; its labels mean nothing.
+    names : PointNames
+        Ids and labels of these rows.
+    is_cached : bool
+        Whether the file beside the gallery holds just this index.
+    """
+
+    index: GalleryIndex
+    names: PointNames
+    is_cached: bool
+
+    @classmethod
+    def of(cls, file: GalleryFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
+        """What a file holds; the index is built, or taken from beside the file."""
+        points, names, cache = PointRows(layout), PointNames(layout), IndexCache(file)
+        with file.reading() as connection:
+            for portion in points.names(connection):
+                rows, ids, labels = (list(column) for column in zip(*portion, strict=True))
+                names.put(np.array(rows, np.int64), ids, labels)
+            rows_there = names.rows
+            empty = GalleryIndex(
+                layout.dimension, chosen_index(index, len(rows_there)), layout.metric, settings
+            )
+            if not len(rows_there):
+                return cls(empty, names, is_cached=False)
+            cached = cache.read(empty)
+            if cached is not None:
+                new, gone = _differences(cached, rows_there)
+                if len(new) + len(gone) <= LEAST_COMMON * len(rows_there):
+                    vectors = points.vectors_of_rows(connection, new)
+                    if _has_followed(cached, new, vectors, gone):
+                        return cls(cached, names, is_cached=not (len(new) or len(gone)))
+            vectors = points.all_vectors(connection, len(rows_there))
+        built = _built(empty, rows_there, vectors, file.shown)
+        cache.write(built)
+        return cls(built, names, is_cached=True)
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query."""
+        return self.names.named(self.index.search(queries, k + SPARE_CANDIDATES), k)
+
+    def add(self, rows: IntArray, vectors: AnyArray) -> None:
+        """Put rows into the index."""
+        self.index.add(vectors, rows, np.zeros(len(rows), np.int64))
+
+
+def _differences(index: GalleryIndex, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The rows that an index lacks, ascending, and those that it has too many."""
+    held = np.concatenate([np.empty(0, np.int64), *(part.ids for part in index.scan())])
+    return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
+
+
+def _has_followed(index: GalleryIndex, new: IntArray, vectors: AnyArray, gone: IntArray) -> bool:
+    """Bring an index up to date, if it can take the new vectors."""
+    try:
+        if len(new):
+            index.add(vectors, new, np.zeros(len(new), np.int64))
+        if len(gone):
+            index.remove(gone)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _built(empty: GalleryIndex, rows: IntArray, vectors: AnyArray, shown: str) -> GalleryIndex:
+    for index in (empty.index_type, "exact"):
+        try:
+            return GalleryIndex.from_points(
+                vectors,
+                labels=np.zeros(len(rows), np.int64),
+                ids=rows,
+                index=index,
+                metric=empty.metric,
+                settings=empty.settings,
+            )
+        except InvalidInputError as error:
+            log.warning("An index %r of %s cannot be built: %s", index, shown, error)
+    raise EngineError(
+        f"{shown} holds vectors that no index takes; another program has written them. Restore "
+        "it from a backup: nearsure restore BACKUP FILE"
+    )
+
+
+# Points that one check reads.
+CHECKED_AT_ONCE = 1000
+
+
+class StoredGallery(ABC):
+    """capabilities, dimension, metric, fingerprint; fetch, scan, page, count, picture, check."""
+
+    index_type: str
+    _file: GalleryFile
+    _layout: Layout
+    _points: PointRows
+    _settings: IndexSettings
+    _checked_up_to: str | int | None = None
+
+    @abstractmethod
+    def size(self) -> int:
+        """How many points there are."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return Capabilities(
+            exact=self.index_type == "exact",
+            holds_labels=True,
+            ids=self._layout.ids,
+            labels=self._layout.labels,
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._layout.dimension
+
+    @property
+    def metric(self) -> Metric:
+        """Whether vectors are compared as they are, or at unit length."""
+        return self._layout.metric
+
+    def fingerprint(self) -> Fingerprint:
+        """Engine, index and its settings; metric and precision where they are not the usual."""
+        usual = Layout(1)
+        unusual = {
+            name: getattr(self._layout, name)
+            for name in ("metric", "precision")
+            if getattr(self._layout, name) != getattr(usual, name)
+        }
+        settings = self._settings.of(self.index_type)
+        return {"engine": "sqlite", "index": self.index_type, **unusual, **settings}
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points with vectors and labels, in the order of `ids`, which may come twice."""
+        given = np.asarray(ids)
+        distinct, places = np.unique(given, return_inverse=True)
+        known = checks.checked_ids(given if given.ndim != 1 else distinct, self.capabilities)
+        with self._file.reading() as connection:
+            return self._points.fetch(connection, known[places])
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels in portions, ids ascending; each portion as it is when it is taken."""
+        portion = self.page(limit=READ_AT_ONCE)
+        while len(portion.ids):
+            yield portion
+            portion = self.page(after=portion.ids[-1].item(), limit=READ_AT_ONCE)
+
+    def page(
+        self,
+        after: str | int | None = None,
+        limit: int = 100,
+        label: str | int | None = None,
+    ) -> Stored:
+        """Some ids and labels, ids ascending, without vectors.
+
+        Parameters
+        ----------
+        after : str or int, optional
+            Only ids beyond this one, which need not be there; by default from the first on.
+        limit : int
+            How many at most.
+        label : str or int, optional
+            Only points with this label.
+        """
+        if limit < 1:
+            raise InvalidInputError(f"limit must be at least 1. Got {limit} instead.")
+        first = None if after is None else self._checked_id(after)
+        with self._file.reading() as connection:
+            return self._points.page(connection, first, int(limit), self._checked_label(label))
+
+    def count(self, label: str | int | None = None) -> int:
+        """How many points have a label; by default, how many there are."""
+        if label is None:
+            return self.size()
+        with self._file.reading() as connection:
+            return self._points.count(connection, self._checked_label(label))
+
+    def picture(self, own_id: str | int) -> bytes | None:
+        """The picture of a point; None if there is none, or no such point."""
+        wanted = self._checked_id(own_id)
+        with self._file.reading() as connection:
+            return picture_of(connection, wanted)
+
+    def check(self) -> None:
+        """An error unless the file can be read now, whatever was read of it before.
+
+        It reads what the tables are, and some points, the next time those behind them: little
+        enough to be asked every second. Points that could not be read are tried again.
+        """
+        with self._file.reading() as connection:
+            # What a connection remembers need not be in the file any more.
+            connection.execute("PRAGMA shrink_memory")
+            check_tables(connection, self._file.shown)
+            ids = self._points.page(connection, self._checked_up_to, CHECKED_AT_ONCE, None).ids
+            self._points.fetch(connection, ids)
+        self._checked_up_to = ids[-1].item() if len(ids) == CHECKED_AT_ONCE else None
+
+    def __repr__(self) -> str:
+        return (
+            f"SqliteEngine({self._file.shown!r}, dimension={self.dimension}, "
+            f"index={self.index_type!r}, metric={self.metric!r})"
+        )
+
+    def _checked_id(self, own_id: str | int) -> str | int:
+        checked: str | int = checks.checked_ids(np.array([own_id]), self.capabilities)[0].item()
+        return checked
+
+    def _checked_label(self, label: str | int | None) -> str | int | None:
+        if label is None:
+            return None
+        own: str | int = checks.checked_labels(np.array([label]), 1, self.capabilities)[0].item()
+        return own
 
 
 class SqliteEngine(StoredGallery):

@@ -1,15 +1,373 @@
-"""All that the ablation measured, as one document; tables and figures are made of it alone."""
+"""Numbers that the ablation measured, cached, and paired by split."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import t
+
+from nearsure.arrays import IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.lab.ablation.corrupted_result import CorruptedResult
-from nearsure.lab.ablation.measured import Measured, mean_of
-from nearsure.lab.ablation.trial_result import TrialResult
-from nearsure.lab.ablation.trials import Condition
-from nearsure.lab.ablation.variants import Variant
+from nearsure.lab.ablation.trials import Condition, Labelled, Trial
+from nearsure.lab.ablation.variants import (
+    MAIN_VARIANTS,
+    SLOW_VARIANTS,
+    Competition,
+    Gallery,
+    Searched,
+    Variant,
+)
+from nearsure.lab.cache import Stage
+from nearsure.lab.robust.model import FrozenSupport
+from nearsure.metrics import (
+    Interval,
+    accuracy,
+    bootstrap_interval,
+    brier_score,
+    calibration_floor,
+    expected_calibration_error,
+)
+from nearsure.posterior import Posterior
+from nearsure.robustness import CORRUPTIONS, SEVERITIES
+
+N_SIMULATIONS = 500
+INTERVALS = ("accuracy_interval", "ece_interval")
+MEASURES = ("accuracy", "ece", "floor", "brier", "overconfidence")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row.
+
+    Parameters
+    ----------
+    variant : str
+        Name of the variant.
+    accuracy, ece : float
+        Fractions; ECE with 15 bins of equal width.
+    floor : float
+        Expected ECE of a perfectly calibrated forecaster with the same confidences.
+    brier : float
+        Over all classes, in [0, 2].
+    overconfidence : float
+        Mean confidence less accuracy.
+    accuracy_interval, ece_interval : Interval, optional
+        Bootstrap over the queries.
+    """
+
+    variant: str
+    accuracy: float
+    ece: float
+    floor: float
+    brier: float
+    overconfidence: float
+    accuracy_interval: Interval | None = None
+    ece_interval: Interval | None = None
+
+    @property
+    def excess(self) -> float:
+        """ECE less its floor; below 0 by chance."""
+        return self.ece - self.floor
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types; intervals only where there are any."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, row: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        restored = dict(row)
+        for name in INTERVALS:
+            if name in row:
+                restored[name] = Interval(**row[name])
+        try:
+            return cls(**restored)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"A measured row must have the fields {[field.name for field in fields(cls)]}. "
+                f"Got {sorted(row)} instead: was it written by another version?"
+            ) from error
+
+
+def measure(
+    variant: Variant,
+    posterior: Posterior,
+    codes: IntArray,
+    *,
+    seed: int,
+    n_resamples: int | None = None,
+) -> Measured:
+    """Measure a posterior.
+
+    Parameters
+    ----------
+    variant : Variant
+        Whose it is.
+    posterior : Posterior
+        Of n queries.
+    codes : array of shape (n,)
+        Their true classes.
+    seed : int
+        Of the floor and the bootstrap.
+    n_resamples : int, optional
+        Of the intervals; none are made without it.
+    """
+    confidence, correct = posterior.confidence, posterior.labels == codes
+    intervals: dict[str, Interval] = {}
+    if n_resamples is not None:
+        intervals = {
+            "accuracy_interval": bootstrap_interval(
+                accuracy, correct, seed=seed, n_resamples=n_resamples
+            ),
+            "ece_interval": bootstrap_interval(
+                expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
+            ),
+        }
+    return Measured(
+        variant.name,
+        accuracy=float(correct.mean()),
+        ece=expected_calibration_error(confidence, correct),
+        floor=calibration_floor(confidence, seed=seed, n_simulations=N_SIMULATIONS),
+        brier=brier_score(posterior, codes),
+        overconfidence=float(confidence.mean() - correct.mean()),
+        **intervals,
+    )
+
+
+def mean_of(rows: Sequence[Measured]) -> Measured:
+    """The mean of each measure over rows of one variant.
+
+    Parameters
+    ----------
+    rows : sequence of Measured
+        At least one, all of the same variant.
+    """
+    names = {row.variant for row in rows}
+    if len(names) != 1:
+        raise InvalidInputError(f"The rows must be of one variant. Got {sorted(names)} instead.")
+    means: dict[str, Any] = {
+        name: float(np.mean([getattr(row, name) for row in rows])) for name in MEASURES
+    }
+    return Measured(names.pop(), **means)
+
+
+# Raised when a variant means something else, so that old numbers are not taken for new ones.
+VERSION = 2
+# Of the slow variants, which share no code with the others' fits.
+SLOW_VERSION = 1
+SINGLE: tuple[Condition, ...] = ("given", "all")
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What was measured in one trial.
+
+    Parameters
+    ----------
+    dataset, condition, seed
+        Which trial; see `Trial`.
+    k : int
+        Neighbours.
+    n_gallery, n_queries, n_classes : int
+        How large it is.
+    rows : tuple of Measured
+        One for each variant.
+    notes : tuple of str
+        What the fits warned of.
+    """
+
+    dataset: str
+    condition: Condition
+    seed: int
+    k: int
+    n_gallery: int
+    n_queries: int
+    n_classes: int
+    rows: tuple[Measured, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        rows = [row.to_dict() for row in self.rows]
+        return {**asdict(self), "rows": rows, "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        rows = tuple(map(Measured.from_dict, fields["rows"]))
+        return cls(**{**fields, "rows": rows, "notes": tuple(fields["notes"])})
+
+
+def run_trial(
+    trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
+) -> TrialResult:
+    """Fit all variants on the gallery and measure them on the queries.
+
+    Parameters
+    ----------
+    trial : Trial
+        Gallery and queries.
+    variants : sequence of Variant
+        Who competes.
+    k : int
+        Neighbours; fewer where the gallery has no more.
+    n_resamples : int
+        Of the intervals of the main variants, where the split is the only one.
+    """
+    k = min(k, len(trial.gallery.codes) - 1)
+    gallery, queries = trial.searched(k)
+    competition = Competition.fit(gallery, variants)
+    codes = trial.asking.codes
+    rows = [
+        measure(
+            variant,
+            posterior,
+            codes,
+            seed=trial.seed,
+            n_resamples=(
+                n_resamples if trial.condition in SINGLE and variant in MAIN_VARIANTS else None
+            ),
+        )
+        for variant, posterior in competition.posteriors(queries)
+    ]
+    return TrialResult(
+        trial.dataset,
+        trial.condition,
+        trial.seed,
+        k,
+        len(trial.gallery.codes),
+        len(codes),
+        gallery.n_classes,
+        tuple(rows),
+        competition.notes,
+    )
+
+
+def cached_trial(
+    cache: Path, trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
+) -> TrialResult:
+    """The same, kept in a folder of stages."""
+    inputs = {
+        "dataset": trial.dataset,
+        "gallery": trial.gallery.key,
+        "queries": trial.asking.key,
+        "condition": trial.condition,
+        "seed": trial.seed,
+        "k": k,
+        "variants": [variant.name for variant in variants],
+        "n_simulations": N_SIMULATIONS,
+        "n_resamples": n_resamples if trial.condition in SINGLE else None,
+        "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
+    }
+    stage = Stage(cache, "ablation", inputs)
+    found = stage.document(
+        "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples).to_dict()
+    )
+    return TrialResult.from_dict(found)
+
+
+CELLS = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
+Track = Callable[[Iterable[str]], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class CorruptedResult:
+    """What was measured on one data set.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the data.
+    k, n_gallery, n_queries, n_cells : int
+        Neighbours, gallery points, queries, corruptions times severities.
+    clean, mean : tuple of Measured
+        Each main variant on the clean queries, and on the corrupted ones: mean over the cells.
+    """
+
+    dataset: str
+    k: int
+    n_gallery: int
+    n_queries: int
+    n_cells: int
+    clean: tuple[Measured, ...]
+    mean: tuple[Measured, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        tables = {name: [row.to_dict() for row in getattr(self, name)] for name in _TABLES}
+        return {**asdict(self), **tables}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        tables = {name: tuple(map(Measured.from_dict, fields[name])) for name in _TABLES}
+        return cls(**{**fields, **tables})
+
+
+_TABLES = ("clean", "mean")
+
+
+def cached_corrupted(
+    cache: Path,
+    dataset: str,
+    support: FrozenSupport,
+    rows: IntArray,
+    queries_of: Callable[[str], Labelled],
+    *,
+    k: int,
+    track: Track = iter,
+) -> CorruptedResult:
+    """Fit on the clean gallery, score every cell, and keep the means.
+
+    Parameters
+    ----------
+    cache : Path
+        Folder of stages.
+    dataset : str
+        Name of the data.
+    support, rows, queries_of
+        As `sources.corrupted` gives them.
+    k : int
+        Neighbours.
+    track : callable
+        Wraps the cells, to show progress.
+    """
+    gallery = Labelled(support.vectors, support.codes)
+    inputs = {
+        "dataset": dataset,
+        "gallery": gallery.key,
+        "clean": queries_of("clean").key,
+        "cells": list(CELLS),
+        "k": k,
+        "variants": [variant.name for variant in MAIN_VARIANTS],
+        "n_simulations": N_SIMULATIONS,
+        "version": VERSION,
+    }
+
+    def compute() -> dict[str, Any]:
+        own = Searched(support.own_neighbors(k), support.vectors)
+        competition = Competition.fit(Gallery(own, support.codes), MAIN_VARIANTS)
+
+        def measured(cell: str) -> tuple[Measured, ...]:
+            queries = queries_of(cell)
+            found = Searched(support.neighbors(queries.vectors, rows, k), queries.vectors)
+            return tuple(
+                measure(variant, posterior, queries.codes, seed=0)
+                for variant, posterior in competition.posteriors(found)
+            )
+
+        clean = measured("clean")
+        by_variant = zip(*(measured(cell) for cell in track(CELLS)), strict=True)
+        means = tuple(map(mean_of, by_variant))
+        return CorruptedResult(
+            dataset, k, len(support.codes), len(rows), len(CELLS), clean, means
+        ).to_dict()
+
+    found = Stage(cache, "ablation-corrupted", inputs).document("result", compute)
+    return CorruptedResult.from_dict(found)
 
 
 @dataclass(frozen=True)
@@ -115,3 +473,54 @@ class AblationResults:
             tuple(map(CorruptedResult.from_dict, fields["corrupted"])),
             tuple(fields["skipped"]),
         )
+
+
+LEVEL = 0.95
+
+
+def t_interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
+    """Mean of a few numbers with Student's interval; its ends are NaN for a single number.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        One for each seed.
+    level : float
+        Nominal coverage.
+
+    Examples
+    --------
+    >>> interval = t_interval([1.0, 2.0, 3.0])
+    >>> round(interval.low, 3), interval.estimate, round(interval.high, 3)
+    (-0.484, 2.0, 4.484)
+    """
+    numbers = np.asarray(values, np.float64)
+    if numbers.ndim != 1 or not len(numbers):
+        raise InvalidInputError(
+            f"values must be numbers of shape (n,), at least one. Got shape {numbers.shape}."
+        )
+    mean = float(numbers.mean())
+    if len(numbers) == 1:
+        return Interval(mean, float("nan"), float("nan"), level)
+    error = float(numbers.std(ddof=1)) / float(np.sqrt(len(numbers)))
+    reach = float(t.ppf((1 + level) / 2, len(numbers) - 1)) * error
+    return Interval(mean, mean - reach, mean + reach, level)
+
+
+def difference(group: Group, one: Variant, other: Variant, measure: str) -> Interval:
+    """What `one` has more than `other`, on the seeds that both were measured with.
+
+    Parameters
+    ----------
+    group : Group
+        The trials.
+    one, other : Variant
+        Whom to compare.
+    measure : {"accuracy", "ece", "floor", "brier", "overconfidence"}
+        In what.
+    """
+    if measure not in MEASURES:
+        raise InvalidInputError(f"measure must be one of {MEASURES}. Got {measure!r} instead.")
+    ours, theirs = group.rows(one), group.rows(other)
+    seeds = [seed for seed in ours if seed in theirs]
+    return t_interval([getattr(ours[s], measure) - getattr(theirs[s], measure) for s in seeds])

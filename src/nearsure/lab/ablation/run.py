@@ -1,21 +1,221 @@
-"""The run that measures everything that is there."""
+"""The plan, the sources and the run of the ablation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
+import numpy as np
 from tqdm import tqdm
 
+from nearsure.arrays import IntArray
+from nearsure.embedding_files import load_embeddings
 from nearsure.errors import NearsureError
-from nearsure.lab.ablation.corrupted_result import CorruptedResult, cached_corrupted
-from nearsure.lab.ablation.plan import MAIN_K, n_planned, planned
-from nearsure.lab.ablation.results import AblationResults
-from nearsure.lab.ablation.sources import AbsentError, birds, corrupted, glyphs, sentences
-from nearsure.lab.ablation.trial_result import cached_trial
+from nearsure.lab.ablation.results import (
+    CELLS,
+    AblationResults,
+    CorruptedResult,
+    cached_corrupted,
+    cached_trial,
+)
+from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
+from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
+from nearsure.lab.cache import Stage, digest
+from nearsure.lab.datasets import load_split
+from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
+from nearsure.lab.protocols import encode_labels
+from nearsure.lab.recipes import recipe
+from nearsure.lab.robust.experiments import CORRUPTIONS_VERSION
+from nearsure.lab.robust.model import FrozenSupport, damaged_rows, frozen_supports
+from nearsure.lab.robust.settings import robust_settings
 
-if TYPE_CHECKING:
-    from nearsure.lab.ablation.trials import Labelled
+KS = (20, 50, 100)
+MAIN_K = 50
+HALF_SEEDS = {"cub200": 8, "glyphs": 5, "clinc150": 5}
+SCARCE_SETS = ("glyphs", "cub200")
+SCARCE_SEEDS = 3
+SLOW_SEEDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One entry of the plan.
+
+    Parameters
+    ----------
+    trial : Trial
+        Gallery and queries.
+    k : int
+        Neighbours.
+    variants : tuple of Variant
+        Who competes.
+    """
+
+    trial: Trial
+    k: int
+    variants: tuple[Variant, ...] = VARIANTS
+
+
+def planned(
+    sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
+) -> Iterator[Asked]:
+    """All trials of the data sets that are there.
+
+    Parameters
+    ----------
+    sets : dict of str to Labelled
+        All points of each data set.
+    own_splits : dict of str to (gallery, queries)
+        Of the data sets that have a split of their own.
+    """
+    for name, points in sets.items():
+        for seed in range(HALF_SEEDS[name]):
+            yield from _at_each_k(half_trial(name, points, seed))
+    for name, (gallery, queries) in own_splits.items():
+        yield from _at_each_k(Trial(name, "given", 0, gallery, queries))
+    for name, points in sets.items():
+        if name not in own_splits:
+            yield from _at_each_k(all_trial(name, points))
+    for name in _there(sets, SCARCE_SETS):
+        for seed in range(SCARCE_SEEDS):
+            yield Asked(scarce_trial(name, sets[name], seed), MAIN_K)
+    for name, points in sets.items():
+        for seed in range(SLOW_SEEDS):
+            yield Asked(half_trial(name, points, seed), MAIN_K, SLOW_VARIANTS)
+
+
+def n_planned(sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]) -> int:
+    """How many trials `planned` gives."""
+    halves = sum(HALF_SEEDS[name] for name in sets)
+    single = len(set(sets) | set(own_splits))
+    scarce = SCARCE_SEEDS * len(_there(sets, SCARCE_SETS))
+    return len(KS) * (halves + single) + scarce + SLOW_SEEDS * len(sets)
+
+
+def _at_each_k(trial: Trial) -> Iterator[Asked]:
+    return (Asked(trial, k) for k in KS)
+
+
+def _there(sets: dict[str, Labelled], names: Sequence[str]) -> list[str]:
+    return [name for name in names if name in sets]
+
+
+BIRDS_FILE = "cub200_unseen_embeddings.npz"
+SENTENCES_FILE = "clinc150_minilm.npz"
+IMAGE_FOLDERS = {"cub200": "cub200_160px", "cars196": "cars196_112px"}
+# Of the run whose embeddings are taken.
+SEED = 0
+
+
+class AbsentError(NearsureError):
+    """Data that the ablation would use are not there; it goes on without them."""
+
+
+def birds(data: Path) -> Labelled:
+    """Saved embeddings of the unseen birds."""
+    found = load_embeddings(_present(data / BIRDS_FILE))
+    return Labelled(found.vectors, encode_labels(found.labels)[0])
+
+
+def sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
+    """CLINC150 without its out-of-scope queries: all of it, then training part and test part."""
+    path = _present(data / SENTENCES_FILE)
+    parts = [
+        load_embeddings(path, vectors_key=f"{part}_x", labels_key=f"{part}_y")
+        for part in ("train", "val", "test")
+    ]
+    codes, _ = encode_labels(np.concatenate([part.labels for part in parts]))
+    every = Labelled(np.concatenate([part.vectors for part in parts]), codes)
+    n_train, n_test = len(parts[0]), len(parts[2])
+    return every, every.take(np.arange(n_train)), every.take(np.arange(len(codes))[-n_test:])
+
+
+def glyphs(cache: Path) -> Labelled:
+    """The unseen glyphs as the cached run of `nearsure reproduce glyphs` embeds them."""
+    return _embedded("glyphs", None, cache)[0]
+
+
+def corrupted(
+    dataset: str, data: Path | None, cache: Path
+) -> tuple[FrozenSupport, IntArray, Callable[[str], Labelled]]:
+    """The clean gallery of the strict protocol, and its queries as the cache has them corrupted.
+
+    Parameters
+    ----------
+    dataset : {"glyphs", "cub200", "cars196"}
+        What `nearsure reproduce --robust` ran.
+    data : Path or None
+        Folder that holds the images, for their labels.
+    cache : Path
+        What `reproduce` left.
+
+    Returns
+    -------
+    support : FrozenSupport
+        The gallery.
+    rows : array of shape (n,)
+        Which query images the strict protocol asks about.
+    queries_of : callable
+        From "clean" or one of `CELLS` to those queries.
+    """
+    root = None
+    if dataset in IMAGE_FOLDERS:
+        if data is None:
+            raise AbsentError(f"no data folder with {IMAGE_FOLDERS[dataset]} was given")
+        root = _present(data / IMAGE_FOLDERS[dataset])
+    points, training, size = _embedded(dataset, root, cache)
+    support = frozen_supports(points.vectors, points.codes, None, seed=SEED)["gallery_and_queries"]
+    settings = robust_settings(dataset, {}, source="settings").for_queries(len(points.codes))
+    rows = damaged_rows(support, settings.corrupted_queries, seed=SEED)
+    inputs = {
+        "training": training,
+        "rows": digest(rows.tolist()),
+        "size": size,
+        "seed": SEED,
+        "corruptions": CORRUPTIONS_VERSION,
+    }
+    stage = Stage(cache, "corrupted", inputs)
+    _check_cached(stage, ["clean", *CELLS], f"nearsure reproduce {dataset} --robust")
+    asked = support.may_ask(rows)
+
+    def queries_of(cell: str) -> Labelled:
+        vectors = stage.arrays(cell, _never)["rows"][asked]
+        return Labelled(vectors, support.query_codes[rows[asked]])
+
+    return support, rows[asked], queries_of
+
+
+def _embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, str, int]:
+    """Unseen classes of a cached run; the key of its training, and the side of its images."""
+    chosen = recipe(dataset, root=root, seed=SEED)
+    run = chosen.runs[chosen.main]
+    split = load_split(run.dataset, seed=run.seed)
+    training = EmbeddingRun(run, split, cache).training_stage.key
+    stage = Stage(cache, "embeddings", {"training": training})
+    starts = range(0, len(split.queries), FEATURE_CHUNK)
+    _check_cached(
+        stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"
+    )
+    vectors = stage.rows("queries", len(split.queries), _never, chunk=FEATURE_CHUNK)
+    codes, _ = encode_labels(np.asarray(split.queries.labels))
+    return Labelled(vectors, codes), training, run.dataset.image_size
+
+
+def _present(path: Path) -> Path:
+    if not path.exists():
+        raise AbsentError(f"{path.name} is not in the data folder")
+    return path
+
+
+def _check_cached(stage: Stage, files: list[str], command: str) -> None:
+    if not all((stage.folder / f"{name}.safetensors").exists() for name in files):
+        raise AbsentError(f"its embeddings are not in the cache; `{command}` makes them")
+
+
+def _never(*_: range) -> NoReturn:
+    raise AbsentError("an embedding that was in the cache a moment ago is not there any more")
+
 
 CORRUPTED_SETS = ("glyphs", "cub200", "cars196")
 

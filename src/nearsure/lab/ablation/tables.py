@@ -1,15 +1,27 @@
-"""Tables of the ablation in Markdown, from stored numbers alone."""
+"""Tables and goals of the ablation in Markdown, from stored numbers alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Literal
+from math import isnan
+from typing import Any, Literal
 
-from nearsure.lab.ablation.corrupted_result import CorruptedResult
-from nearsure.lab.ablation.measured import Measured
-from nearsure.lab.ablation.results import Group
-from nearsure.lab.ablation.seeds import difference
-from nearsure.lab.ablation.variants import LADDER, Variant
-from nearsure.lab.robust.cells import markdown, percent, points
+from nearsure.lab.ablation.results import (
+    AblationResults,
+    CorruptedResult,
+    Group,
+    Measured,
+    difference,
+)
+from nearsure.lab.ablation.trials import Condition
+from nearsure.lab.ablation.variants import (
+    CALIBRATED_BASELINES,
+    DEFAULT,
+    LADDER,
+    RAW_BASELINES,
+    Variant,
+)
+from nearsure.lab.robust.tables import markdown, percent, points
 from nearsure.metrics import Interval
 
 Cell = Callable[[Measured], str]
@@ -130,3 +142,173 @@ def _bold(cells: Sequence[str], better: Literal["most", "least"] | None) -> list
 
 def _ranged(interval: Interval | None, value: float) -> str:
     return f"{100 * value:.2f}" if interval is None else percent(interval)
+
+
+# How far above its floor the ECE may be.
+ALLOWED_EXCESS = 0.01
+ACCURACY = "accuracy not below the best baseline's"
+FLOOR = "ECE at most 1 point above its floor"
+CALIBRATION = "ECE at most that of the best calibrated baseline"
+BRIER = "Brier score below every baseline's, raw or calibrated"
+CONDITIONS_WITH_GOALS: tuple[Condition, ...] = ("half", "given", "scarce")
+GOALS = (ACCURACY, FLOOR, CALIBRATION, BRIER)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal at one place.
+
+    Parameters
+    ----------
+    dataset, condition, k
+        Where.
+    n_seeds : int
+        Splits that the numbers are means over.
+    goal : str
+        One of `GOALS`.
+    value, bound : float
+        What the default has, and what it is held against.
+    rival : str or None
+        The variant whose number the bound is.
+    met : bool
+        By the numbers as they are, not as they are printed.
+    lead : Interval or None
+        The default's number less the rival's, paired by split, with its t-interval; the ends are
+        NaN where there is one split.
+    floors : tuple of two floats, optional
+        Where ECEs are compared: the default's floor and the rival's. A calibrator of few distinct
+        confidences fills fewer bins, and its floor is lower.
+    """
+
+    dataset: str
+    condition: Condition
+    k: int
+    n_seeds: int
+    goal: str
+    value: float
+    bound: float
+    rival: str | None
+    met: bool
+    lead: Interval | None
+    floors: tuple[float, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types; NaN becomes None."""
+        lead = self.lead and {
+            name: None if isnan(value) else value for name, value in asdict(self.lead).items()
+        }
+        return {**asdict(self), "lead": lead, "floors": self.floors and list(self.floors)}
+
+
+def goals_of(group: Group) -> tuple[Goal, ...]:
+    """The four goals for one group of trials, in the order of `GOALS`."""
+    ours = group.mean(DEFAULT)
+    right = group.best(RAW_BASELINES, "accuracy", most=True)
+    calibrated = group.best(CALIBRATED_BASELINES, "ece")
+    sharp = group.best((*RAW_BASELINES, *CALIBRATED_BASELINES), "brier")
+    where = group.first
+    place = (where.dataset, where.condition, where.k, len(group.rows(DEFAULT)))
+
+    def against(name: str, rival: Variant, measure: str, *, met: bool) -> Goal:
+        theirs = group.mean(rival)
+        return Goal(
+            *place,
+            name,
+            getattr(ours, measure),
+            getattr(theirs, measure),
+            rival.name,
+            met,
+            difference(group, DEFAULT, rival, measure),
+            (ours.floor, theirs.floor) if measure == "ece" else None,
+        )
+
+    return (
+        against(ACCURACY, right, "accuracy", met=ours.accuracy >= group.mean(right).accuracy),
+        Goal(*place, FLOOR, ours.excess, ALLOWED_EXCESS, None, ours.excess <= ALLOWED_EXCESS, None),
+        against(CALIBRATION, calibrated, "ece", met=ours.ece <= group.mean(calibrated).ece),
+        against(BRIER, sharp, "brier", met=ours.brier < group.mean(sharp).brier),
+    )
+
+
+def all_goals(results: AblationResults) -> Iterator[Goal]:
+    """The goals of every data set at every k.
+
+    Not of every point against all others: there a calibrator is judged by the points that it was
+    fitted on, and isotonic regression has an ECE of 0 by construction.
+    """
+    for condition in CONDITIONS_WITH_GOALS:
+        for group in results.groups(condition):
+            if DEFAULT in group.variants:
+                yield from goals_of(group)
+
+
+CONDITIONS: dict[Condition, str] = {
+    "half": "half and half",
+    "given": "own split",
+    "all": "all against others",
+    "scarce": "2 to 12 members a class",
+}
+
+
+def goal_table(goals: Sequence[Goal]) -> str:
+    """One row for each data set, split and k; one column for each goal.
+
+    Parameters
+    ----------
+    goals : sequence of Goal
+        The four goals of each place, in the order of `GOALS`.
+    """
+    columns: dict[str, list[str]] = {"data": [], "split": [], "splits": [], "k": []}
+    columns |= {name: [] for name in GOALS}
+    for goal in goals:
+        if goal.goal == GOALS[0]:
+            columns["data"].append(goal.dataset)
+            columns["split"].append(CONDITIONS[goal.condition])
+            columns["splits"].append(str(goal.n_seeds))
+            columns["k"].append(str(goal.k))
+        columns[goal.goal].append(_cell(goal))
+    return markdown(columns)
+
+
+def goal_sentence(goals: Sequence[Goal]) -> str:
+    """How many are met, and which are not."""
+    met = sum(goal.met for goal in goals)
+    sentence = f"{met} of {len(goals)} are met."
+    places: dict[str, dict[str, list[str]]] = {}
+    for goal in goals:
+        if not goal.met:
+            places.setdefault(goal.goal, {}).setdefault(goal.dataset, []).append(str(goal.k))
+    if not places:
+        return sentence
+    missed = []
+    for name, found in places.items():
+        where = ", ".join(f"{data} at k = {' and '.join(ks)}" for data, ks in found.items())
+        missed.append(f"{name} ({where})")
+    return f"{sentence} Missed: {'; '.join(missed)}."
+
+
+def _cell(goal: Goal) -> str:
+    """For example: met, 65.25 against 63.55 (WkNN (Gou)), +1.70 (+1.20 to +2.20)."""
+    value, bound = _number(goal, goal.value), _number(goal, goal.bound)
+    verdict = "met" if goal.met else "**missed**"
+    if goal.goal == FLOOR:
+        return f"{verdict}: {value}, allowed {bound}"
+    rival = Variant.from_name(goal.rival).title if goal.rival else ""
+    if goal.floors is not None:
+        ours, theirs = (f"floor {100 * floor:.2f}" for floor in goal.floors)
+        value, rival = f"{value} ({ours})", f"{rival}, {theirs}"
+    return f"{verdict}: {value} against {bound} ({rival}){_lead(goal)}"
+
+
+def _number(goal: Goal, value: float) -> str:
+    return f"{value:.4f}" if goal.goal == BRIER else f"{100 * value:.2f}"
+
+
+def _lead(goal: Goal) -> str:
+    lead = goal.lead
+    if lead is None or isnan(lead.low):
+        return ""
+    digits, scale = (4, 1) if goal.goal == BRIER else (2, 100)
+    numbers = (f"{scale * end:+.{digits}f}" for end in (lead.estimate, lead.low, lead.high))
+    estimate, low, high = numbers
+    return f", {estimate} ({low} to {high})"

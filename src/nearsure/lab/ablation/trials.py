@@ -11,9 +11,9 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
-from nearsure.lab.ablation.bases import Gallery, Searched
+from nearsure.lab.ablation.variants import Gallery, Searched
 from nearsure.lab.protocols import gallery_half
-from nearsure.leaving_one_out import search_leaving_one_out
+from nearsure.loo import search_leaving_one_out
 from nearsure.neighbors import Neighbors
 
 Condition = Literal["half", "given", "all", "scarce"]

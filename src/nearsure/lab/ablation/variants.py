@@ -1,10 +1,24 @@
-"""What is compared, by name: a base that scores neighbours, and a step that follows it."""
+"""Who competes in the ablation: bases, steps, and their fits on one gallery."""
 
-from dataclasses import dataclass
-from typing import Self
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NoReturn, Self
 
+import numpy as np
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.calibration import CALIBRATORS, PosteriorTemperature, with_confidence
+from nearsure.classifier.rule import JUST_ABOVE, OwnPass, fit_rule
 from nearsure.comparison import TITLES
-from nearsure.errors import InvalidInputError
+from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
+from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
+from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
+from nearsure.loo import own_class_factors
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior, aggregate
 
 RAW = "raw"
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
@@ -135,3 +149,224 @@ MAIN_VARIANTS = (
     Variant("adaptive"),
     DEFAULT,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """Vectors and what was found near them.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of n vectors, with ids that are rows of the gallery.
+    vectors : array of shape (n, d)
+        What was searched for.
+    """
+
+    neighbors: Neighbors
+    vectors: AnyArray
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """All that a variant may be fitted on.
+
+    Parameters
+    ----------
+    own : Searched
+        The gallery's vectors, with the neighbours of each among the others.
+    codes : array of shape (n_gallery,)
+        Class codes 0, 1, ..., each of them present.
+    """
+
+    own: Searched
+    codes: IntArray
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return int(self.codes.max()) + 1
+
+    @property
+    def own_pass(self) -> OwnPass:
+        """The same in the classifier's terms."""
+        rows = np.arange(len(self.codes))
+        factors = own_class_factors(self.codes, rows)
+        return OwnPass(rows, self.own.neighbors, self.codes, factors, mark=0)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBase:
+    """A base that is ready to score.
+
+    Parameters
+    ----------
+    posterior : callable
+        Searched queries to their posterior.
+    own : callable
+        Gives the posterior of the gallery's points, each without itself, as calibrators see it.
+    """
+
+    posterior: Callable[[Searched], Posterior]
+    own: Callable[[], Posterior]
+
+
+def fit_base(name: str, gallery: Gallery) -> FittedBase:
+    """Fit a base on a gallery.
+
+    Parameters
+    ----------
+    name : str
+        One of `variants.BASE_TITLES`.
+    gallery : Gallery
+        All that it may see.
+    """
+    if name == CLASS_VARIANCE:
+        return _class_variance(gallery)
+    if name in {DIAGONAL, FULL}:
+        return _class_covariance(gallery, full=name == FULL)
+    return _rule(name, gallery)
+
+
+def _rule(name: str, gallery: Gallery) -> FittedBase:
+    rule, own = name.removesuffix(UNCORRECTED), gallery.own_pass
+    if name.endswith(UNCORRECTED):
+        own = replace(own, factors=np.ones(len(gallery.codes)))
+    fitted = fit_rule(
+        rule,
+        own,
+        temperature=None,
+        objective="nll",
+        calibration="none",
+        class_sizes=np.bincount(gallery.codes),
+        prior_factors=None,
+    )
+    return FittedBase(
+        lambda queries: fitted.claimed(queries.neighbors, n_classes=gallery.n_classes),
+        lambda: fitted.claimed(own.neighbors, n_classes=gallery.n_classes, own=own),
+    )
+
+
+def _class_variance(gallery: Gallery) -> FittedBase:
+    n_classes = gallery.n_classes
+    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=n_classes)
+
+    def posterior(searched: Searched) -> Posterior:
+        weights = class_variance_weights(searched.neighbors, form)
+        return aggregate(searched.neighbors, weights, n_classes=n_classes)
+
+    return FittedBase(posterior, _no_own_scores)
+
+
+def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
+    support, n_classes = gallery.own.vectors, gallery.n_classes
+    form = fit_class_covariance(
+        gallery.own.neighbors,
+        gallery.codes,
+        support,
+        n_classes=n_classes,
+        kind="full" if full else "diagonal",
+    )
+
+    def posterior(searched: Searched) -> Posterior:
+        weights = class_covariance_weights(searched.neighbors, searched.vectors, support, form)
+        return aggregate(searched.neighbors, weights, n_classes=n_classes)
+
+    return FittedBase(posterior, _no_own_scores)
+
+
+def _no_own_scores() -> NoReturn:
+    raise InvalidInputError(
+        "A class's variance or covariance has seen the gallery's points, and their scores under it "
+        "would be too good to calibrate by. Use these bases with the step 'raw'."
+    )
+
+
+Step = Callable[[Posterior], Posterior]
+
+
+def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
+    """Fit a step.
+
+    Parameters
+    ----------
+    name : str
+        One of `variants.STEP_TITLES`.
+    own : callable
+        Gives the posterior of the gallery's points, each without itself; "raw" never asks.
+    gallery : Gallery
+        The points.
+    """
+    if name == RAW:
+        return lambda posterior: posterior
+    if name in {MISSED_SHARE, MISSED_BY_CONFIDENCE}:
+        return _missed(own(), gallery, by_confidence=name == MISSED_BY_CONFIDENCE)
+    claimed = own()
+    if name == TEMPERATURE:
+        return PosteriorTemperature.fit(claimed, gallery.codes)
+    calibrator = CALIBRATORS[name].fit(claimed.confidence, claimed.labels == gallery.codes)
+
+    def calibrated(posterior: Posterior) -> Posterior:
+        # As in the classifier: the best of n classes has more than 1 / n.
+        least = min(1.0, (1.0 + JUST_ABOVE) / posterior.n_classes)
+        return with_confidence(posterior, np.maximum(calibrator(posterior.confidence), least))
+
+    return calibrated
+
+
+def _missed(own: Posterior, gallery: Gallery, *, by_confidence: bool) -> Step:
+    counts = np.bincount(gallery.codes, minlength=gallery.n_classes)
+    share = MissedMass.fit(gallery.own.neighbors, gallery.codes, counts).share
+    if not by_confidence:
+        return lambda posterior: leave_room(posterior, share)
+    found = (gallery.own.neighbors.labels == gallery.codes[:, None]).any(axis=1)
+    missed = MissedByConfidence.fit(own.confidence, ~found, share)
+    return lambda posterior: leave_room(posterior, missed(posterior.confidence))
+
+
+@dataclass(frozen=True, eq=False)
+class Competition:
+    """Fitted variants; `fit` makes it.
+
+    Parameters
+    ----------
+    bases : dict of str to FittedBase
+        By name.
+    steps : dict of Variant to Step
+        What follows the base of each variant.
+    notes : tuple of str
+        What the fits warned of, each once.
+    """
+
+    bases: dict[str, FittedBase]
+    steps: dict[Variant, Step]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, gallery: Gallery, variants: Sequence[Variant]) -> Self:
+        """Fit variants on a gallery; a base that many share is fitted once."""
+        names = dict.fromkeys(variant.base for variant in variants)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FitWarning)
+            bases = {name: fit_base(name, gallery) for name in names}
+            steps: dict[Variant, Step] = {}
+            for name, base in bases.items():
+                scores = cache(base.own)
+                for variant in variants:
+                    if variant.base == name:
+                        steps[variant] = fit_step(variant.step, scores, gallery)
+        for warning in caught:
+            if not issubclass(warning.category, FitWarning):
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
+        told = [str(w.message) for w in caught if issubclass(w.category, FitWarning)]
+        return cls(bases, steps, tuple(dict.fromkeys(told)))
+
+    def posteriors(self, queries: Searched) -> Iterator[tuple[Variant, Posterior]]:
+        """Each variant's answer, those of one base together."""
+        for name, base in self.bases.items():
+            claimed = base.posterior(queries)
+            for variant, step in self.steps.items():
+                if variant.base == name:
+                    yield variant, step(claimed)

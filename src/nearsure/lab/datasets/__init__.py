@@ -9,8 +9,8 @@ from nearsure.lab.datasets.cars196 import load_cars196
 from nearsure.lab.datasets.class_folders import load_class_folders
 from nearsure.lab.datasets.cub200 import load_cub200
 from nearsure.lab.datasets.glyphs import glyphs
+from nearsure.lab.datasets.images import ImageSplit
 from nearsure.lab.datasets.in_shop import load_in_shop
-from nearsure.lab.datasets.labelled_images import ImageSplit
 from nearsure.lab.datasets.products import load_products
 
 

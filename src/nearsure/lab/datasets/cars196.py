@@ -8,8 +8,14 @@ from scipy.io import loadmat
 
 from nearsure.errors import DatasetError
 from nearsure.lab.datasets.class_folders import class_names, read_class_folders
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, split_by_class
-from nearsure.lab.datasets.listed_images import existing_folder, listed_images, require_parts
+from nearsure.lab.datasets.images import (
+    ImageSplit,
+    LabelledImages,
+    existing_folder,
+    listed_images,
+    require_parts,
+    split_by_class,
+)
 
 DATASET = "CARS196"
 N_CLASSES = 196

@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 from nearsure.errors import DatasetError, InvalidInputError
-from nearsure.lab.datasets.image_file import read_image
-from nearsure.lab.datasets.labelled_images import (
+from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
+    existing_folder,
     first_few,
+    read_image,
     split_by_class,
 )
-from nearsure.lab.datasets.listed_images import existing_folder
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
 NOTE_SUFFIXES = (".txt", ".md", ".csv", ".json", ".xml")

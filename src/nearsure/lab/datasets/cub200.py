@@ -5,13 +5,15 @@ from pathlib import Path
 
 from nearsure.errors import DatasetError
 from nearsure.lab.datasets.class_folders import class_names, read_class_folders
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages, split_by_class
-from nearsure.lab.datasets.listed_images import (
+from nearsure.lab.datasets.images import (
+    ImageSplit,
+    LabelledImages,
     bad_line,
     existing_folder,
     listed_images,
     read_list,
     require_parts,
+    split_by_class,
 )
 
 DATASET = "CUB-200-2011"

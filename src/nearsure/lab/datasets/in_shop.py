@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from nearsure.errors import DatasetError
-from nearsure.lab.datasets.labelled_images import ImageSplit
-from nearsure.lab.datasets.listed_images import (
+from nearsure.lab.datasets.images import (
+    ImageSplit,
     Line,
     bad_line,
     existing_folder,

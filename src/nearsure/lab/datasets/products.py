@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from nearsure.errors import DatasetError
-from nearsure.lab.datasets.labelled_images import ImageSplit, LabelledImages
-from nearsure.lab.datasets.listed_images import (
+from nearsure.lab.datasets.images import (
+    ImageSplit,
+    LabelledImages,
     bad_line,
     existing_folder,
     listed_images,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import ConfigError
+from nearsure.lab.cache import Stage
 from nearsure.lab.config import TrainingSettings
-from nearsure.lab.embedder import on_sphere
-from nearsure.lab.embedding_run import (
+from nearsure.lab.embedding import (
     FEATURE_CHUNK,
     EmbeddingRun,
     Trained,
@@ -20,10 +20,10 @@ from nearsure.lab.embedding_run import (
     progress,
     refuse_other_versions,
 )
+from nearsure.lab.network import on_sphere
+from nearsure.lab.report import versions
 from nearsure.lab.robust.settings import AdversarialTraining
-from nearsure.lab.stages import Stage
 from nearsure.lab.training import n_steps, train
-from nearsure.lab.versions import versions
 from nearsure.robustness.attacks import Attack, perturb
 
 # Of the streams of random numbers that start from a run's seed; see `lab.batches`.

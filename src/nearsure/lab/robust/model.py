@@ -1,4 +1,4 @@
-"""A trained model whose queries are damaged, with its clean gallery and what was fitted on it."""
+"""A trained model and its clean gallery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,143 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nearsure.lab.embedder import Embedder, on_sphere
-from nearsure.lab.embedding_run import EmbeddingRun, class_means
-from nearsure.lab.folding import folded
-from nearsure.lab.protocols import ProtocolName, encode_labels
+from nearsure.arrays import AnyArray, BoolArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.index import ExactIndex
+from nearsure.lab.embedding import EmbeddingRun, class_means
+from nearsure.lab.network import Embedder, folded, on_sphere
+from nearsure.lab.protocols import ProtocolName, encode_labels, gallery_half
 from nearsure.lab.robust.adversarial_training import AdversarialRun
-from nearsure.lab.robust.frozen_support import FrozenSupport, frozen_supports
 from nearsure.lab.robust.methods import FrozenMethods
+from nearsure.loo import search_leaving_one_out
+from nearsure.neighbors import Neighbors
+
+# A gallery row of a query that is not in the gallery.
+NOWHERE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenSupport:
+    """Clean gallery of one protocol.
+
+    Parameters
+    ----------
+    protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
+        Who is asked.
+    vectors : array of shape (n_gallery, d)
+        Clean embeddings.
+    codes : array of shape (n_gallery,)
+        Their class codes.
+    query_codes : array of shape (n_queries,)
+        Class codes of all query images.
+    gallery_rows : array of shape (n_queries,)
+        Where the clean image of a query is in the gallery, or `NOWHERE`.
+    """
+
+    protocol: ProtocolName
+    vectors: AnyArray
+    codes: IntArray
+    query_codes: IntArray
+    gallery_rows: IntArray
+
+    @cached_property
+    def index(self) -> ExactIndex:
+        """The gallery, ready to be searched."""
+        return ExactIndex(self.vectors)
+
+    def own_neighbors(self, k: int) -> Neighbors:
+        """Neighbours of each gallery point among the others, on which T is fitted."""
+        return search_leaving_one_out(
+            self.index, self.vectors, np.arange(len(self.codes)), self.codes, k=k
+        )
+
+    def neighbors(self, vectors: AnyArray, rows: IntArray, k: int) -> Neighbors:
+        """Neighbours of queries in the gallery, never their own clean image.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, d)
+            Embeddings of queries, damaged or not.
+        rows : array of shape (n,)
+            Which query images they are.
+        k : int
+            How many.
+        """
+        own = self.gallery_rows[rows]
+        if (own == NOWHERE).all():
+            sq_distances, ids = self.index.search(vectors, k)
+            return Neighbors(sq_distances, self.codes[ids], ids)
+        return search_leaving_one_out(self.index, vectors, own, self.codes, k=k)
+
+    def may_ask(self, rows: IntArray) -> BoolArray:
+        """Which query images the protocol asks about: in the strict one none of its gallery."""
+        if self.protocol == "all_against_others":
+            return np.ones(len(rows), np.bool_)
+        asked: BoolArray = self.gallery_rows[rows] == NOWHERE
+        return asked
+
+
+def frozen_supports(
+    queries: AnyArray,
+    query_codes: IntArray,
+    gallery: tuple[AnyArray, IntArray] | None,
+    *,
+    seed: int,
+) -> dict[ProtocolName, FrozenSupport]:
+    """The galleries of all protocols that a data set allows.
+
+    Parameters
+    ----------
+    queries : array of shape (n_queries, d)
+        Clean embeddings of the query images.
+    query_codes : array of shape (n_queries,)
+        Their class codes.
+    gallery : tuple of arrays, optional
+        Clean embeddings and codes of the data set's own gallery. Without it queries are searched
+        among each other, as in `lab.protocols`.
+    seed : int
+        Of the half that is the gallery.
+    """
+    if gallery is not None:
+        nowhere = np.full(len(query_codes), NOWHERE)
+        return {
+            "given_gallery": FrozenSupport("given_gallery", *gallery, query_codes, nowhere),
+        }
+    half = gallery_half(query_codes, seed=seed)
+    rows = np.flatnonzero(half)
+    places = np.full(len(query_codes), NOWHERE)
+    places[rows] = np.arange(len(rows))
+    return {
+        "all_against_others": FrozenSupport(
+            "all_against_others", queries, query_codes, query_codes, np.arange(len(query_codes))
+        ),
+        "gallery_and_queries": FrozenSupport(
+            "gallery_and_queries", queries[rows], query_codes[rows], query_codes, places
+        ),
+    }
+
+
+def damaged_rows(support: FrozenSupport, n: int | None, *, seed: int) -> IntArray:
+    """Which query images are damaged: `n` at random, those that a strict protocol asks about first.
+
+    Parameters
+    ----------
+    support : FrozenSupport
+        Of the strictest protocol.
+    n : int, optional
+        How many; None for all.
+    seed : int
+        Of the order; fewer rows are the first of more.
+    """
+    total = len(support.query_codes)
+    if n is not None and not 1 <= n <= total:
+        raise InvalidInputError(
+            f"The number of damaged queries must lie in [1, {total}]. Got {n} instead."
+        )
+    order = np.random.default_rng([seed, 3]).permutation(total)
+    order = order[np.argsort(~support.may_ask(order), kind="stable")]
+    return order[:n]
+
 
 CLEAN_TRAINED = "clean-trained"
 ADVERSARIALLY_TRAINED = "adversarially trained"

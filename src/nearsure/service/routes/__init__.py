@@ -1,1 +1,30 @@
-"""The addresses of the service, by what they are about."""
+"""The routes of the service, and the problems that they declare."""
+
+from typing import Any
+
+from nearsure.service.schemas import Problem
+
+MEANINGS = {
+    400: "The body cannot be read as JSON.",
+    401: "A token is missing or unknown.",
+    403: "The token may not do this.",
+    404: "There is no such item.",
+    408: "The request came too slowly.",
+    409: "Not possible in the state that the gallery is in.",
+    413: "The request is too large.",
+    415: "The content is of another type.",
+    422: "Something in the request is not what it should be.",
+    429: "Asked too often.",
+    500: "The service failed.",
+    501: "Not configured.",
+    503: "Overloaded, stopping, or the engine cannot be reached.",
+}
+EVERYWHERE = (401, 403, 408, 413, 422, 429, 500, 503)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What may go wrong everywhere, and these besides."""
+    return {
+        status: {"model": Problem, "description": MEANINGS[status]}
+        for status in sorted({*EVERYWHERE, *statuses})
+    }

@@ -7,14 +7,12 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
-from nearsure.service.gallery.item_names import ids_of, labels_of, names_shown
-from nearsure.service.gallery.item_pages import LARGEST_PAGE, page_of_items
-from nearsure.service.gallery.pictures import picture_answer
-from nearsure.service.guards.security import Tokens
-from nearsure.service.json_bodies import described, json_answer, read_body
-from nearsure.service.routes.problems_declared import problems
+from nearsure.service.auth import Tokens
+from nearsure.service.bodies import describe_body, json_answer, read_body
+from nearsure.service.documents import picture_answer
+from nearsure.service.items import LARGEST_PAGE, ids_of, labels_of, names_shown, page_of_items
+from nearsure.service.routes import problems
 from nearsure.service.routes.queries import check_batch, read_many
-from nearsure.service.running_service import RunningService, service_of
 from nearsure.service.schemas import (
     Added,
     Changed,
@@ -27,6 +25,7 @@ from nearsure.service.schemas import (
     Relabelling,
     Removal,
 )
+from nearsure.service.service import RunningService, service_of
 
 NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
 OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}
@@ -116,7 +115,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         response_model=Added,
         responses=problems(400, 409, 415),
         dependencies=may_write,
-        openapi_extra=described(NewItems, NEW),
+        openapi_extra=describe_body(NewItems, NEW),
         summary="Add items, all or none",
     )
     async def add_items(request: Request) -> Response:
@@ -134,7 +133,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         response_model=Changed,
         responses=problems(400, 404, 409, 415),
         dependencies=may_write,
-        openapi_extra=described(Relabelling, OTHER_LABEL),
+        openapi_extra=describe_body(Relabelling, OTHER_LABEL),
         summary="Give items another label, all or none",
     )
     async def relabel_items(request: Request) -> Response:
@@ -146,7 +145,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         response_model=Changed,
         responses=problems(400, 404, 409, 415),
         dependencies=may_write,
-        openapi_extra=described(Removal, GONE),
+        openapi_extra=describe_body(Removal, GONE),
         summary="Remove items, all or none",
     )
     async def remove_items(request: Request) -> Response:
@@ -162,7 +161,7 @@ def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
         response_model=Changed,
         responses=problems(400, 404, 409, 415),
         dependencies=may_write,
-        openapi_extra=described(NewLabel, {"label": "egret"}),
+        openapi_extra=describe_body(NewLabel, {"label": "egret"}),
         summary="Give an item another label",
     )
     async def relabel_item(request: Request, item_id: OwnId) -> Response:

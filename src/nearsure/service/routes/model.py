@@ -1,14 +1,17 @@
-"""The fit: what it is, and how to make it anew."""
+"""Routes of the model: state, refit, threshold, report, audit, health, metrics."""
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from nearsure.service.guards.security import Rights, Tokens
-from nearsure.service.json_bodies import json_answer
-from nearsure.service.routes.problems_declared import problems
-from nearsure.service.running_service import RunningService, service_of
-from nearsure.service.schemas import Model, RefitState
+from nearsure.service.auth import Rights, Tokens
+from nearsure.service.bodies import describe_body, json_answer, read_body
+from nearsure.service.errors import SHORTLY, ProblemError
+from nearsure.service.routes import problems
+from nearsure.service.schemas import InTheMaking, Model, NewThreshold, RefitState, Status, Threshold
+from nearsure.service.service import RunningService, service_of
+from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse
 
 
 def model_routes(tokens: Tokens) -> APIRouter:
@@ -86,3 +89,149 @@ def described(service: RunningService) -> dict[str, Any]:
         "share_changed": fit.share_changed,
         "threshold": fit.threshold.threshold,
     }
+
+
+def threshold_routes(tokens: Tokens) -> APIRouter:
+    """GET and PUT /v1/threshold, GET /v1/threshold/for."""
+    router = APIRouter(prefix="/v1/threshold", tags=["threshold"])
+
+    @router.get(
+        "",
+        response_model=Threshold,
+        responses=problems(409),
+        dependencies=[Depends(tokens.may_read)],
+        summary="The threshold in use",
+    )
+    async def get_threshold(request: Request) -> Response:
+        return json_answer(service_of(request).gallery.fit.threshold.document())
+
+    @router.get(
+        "/for",
+        response_model=Threshold,
+        responses=problems(409),
+        dependencies=[Depends(tokens.may_read)],
+        summary="The threshold that a precision would need",
+    )
+    async def get_threshold_for(
+        request: Request,
+        precision: Annotated[float, Query(gt=0, lt=1, examples=[0.99])],
+        certainty: Annotated[float, Query(gt=0, lt=1)] = DEFAULT_CERTAINTY,
+    ) -> Response:
+        service = service_of(request)
+        chosen = await service.survey(lambda: service.gallery.threshold_for(precision, certainty))
+        return json_answer(chosen.document())
+
+    @router.put(
+        "",
+        response_model=Threshold,
+        responses=problems(400, 409, 415),
+        dependencies=[Depends(tokens.may_write)],
+        openapi_extra=describe_body(NewThreshold, {"precision": 0.99}),
+        summary="Use another threshold, or none",
+    )
+    async def put_threshold(request: Request) -> Response:
+        service = service_of(request)
+        new = await read_body(request, NewThreshold)
+        if new.threshold is not None and new.precision is not None:
+            raise ProblemError(
+                422,
+                "invalid_request",
+                "Only one of threshold and precision may be given. Got both.",
+            )
+        if new.precision is None:
+            used = await service.write(lambda: service.gallery.set_threshold(new.threshold))
+        else:
+            used = await _chosen_and_used(service, new.precision)
+        return json_answer(used.document())
+
+    return router
+
+
+async def _chosen_and_used(service: RunningService, precision: float) -> ThresholdInUse:
+    """Choose a threshold beside the writers, and use it if no other fit has taken over."""
+    gallery = service.gallery
+    while True:
+        chosen = await service.survey(lambda: gallery.threshold_for(precision, DEFAULT_CERTAINTY))
+        if await service.write(partial(gallery.use_threshold, chosen)):
+            return chosen
+
+
+MAKING: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The document.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    },
+    202: {"model": InTheMaking, "description": "It is being made."},
+    **problems(409),
+}
+
+
+def report_routes(tokens: Tokens) -> APIRouter:
+    """GET /v1/report and /v1/audit."""
+    router = APIRouter(prefix="/v1", tags=["report"], dependencies=[Depends(tokens.may_read)])
+
+    @router.get("/report", response_class=Response, responses=MAKING, summary="The live report")
+    async def get_report(request: Request) -> Response:
+        return _sent(service_of(request).report.now())
+
+    @router.get(
+        "/audit", response_class=Response, responses=MAKING, summary="Suspect labels and the like"
+    )
+    async def get_audit(request: Request) -> Response:
+        return _sent(service_of(request).audit.now())
+
+    return router
+
+
+def _sent(document: bytes | None) -> Response:
+    if document is not None:
+        return Response(document, media_type="application/json")
+    answer = json_answer({"status": "making"}, 202)
+    answer.headers["retry-after"] = str(SHORTLY)
+    return answer
+
+
+def health_routes(tokens: Tokens) -> APIRouter:
+    """GET /healthz, /readyz and /metrics."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", response_model=Status, summary="Is the process alive?")
+    async def healthz() -> Response:
+        return json_answer({"status": "ok"})
+
+    @router.get(
+        "/readyz",
+        response_model=Status,
+        responses={
+            503: {
+                "model": Status,
+                "description": "Starting or stopping, or the gallery cannot be read or reached.",
+            }
+        },
+        summary="Should it be asked?",
+    )
+    async def readyz(request: Request) -> Response:
+        status = request.app.state.status
+        if status != "ok":
+            return json_answer({"status": status}, 503)
+        reason = await service_of(request).why_unavailable()
+        if reason is not None:
+            return json_answer({"status": "unavailable", "reason": reason}, 503)
+        return json_answer({"status": "ok"})
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            **problems(),
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        },
+        dependencies=[Depends(tokens.may_read)],
+        summary="Figures for Prometheus",
+    )
+    async def metrics(request: Request) -> Response:
+        service = service_of(request)
+        text = await service.figures(service.measurements.text)
+        return Response(text, media_type=service.measurements.content_type)
+
+    return router

@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from nearsure.service.answers import Answers
-from nearsure.service.gallery.item_names import ids_of
-from nearsure.service.guards.security import Tokens
-from nearsure.service.json_bodies import Body, described, json_answer, read_body
-from nearsure.service.problems import ProblemError
-from nearsure.service.routes.problems_declared import problems
-from nearsure.service.running_service import RunningService, service_of
+from nearsure.service.auth import Tokens
+from nearsure.service.bodies import Body, describe_body, json_answer, read_body
+from nearsure.service.errors import ProblemError
+from nearsure.service.items import ids_of
+from nearsure.service.routes import problems
 from nearsure.service.schemas import Answer, BatchAnswer, BatchQuery, Neighborhood
 from nearsure.service.schemas import Query as SingleQuery
+from nearsure.service.service import RunningService, service_of
 
 PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
@@ -28,7 +28,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
         "/predict",
         response_model=Answer,
         responses=problems(400, 404, 409, 415, 501),
-        openapi_extra=described(SingleQuery, ONE),
+        openapi_extra=describe_body(SingleQuery, ONE),
         summary="What is this, and how sure is that?",
     )(predict)
 
@@ -36,7 +36,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
         "/neighbors",
         response_model=Neighborhood,
         responses=problems(400, 404, 409, 415, 501),
-        openapi_extra=described(SingleQuery, ONE),
+        openapi_extra=describe_body(SingleQuery, ONE),
         summary="Who vouches for the answer?",
     )
     async def neighbors(request: Request) -> Response:
@@ -48,7 +48,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
         "/predict/batch",
         response_model=BatchAnswer,
         responses=problems(400, 409, 415),
-        openapi_extra=described(BatchQuery, SEVERAL),
+        openapi_extra=describe_body(BatchQuery, SEVERAL),
         summary="The same of several vectors",
     )
     async def predict_batch(request: Request) -> Response:

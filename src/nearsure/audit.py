@@ -1,0 +1,826 @@
+"""What is wrong with a gallery, read off its leave-one-out neighbours."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, triu
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.posterior import aggregate, score
+from nearsure.rules import ned_weights
+
+__all__ = [
+    "ConfusableClasses",
+    "GalleryAudit",
+    "NearDuplicates",
+    "SmallClasses",
+    "SuspectLabels",
+    "audit",
+    "confusable_classes",
+    "near_duplicates_across_classes",
+    "small_classes",
+    "suspect_labels",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class SupportPoints:
+    """Every point of a support set, with the points that stand around it.
+
+    Parameters
+    ----------
+    ids : array of shape (n,)
+        Identity of each point.
+    codes : array of shape (n,)
+        Class code of each point.
+    asking, asked : array of shape (n_entries,)
+        Rows of a point and of one of its neighbours, for each neighbour that is not padding, in
+        the order of ``neighbors.sq_distances[neighbors.valid]``.
+    """
+
+    ids: AnyArray
+    codes: IntArray
+    asking: IntArray
+    asked: IntArray
+
+
+def checked_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
+    """Class codes of the points that were searched; an error if they are no such thing."""
+    found = np.asarray(codes)
+    if found.shape != (len(neighbors),) or found.dtype.kind not in "iu" or found.min() < 0:
+        raise InvalidInputError(
+            f"codes must be one integer class code >= 0 for each of the {len(neighbors)} points. "
+            f"Got an array of {found.dtype} of shape {found.shape} instead, or a negative code. "
+            "classes, codes = numpy.unique(gallery_labels, return_inverse=True) makes them."
+        )
+    return found.astype(np.int64, copy=False)
+
+
+def support_points(
+    neighbors: Neighbors, codes: ArrayLike, ids: ArrayLike | None = None
+) -> SupportPoints:
+    """Find the row of each neighbour, and check that the neighbours are those of this gallery.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all support points, with ids.
+    codes : array of shape (n,)
+        Class codes of the points.
+    ids : array of shape (n,), optional
+        Their identities, by which the neighbours name them; by default the row numbers.
+
+    Examples
+    --------
+    >>> points = support_points(Neighbors([[1.0], [1.0]], [[5], [4]], [[8], [9]]), [4, 5], [9, 8])
+    >>> points.asking, points.asked
+    (array([0, 1]), array([1, 0]))
+    """
+    codes = checked_codes(neighbors, codes)
+    if neighbors.ids is None:
+        raise InvalidInputError(
+            "neighbors must have ids, by which they are known among the points. Got none: pass "
+            "ids= to the constructor of Neighbors; search_leaving_one_out gives them."
+        )
+    own = np.arange(len(codes)) if ids is None else np.asarray(ids)
+    _check_own_ids(own, neighbors.ids, len(neighbors))
+    asking = np.repeat(np.arange(len(codes)), neighbors.counts)
+    asked = _rows_of(neighbors.ids[neighbors.valid], own)
+    if (asking == asked).any():
+        raise InvalidInputError(
+            "neighbors must not hold a point among its own neighbours. "
+            f"Got {np.sum(asking == asked)} such entries: leave_one_out removes them."
+        )
+    n_stale = int((neighbors.labels[neighbors.valid] != codes[asked]).sum())
+    if n_stale:
+        raise InvalidInputError(
+            "neighbors must carry the same labels as codes. "
+            f"Got {n_stale} neighbours whose label is not the code of the point of that id."
+        )
+    return SupportPoints(own, codes, asking, asked)
+
+
+def _check_own_ids(own: AnyArray, neighbor_ids: AnyArray, n_points: int) -> None:
+    if own.shape != (n_points,):
+        raise InvalidInputError(
+            f"ids must be one id for each of the {n_points} points. "
+            f"Got an array of shape {own.shape} instead."
+        )
+    if (own.dtype.kind in "iu") != (neighbor_ids.dtype.kind in "iu"):
+        raise InvalidInputError(
+            f"ids must be of the kind of the neighbours' ids, {neighbor_ids.dtype}. "
+            f"Got {own.dtype} instead; without ids= they are row numbers."
+        )
+    n_distinct = len(np.unique(own))
+    if n_distinct < n_points:
+        raise InvalidInputError(
+            f"ids must differ from point to point. Got {n_distinct} ids for {n_points} points."
+        )
+
+
+def _rows_of(wanted: AnyArray, own: AnyArray) -> IntArray:
+    order = np.argsort(own)
+    places = np.minimum(np.searchsorted(own[order], wanted), len(own) - 1)
+    rows = order[places]
+    unknown = own[rows] != wanted
+    if unknown.any():
+        raise InvalidInputError(
+            "neighbors must name points of this gallery alone, by the ids of the points. "
+            f"Got {np.sum(unknown)} others, such as {wanted[unknown][0]!r}: audit all support "
+            "points together, and pass ids= where ids are not row numbers."
+        )
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class ConfusableClasses:
+    """Pairs of classes ranked by how much they claim of each other; `confusable_classes` makes it.
+
+    Parameters
+    ----------
+    codes : array of shape (n_pairs, 2)
+        The two classes, smaller code first; most confused pair first. Only pairs that claim
+        something of each other are listed.
+    confusion : array of shape (n_pairs,)
+        Mean of the two entries of `mass`, in [0, 1].
+    mass : sparse array of shape (n_classes, n_classes)
+        Entry (a, b) is the mean leave-one-out probability of class b over the points of class a.
+        Rows of classes with points sum to 1.
+    """
+
+    codes: IntArray
+    confusion: FloatArray
+    mass: csr_array
+
+    def __len__(self) -> int:
+        return len(self.confusion)
+
+
+def confusable_classes(
+    neighbors: Neighbors, codes: ArrayLike, *, temperature: float
+) -> ConfusableClasses:
+    """Rank pairs of classes by the probability that their points give to each other's class.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of the points of the gallery. Points without any are left out.
+    codes : array of shape (n,)
+        Class codes of the points.
+    temperature : float
+        T of NED, fitted on these neighbours.
+
+    Returns
+    -------
+    ConfusableClasses
+        Without pairs if there is one class only, or no class claims anything of another.
+
+    Examples
+    --------
+    >>> neighbors = Neighbors([[1.0, 1.0]] * 3, [[0, 1], [0, 1], [2, 2]])
+    >>> pairs = confusable_classes(neighbors, [0, 1, 2], temperature=1.0)
+    >>> pairs.codes, pairs.confusion
+    (array([[0, 1]]), array([0.5]))
+    """
+    codes = checked_codes(neighbors, codes)
+    n_classes = int(max(codes.max(), neighbors.labels.max())) + 1
+    posterior = score(neighbors, temperature=temperature, n_classes=n_classes)
+    rows = np.flatnonzero(neighbors.counts > 0)
+    sizes = np.bincount(codes[rows], minlength=n_classes)
+    mean_of_class = csr_array(
+        (1.0 / sizes[codes[rows]], (codes[rows], rows)), shape=(n_classes, len(codes))
+    )
+    mass = csr_array(mean_of_class @ posterior.to_csr())
+    mass.sort_indices()
+    either = triu(csr_array((mass + mass.T) / 2), k=1, format="coo")
+    claimed = either.data > 0
+    pairs = np.column_stack([either.row[claimed], either.col[claimed]]).astype(np.int64)
+    confusion = either.data[claimed]
+    ranked = np.lexsort((pairs[:, 1], pairs[:, 0], -confusion))
+    return ConfusableClasses(pairs[ranked], confusion[ranked], mass)
+
+
+# A tenth of the usual distance to the nearest neighbour, squared.
+RELATIVE_THRESHOLD = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class NearDuplicates:
+    """Pairs of nearly identical points; `near_duplicates_across_classes` makes it.
+
+    Parameters
+    ----------
+    ids : array of shape (n_pairs, 2)
+        The two points, in the order of their rows; each pair once, nearest first.
+    codes : array of shape (n_pairs, 2)
+        Their class codes, which differ.
+    sq_distances : array of shape (n_pairs,)
+        Squared distance of the two.
+    threshold : float
+        The largest squared distance that counted as nearly identical.
+    """
+
+    ids: AnyArray
+    codes: IntArray
+    sq_distances: FloatArray
+    threshold: float
+
+    def __len__(self) -> int:
+        return len(self.sq_distances)
+
+
+def near_duplicates_across_classes(
+    neighbors: Neighbors,
+    codes: ArrayLike,
+    *,
+    ids: ArrayLike | None = None,
+    relative_threshold: float = RELATIVE_THRESHOLD,
+) -> NearDuplicates:
+    """Find pairs that are nearly the same point but differ in their label.
+
+    One of the two labels is wrong, or the two classes cannot be told apart there. A pair is seen
+    only where one of the two is among the k nearest of the other: with more than k copies of a
+    point, some pairs may be missing.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all points of the gallery, with ids.
+    codes : array of shape (n,)
+        Class codes of the points.
+    ids : array of shape (n,), optional
+        Identity of each point, by which `neighbors` names it; by default its row number.
+    relative_threshold : float
+        Two points are nearly identical up to this many times the median squared distance between
+        a point and its nearest neighbour. The default of 0.01 is a tenth of that distance. With 0,
+        only exact duplicates count; so too in a gallery where most points have one.
+
+    Returns
+    -------
+    NearDuplicates
+
+    Examples
+    --------
+    >>> neighbors = Neighbors(
+    ...     [[0.001, 4.0], [0.001, 4.0], [1.0, 4.0], [1.0, 5.0]],
+    ...     [[1, 0], [0, 0], [1, 0], [0, 1]],
+    ...     ids=[[1, 2], [0, 2], [3, 0], [2, 1]],
+    ... )
+    >>> near_duplicates_across_classes(neighbors, [0, 1, 0, 1]).ids
+    array([[0, 1]])
+    """
+    points = support_points(neighbors, codes, ids)
+    if not 0 <= relative_threshold < np.inf:
+        raise InvalidInputError(
+            f"relative_threshold must be a finite number >= 0. Got {relative_threshold} instead."
+        )
+    nearest = neighbors.sq_distances[neighbors.counts > 0, 0]
+    threshold = float(relative_threshold * np.median(nearest)) if nearest.size else 0.0
+    sq_distances = neighbors.sq_distances[neighbors.valid]
+    found = (sq_distances <= threshold) & (
+        points.codes[points.asking] != points.codes[points.asked]
+    )
+    pairs = np.sort(np.column_stack([points.asking[found], points.asked[found]]), axis=1)
+    sq_distances = sq_distances[found]
+    # Both may have found each other, at distances that an engine rounded differently.
+    nearest_first = np.lexsort((sq_distances, pairs[:, 1], pairs[:, 0]))
+    pairs, once = np.unique(pairs[nearest_first], axis=0, return_index=True)
+    sq_distances = sq_distances[nearest_first][once]
+    ranked = np.argsort(sq_distances, kind="stable")
+    rows = pairs[ranked]
+    return NearDuplicates(points.ids[rows], points.codes[rows], sq_distances[ranked], threshold)
+
+
+MIN_MEMBERS = 5
+MAX_MISS_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class SmallClasses:
+    """Classes not to be trusted; `small_classes` makes it.
+
+    Parameters
+    ----------
+    codes : array of shape (n_small,)
+        Which classes: fewest members first, then most misses, then the smaller code.
+    n_members : array of shape (n_small,)
+        Points of each class.
+    n_missed : array of shape (n_small,)
+        Those that have no other point of their class among their neighbours.
+    accuracy : array of shape (n_small,)
+        Share of the members that leave-one-out prediction gets right.
+    """
+
+    codes: IntArray
+    n_members: IntArray
+    n_missed: IntArray
+    accuracy: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def small_classes(
+    neighbors: Neighbors,
+    codes: ArrayLike,
+    *,
+    temperature: float,
+    min_members: int = MIN_MEMBERS,
+    max_miss_share: float = MAX_MISS_SHARE,
+) -> SmallClasses:
+    """Find the classes that are too small for their confidence to be trusted.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all points of the gallery.
+    codes : array of shape (n,)
+        Class codes of the points.
+    temperature : float
+        T of NED, fitted on these neighbours.
+    min_members : int
+        A class with fewer members is listed.
+    max_miss_share : float
+        A class is listed, too, if a larger share of its members have no other member among their
+        neighbours. NED then gives their class the probability 0, and T cannot mend it.
+
+    Returns
+    -------
+    SmallClasses
+        Only classes that occur in `codes`; none if all are large enough.
+
+    Examples
+    --------
+    >>> neighbors = Neighbors([[1.0], [1.0], [2.0]], [[0], [0], [0]])
+    >>> small = small_classes(neighbors, [0, 0, 1], temperature=1.0, min_members=2)
+    >>> small.codes, small.n_members, small.n_missed, small.accuracy
+    (array([1]), array([1]), array([1]), array([0.]))
+    """
+    codes = checked_codes(neighbors, codes)
+    if min_members < 0:
+        raise InvalidInputError(f"min_members must not be negative. Got {min_members} instead.")
+    if not 0 <= max_miss_share <= 1:
+        raise InvalidInputError(f"max_miss_share must lie in [0, 1]. Got {max_miss_share} instead.")
+    missed = (neighbors.labels != codes[:, None]).all(axis=1)
+    right = score(neighbors, temperature=temperature).labels == codes
+    classes, place, n_members = np.unique(codes, return_inverse=True, return_counts=True)
+    n_missed = np.bincount(place[missed], minlength=len(classes))
+    n_right = np.bincount(place[right], minlength=len(classes))
+    miss_share = n_missed / n_members
+    small = np.flatnonzero((n_members < min_members) | (miss_share > max_miss_share))
+    small = small[np.lexsort((-miss_share[small], n_members[small]))]
+    return SmallClasses(
+        classes[small], n_members[small], n_missed[small], (n_right / n_members)[small]
+    )
+
+
+# How far the points around a point bear out its label.
+#
+# Three things set it apart from p(own label):
+#
+# - Votes are mutual. A point is asked by others, too, and how it fits among those is evidence of
+#   the same kind, without a further search.
+# - Votes are partly second-hand. A neighbour stands for its own label and, with the weight
+#   `second_hand`, for what its other neighbours are. That reaches beyond the k nearest: where no
+#   neighbour shares the label, p(own label) is 0 for near and far classes alike, and here it is
+#   not. What a neighbour knows from the point itself is taken out, or a wrong label would vouch for
+#   itself.
+# - The label is compared with its best rival, so that a point in a crowd of many classes is not as
+#   suspect as one in the midst of another class.
+
+
+SECOND_HAND = 0.3
+# Below this share of its votes, what a neighbour knows from others is rounding.
+NOTHING_LEFT = 1e-9
+
+
+def label_trust(
+    points: SupportPoints,
+    weights: FloatArray,
+    p_rival: FloatArray,
+    *,
+    second_hand: float = SECOND_HAND,
+) -> FloatArray:
+    """Belief in a point's own label as a share of that and of the belief in its best rival.
+
+    Parameters
+    ----------
+    points : SupportPoints
+        The gallery.
+    weights : array of shape (n_entries,)
+        What the vote of each neighbour weighs, for ``points.asking`` and ``points.asked``.
+    p_rival : array of shape (n,)
+        Leave-one-out probability of the best class that is not the point's own.
+    second_hand : float
+        Weight in [0, 1) of what a neighbour's other neighbours are, against what it is itself.
+
+    Returns
+    -------
+    array of shape (n,)
+        In [0, 1]; below 0.5 the rival is believed more. NaN for a point without neighbours.
+
+    Examples
+    --------
+    Two pairs far apart, one point of the second pair labelled as the first:
+
+    >>> points = SupportPoints(
+    ...     ids=np.arange(5),
+    ...     codes=np.array([0, 0, 1, 1, 0]),
+    ...     asking=np.array([0, 1, 2, 3, 4, 4]),
+    ...     asked=np.array([1, 0, 3, 2, 2, 3]),
+    ... )
+    >>> label_trust(points, np.ones(6), p_rival=np.array([0.0, 0.0, 0.0, 0.0, 1.0])).round(2)
+    array([1., 1., 1., 1., 0.])
+    """
+    if not 0 <= second_hand < 1:
+        raise InvalidInputError(f"second_hand must lie in [0, 1). Got {second_hand} instead.")
+    votes = mutual_votes(points, weights).tocoo()
+    judged, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
+    vote = np.asarray(votes.data, np.float64)
+    n_points = len(points.codes)
+    totals = np.bincount(judged, vote, minlength=n_points)
+    for_own_class = _votes_for(points.codes, judged, voter, vote, wanted=points.codes[judged])
+    agrees = (points.codes[judged] == points.codes[voter]).astype(np.float64)
+    # The judged point is among the voter's own voters, with the same vote and for its own class.
+    of_others = totals[voter] - vote
+    known = of_others > NOTHING_LEFT * totals[voter]
+    hearsay = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
+    opinion = (1 - second_hand) * agrees + second_hand * np.clip(hearsay, 0.0, 1.0)
+    belief = np.bincount(judged, vote * opinion, minlength=n_points)
+    has_neighbors = np.bincount(points.asking, minlength=n_points) > 0
+    trust = np.full(n_points, np.nan)
+    np.divide(belief, belief + totals * p_rival, out=trust, where=has_neighbors)
+    return trust
+
+
+def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
+    """Symmetric matrix of shape (n, n): what two points weigh for each other.
+
+    Each point hands out one vote to its neighbours; an entry is what either gave the other.
+    """
+    n_points = len(points.codes)
+    shares = weights / np.bincount(points.asking, weights, minlength=n_points)[points.asking]
+    given = csr_array((shares, (points.asking, points.asked)), shape=(n_points, n_points))
+    return csr_array(given + given.T)
+
+
+def _votes_for(
+    codes: IntArray, judged: IntArray, voter: IntArray, vote: FloatArray, *, wanted: IntArray
+) -> FloatArray:
+    """Sum of the votes that each entry's voter itself gets from points of the class wanted."""
+    n_classes = int(codes.max()) + 1
+    keys, place = np.unique(judged * n_classes + codes[voter], return_inverse=True)
+    sums = np.bincount(place, vote)
+    # The voter has the judged point as a voter in turn, so the class wanted is always there.
+    return np.asarray(sums[np.searchsorted(keys, voter * n_classes + wanted)])
+
+
+@dataclass(frozen=True, eq=False)
+class SuspectLabels:
+    """Points ranked by how little their label is believed; `suspect_labels` makes it.
+
+    Parameters
+    ----------
+    ids : array of shape (n_ranked,)
+        Which points, most suspect first.
+    codes : array of shape (n_ranked,)
+        Their own class codes.
+    suggested_codes : array of shape (n_ranked,)
+        The most probable other class; -1 where all neighbours are of the point's own class.
+    p_own, p_suggested : array of shape (n_ranked,)
+        Leave-one-out probabilities of the two; a code of -1 has 0.
+    trust : array of shape (n_ranked,)
+        What the points are ranked by, in [0, 1]; below 0.5 the other class is believed more.
+    """
+
+    ids: AnyArray
+    codes: IntArray
+    suggested_codes: IntArray
+    p_own: FloatArray
+    p_suggested: FloatArray
+    trust: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def n_doubted(self) -> int:
+        """Points whose label is believed less than another, which come first."""
+        return int((self.trust < 0.5).sum())  # noqa: PLR2004
+
+    def first(self, n: int) -> "SuspectLabels":
+        """The n most suspect of them, or all if there are fewer."""
+        if n < 0:
+            raise InvalidInputError(f"n must not be negative. Got {n} instead.")
+        return SuspectLabels(
+            self.ids[:n],
+            self.codes[:n],
+            self.suggested_codes[:n],
+            self.p_own[:n],
+            self.p_suggested[:n],
+            self.trust[:n],
+        )
+
+
+def suspect_labels(
+    neighbors: Neighbors,
+    codes: ArrayLike,
+    *,
+    temperature: float,
+    ids: ArrayLike | None = None,
+    second_hand: float = SECOND_HAND,
+) -> SuspectLabels:
+    """Rank the points of a gallery by how little their own label is believed.
+
+    The ranking is by the trust that `nearsure.audit` explains; equal trust is broken
+    by the larger p(suggested), then by row. It finds labels that are wrong at random best.
+    Labels that were mistaken for the most similar class look like honest neighbours of that
+    class, and are found far less often; p(own) - p(suggested) ranks those better.
+    A larger k than for prediction, 100 say, makes the top of the ranking a little purer.
+    The only member of a class has no one to speak for it and is always suspect: see
+    `small_classes`. Points without neighbours are not ranked.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all points of the gallery, with ids.
+    codes : array of shape (n,)
+        Class codes of the points.
+    temperature : float
+        T of NED, fitted on these neighbours.
+    ids : array of shape (n,), optional
+        Identity of each point, by which `neighbors` names it; by default its row number.
+    second_hand : float
+        Weight in [0, 1) of what a neighbour's other neighbours are, against what it is itself.
+
+    Returns
+    -------
+    SuspectLabels
+        All points that have neighbours, the most suspect first.
+
+    Examples
+    --------
+    Row 2 lies among class 1 but is labelled 0:
+
+    >>> neighbors = Neighbors(
+    ...     sq_distances=[[1, 9], [1, 9], [1, 1], [1, 1], [1, 1]],
+    ...     labels=[[0, 0], [0, 0], [1, 1], [0, 1], [0, 1]],
+    ...     ids=[[1, 2], [0, 2], [3, 4], [2, 4], [2, 3]],
+    ... )
+    >>> suspects = suspect_labels(neighbors, [0, 0, 0, 1, 1], temperature=1.0)
+    >>> worst = suspects.first(1)
+    >>> worst.ids, worst.codes, worst.suggested_codes, worst.p_suggested
+    (array([2]), array([0]), array([1]), array([1.]))
+    """
+    points = support_points(neighbors, codes, ids)
+    weights = ned_weights(neighbors, temperature)
+    posterior = aggregate(neighbors, weights)
+    best, p_best = posterior.top(2)
+    other = (best[:, 0] == points.codes).astype(np.int64)
+    rows = np.arange(len(points.codes))
+    suggested, p_suggested = best[rows, other], p_best[rows, other]
+    trust = label_trust(points, weights[neighbors.valid], p_suggested, second_hand=second_hand)
+    ranked = np.lexsort((-p_suggested, trust))[: int((neighbors.counts > 0).sum())]
+    return SuspectLabels(
+        ids=points.ids[ranked],
+        codes=points.codes[ranked],
+        suggested_codes=suggested[ranked],
+        p_own=posterior.probability_of(points.codes)[ranked],
+        p_suggested=p_suggested[ranked],
+        trust=trust[ranked],
+    )
+
+
+ClassNamer = Callable[[int], str]
+
+
+def class_namer(class_names: Sequence[str] | None, n_classes: int) -> ClassNamer:
+    """What to call a class code in print; without names, the code itself."""
+    if class_names is not None and len(class_names) < n_classes:
+        raise InvalidInputError(
+            f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
+        )
+
+    def name(code: int) -> str:
+        if code == PADDING_LABEL:
+            return "-"
+        return str(code) if class_names is None else str(class_names[code])
+
+    return name
+
+
+def suspects_text(suspects: SuspectLabels, name: ClassNamer, n_rows: int) -> str:
+    """The least believed labels, each beside its best rival."""
+    shown = suspects.first(n_rows)
+    return _table(
+        f"labels believed less than another: {suspects.n_doubted}",
+        ("id", "label", "p %", "suggested", "p %"),
+        (
+            (str(point), name(own), _percent(p_own), name(other), _percent(p_other))
+            for point, own, p_own, other, p_other in zip(
+                shown.ids,
+                shown.codes,
+                shown.p_own,
+                shown.suggested_codes,
+                shown.p_suggested,
+                strict=True,
+            )
+        ),
+    )
+
+
+def duplicates_text(pairs: NearDuplicates, name: ClassNamer, n_rows: int) -> str:
+    """The nearest pairs of differently labelled points."""
+    return _table(
+        f"nearly identical points labelled differently: {len(pairs)} pairs",
+        ("id", "label", "id", "label", "squared distance"),
+        (
+            (str(ids[0]), name(codes[0]), str(ids[1]), name(codes[1]), f"{sq_distance:.3g}")
+            for ids, codes, sq_distance in zip(
+                pairs.ids[:n_rows], pairs.codes[:n_rows], pairs.sq_distances[:n_rows], strict=True
+            )
+        ),
+    )
+
+
+def confusable_text(pairs: ConfusableClasses, name: ClassNamer, n_rows: int) -> str:
+    """The classes that claim most of each other."""
+    return _table(
+        f"classes that claim something of each other: {len(pairs)} pairs",
+        ("class", "class", "mean p %"),
+        (
+            (name(codes[0]), name(codes[1]), _percent(confusion))
+            for codes, confusion in zip(pairs.codes[:n_rows], pairs.confusion[:n_rows], strict=True)
+        ),
+    )
+
+
+def small_text(small: SmallClasses, name: ClassNamer, n_rows: int) -> str:
+    """The smallest classes."""
+    return _table(
+        f"classes too small, or that miss themselves: {len(small)}",
+        ("class", "members", "missed", "accuracy %"),
+        (
+            (name(code), str(n_members), str(n_missed), _percent(accuracy))
+            for code, n_members, n_missed, accuracy in zip(
+                small.codes[:n_rows],
+                small.n_members[:n_rows],
+                small.n_missed[:n_rows],
+                small.accuracy[:n_rows],
+                strict=True,
+            )
+        ),
+    )
+
+
+def _table(title: str, header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A title and, unless the body is empty, its rows in columns beneath a header."""
+    rows = list(body)
+    if not rows:
+        return title
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    )
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:5.1f}"
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryAudit:
+    """What a gallery's own points say against it; `audit` makes it.
+
+    Parameters
+    ----------
+    n_points, n_classes : int
+        Size of the gallery.
+    suspects : SuspectLabels
+        All points, the least believed label first.
+    duplicates : NearDuplicates
+        Pairs of nearly identical points with different labels, nearest first.
+    confusable : ConfusableClasses
+        Pairs of classes, the most confused first.
+    small : SmallClasses
+        Classes that are too small, fewest members first.
+    """
+
+    n_points: int
+    n_classes: int
+    suspects: SuspectLabels
+    duplicates: NearDuplicates
+    confusable: ConfusableClasses
+    small: SmallClasses
+
+    def to_text(self, *, n_rows: int = 5, class_names: Sequence[str] | None = None) -> str:
+        """Short tables for a terminal, probabilities in percent.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows of each table at most.
+        class_names : sequence of str, optional
+            Name of each class code; by default the codes are shown.
+        """
+        if n_rows < 0:
+            raise InvalidInputError(f"n_rows must not be negative. Got {n_rows} instead.")
+        name = class_namer(class_names, self.confusable.mass.shape[0])
+        return "\n".join(
+            [
+                f"{self.n_points} points in {self.n_classes} classes",
+                suspects_text(self.suspects, name, n_rows),
+                duplicates_text(self.duplicates, name, n_rows),
+                confusable_text(self.confusable, name, n_rows),
+                small_text(self.small, name, n_rows),
+            ]
+        )
+
+
+def audit(
+    neighbors: Neighbors,
+    codes: ArrayLike,
+    *,
+    temperature: float,
+    ids: ArrayLike | None = None,
+    second_hand: float = SECOND_HAND,
+    relative_threshold: float = RELATIVE_THRESHOLD,
+    min_members: int = MIN_MEMBERS,
+    max_miss_share: float = MAX_MISS_SHARE,
+) -> GalleryAudit:
+    """Look for what is wrong with a gallery: labels, duplicates, classes.
+
+    Everything is read off the leave-one-out neighbours that fitting T has searched anyway, and
+    memory grows with their number, not with that of the classes.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all points of the gallery, with ids.
+    codes : array of shape (n,)
+        Class codes of the points.
+    temperature : float
+        T of NED, fitted on these neighbours.
+    ids : array of shape (n,), optional
+        Identity of each point, by which `neighbors` names it; by default its row number.
+    second_hand : float
+        See `suspect_labels`.
+    relative_threshold : float
+        See `near_duplicates_across_classes`.
+    min_members, max_miss_share : int, float
+        See `small_classes`.
+
+    Returns
+    -------
+    GalleryAudit
+
+    Examples
+    --------
+    Row 2 is nearly the same as row 3, lies among class 1 and is labelled 0:
+
+    >>> neighbors = Neighbors(
+    ...     sq_distances=[[1, 9], [1, 9], [0.001, 1], [0.001, 1], [1, 1]],
+    ...     labels=[[0, 0], [0, 0], [1, 1], [0, 1], [0, 1]],
+    ...     ids=[[1, 2], [0, 2], [3, 4], [2, 4], [2, 3]],
+    ... )
+    >>> found = audit(neighbors, [0, 0, 0, 1, 1], temperature=1.0, min_members=3)
+    >>> print(found.to_text(n_rows=1))
+    5 points in 2 classes
+    labels believed less than another: 3
+      id  label  p %    suggested  p %
+      2   0        0.0  1          100.0
+    nearly identical points labelled differently: 1 pairs
+      id  label  id  label  squared distance
+      2   0      3   1      0.001
+    classes that claim something of each other: 1 pairs
+      class  class  mean p %
+      0      1       47.4
+    classes too small, or that miss themselves: 2
+      class  members  missed  accuracy %
+      1      2        0         0.0
+    """
+    suspects = suspect_labels(
+        neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
+    )
+    return GalleryAudit(
+        n_points=len(neighbors),
+        n_classes=len(np.unique(codes)),
+        suspects=suspects,
+        duplicates=near_duplicates_across_classes(
+            neighbors, codes, ids=ids, relative_threshold=relative_threshold
+        ),
+        confusable=confusable_classes(neighbors, codes, temperature=temperature),
+        small=small_classes(
+            neighbors,
+            codes,
+            temperature=temperature,
+            min_members=min_members,
+            max_miss_share=max_miss_share,
+        ),
+    )

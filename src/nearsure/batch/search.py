@@ -1,0 +1,512 @@
+"""`search_shards`: neighbours in a gallery of several files, also leaving one out."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.batch.partitions import ROWS_PER_PARTITION, Partition, list_partitions
+from nearsure.batch.runner import (
+    Failure,
+    Job,
+    Scheduler,
+    check_scheduler,
+    failed,
+    run_each,
+    run_merged,
+)
+from nearsure.embedding_files.parquet import (
+    check_columns,
+    kind_of,
+    opened,
+    read_rows,
+    values_in,
+    vectors_in,
+)
+from nearsure.engines.checks import checked_queries
+from nearsure.engines.contract import Found
+from nearsure.engines.hits import merge_found, nothing_of
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.index import ExactIndex, unit_vectors
+from nearsure.labels import codes_of
+from nearsure.loo import leave_one_out
+from nearsure.neighbors import Neighbors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Vectors of a shard that are held at a time.
+CHUNK_BYTES = 1 << 28
+ROWS_READ_AT_A_TIME = 1 << 14
+
+Metric = Literal["euclidean", "cosine"]
+
+
+@dataclass(frozen=True)
+class ShardColumns:
+    """What the columns of a gallery's files are called.
+
+    Parameters
+    ----------
+    vector : str
+        Lists of numbers.
+    label, id : str or None
+        Integers or texts.
+    """
+
+    vector: str
+    label: str | None
+    id: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """Those that are there."""
+        return [name for name in (self.vector, self.label, self.id) if name is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some points of a shard.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, dimension)
+        Float32 or float64.
+    ids : array of shape (n,)
+        Int64 or strings.
+    labels : array of shape (n,) or None
+        Int64 or strings.
+    """
+
+    vectors: AnyArray
+    ids: AnyArray
+    labels: AnyArray | None
+
+
+def shard_jobs(
+    shards: str | os.PathLike[str], columns: ShardColumns, metric: Metric, rows_per_shard: int
+) -> list[tuple[str, Job]]:
+    """A job for each shard of a gallery."""
+    listed = list_partitions(shards, rows_per_shard).checked()
+    # Files without rows often have columns of no type; one is kept if there are no others.
+    partitions = [partition for partition in listed if partition.n_rows] or listed[:1]
+    firsts = accumulate((partition.n_rows for partition in partitions), initial=0)
+    return [
+        (
+            partition.name,
+            {
+                "partition": partition.to_dict(),
+                "columns": [columns.vector, columns.label, columns.id],
+                "first_id": first,
+                "metric": metric,
+            },
+        )
+        for partition, first in zip(partitions, firsts, strict=False)
+    ]
+
+
+def read_chunks(job: Job) -> Iterator[Chunk]:
+    """The points of a shard, as many at a time as memory is meant for, at unit length if asked."""
+    partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
+    waiting: list[Chunk] = []
+    n_bytes = 0
+    batches = read_rows(
+        partition.path,
+        columns.names,
+        first_row=partition.first_row,
+        n_rows=partition.n_rows,
+        batch_size=ROWS_READ_AT_A_TIME,
+    )
+    for first_row, batch in batches:
+        vectors = vectors_in(batch, columns.vector, partition.path, first_row)
+        if waiting and vectors.shape[1] != waiting[0].vectors.shape[1]:
+            raise EmbeddingsFileError(
+                f"The vectors in the column {columns.vector!r} of {partition.path} must have one "
+                f"length, {waiting[0].vectors.shape[1]} as before. Row {first_row} has "
+                f"{vectors.shape[1]} entries."
+            )
+        if columns.id is None:
+            first_id = job["first_id"] + first_row - partition.first_row
+            ids: AnyArray = np.arange(first_id, first_id + len(batch))
+        else:
+            ids = values_in(batch, columns.id, partition.path, first_row)
+        labels = None
+        if columns.label is not None:
+            labels = values_in(batch, columns.label, partition.path, first_row)
+        waiting.append(Chunk(vectors, ids, labels))
+        n_bytes += vectors.nbytes
+        if n_bytes >= CHUNK_BYTES:
+            yield _joined(waiting, job["metric"])
+            waiting, n_bytes = [], 0
+    if waiting:
+        yield _joined(waiting, job["metric"])
+    partition.check_unchanged()
+
+
+def check_metric(metric: str) -> None:
+    """Raise an error unless this is one of the two."""
+    if metric not in {"euclidean", "cosine"}:
+        raise InvalidInputError(f"metric must be 'euclidean' or 'cosine'. Got {metric!r} instead.")
+
+
+def _joined(parts: list[Chunk], metric: Metric) -> Chunk:
+    vectors = np.concatenate([part.vectors for part in parts])
+    labels = [part.labels for part in parts if part.labels is not None]
+    return Chunk(
+        unit_vectors(vectors) if metric == "cosine" else vectors,
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(labels) if labels else None,
+    )
+
+
+def search_shards(
+    shards: str | os.PathLike[str],
+    queries: ArrayLike,
+    k: int,
+    *,
+    vector_column: str = "embedding",
+    label_column: str | None = None,
+    id_column: str | None = None,
+    metric: Metric = "euclidean",
+    scheduler: Scheduler = "threads",
+    rows_per_shard: int = ROWS_PER_PARTITION,
+) -> Found:
+    """The k nearest points of a gallery in Parquet files; the same as of one `ExactIndex` over all.
+
+    Each task reads one shard, some 256 MB at a time, and answers all queries; answers are merged in
+    pairs. Distances are the same to the last bit, and equal ones are in the order of ids.
+
+    Parameters
+    ----------
+    shards : path-like
+        A Parquet file, a folder of them, or a pattern. Workers must have it under the same path.
+    queries : array of shape (n, dimension)
+        Queries. They are sent to every worker, and each answer of shape (n, k) must fit in its
+        memory: divide many of them.
+    k : int
+        How many neighbours; fewer are found if there are no more.
+    vector_column : str
+        Column of the vectors: lists of numbers.
+    label_column : str, optional
+        Column of the labels: integers or texts.
+    id_column : str, optional
+        Column of ids: integers or texts, distinct over all files. By default points are numbered
+        from 0, in the order of file names, then of rows.
+    metric : {"euclidean", "cosine"}
+        "cosine" scales queries and points to unit length.
+    scheduler : {"threads", "processes", "synchronous"} or distributed.Client
+        What runs the work.
+    rows_per_shard : int
+        A file of more rows is divided between its row groups.
+
+    Returns
+    -------
+    Found
+
+    Raises
+    ------
+    PartitionsFailedError
+        If a shard cannot be read or searched: part of a gallery is never taken for all of it.
+    """
+    check_scheduler(scheduler)
+    check_metric(metric)
+    if k < 1:
+        raise InvalidInputError(f"k must be at least 1. Got {k} instead.")
+    given = np.asarray(queries)
+    asked = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
+    asked = unit_vectors(asked) if metric == "cosine" else asked
+    columns = ShardColumns(vector_column, label_column, id_column)
+    jobs = shard_jobs(shards, columns, metric, rows_per_shard)
+    jobs = [(name, job | {"k": k}) for name, job in jobs]
+    found: Found = run_merged(
+        search_shard,
+        jobs,
+        asked,
+        merge=partial(_merge_pair, k=k),
+        scheduler=scheduler,
+        description="search",
+    )
+    return found
+
+
+def search_shard(job: Job, queries: AnyArray) -> Found:
+    """The k nearest points of one shard, in whatever process.
+
+    Parameters
+    ----------
+    job : dict
+        Paths, names and numbers alone.
+    queries : array of shape (n, dimension)
+        At unit length for metric "cosine".
+    """
+    found = _nothing_found(job, len(queries))
+    for chunk in read_chunks(job):
+        if chunk.vectors.shape[1] != queries.shape[1]:
+            raise EmbeddingsFileError(
+                f"The vectors of the gallery have {chunk.vectors.shape[1]} entries, and those of "
+                f"the queries {queries.shape[1]}: they must be of one model."
+            )
+        found = merge_found([found, _search_chunk(chunk, queries, job["k"])], job["k"])
+    return found
+
+
+def as_neighbors(found: Found, classes: AnyArray) -> Neighbors:
+    """What was found, with class codes in place of labels.
+
+    Parameters
+    ----------
+    found : Found
+        With labels.
+    classes : array of shape (n_classes,)
+        The labels, sorted; codes index it.
+    """
+    if found.labels is None:
+        raise InvalidInputError("found must have labels. Got none: name label_column.")
+    valid = np.arange(found.ids.shape[1]) < found.counts[:, None]
+    codes = codes_of(found.labels, classes)
+    foreign = valid & (codes == len(classes))
+    if foreign.any():
+        missing = found.labels[foreign].tolist()[0]
+        raise InvalidInputError(
+            f"classes must hold every label of the gallery. {missing!r} is missing."
+        )
+    return Neighbors(found.sq_distances, np.where(valid, codes, 0), found.ids, found.counts)
+
+
+def _search_chunk(chunk: Chunk, queries: AnyArray, k: int) -> Found:
+    n, k = len(queries), min(k, len(chunk.ids))
+    vectors, ids, labels = chunk.vectors, chunk.ids, chunk.labels
+    if len(np.unique(ids)) < len(ids):
+        raise EmbeddingsFileError("ids must be distinct. Got some more than once in one shard.")
+    if ids.dtype.kind == "U":
+        # The index knows integers alone: rows in the order of ids break ties as ids would.
+        order = np.argsort(ids)
+        vectors, ids = vectors[order], ids[order]
+        labels = None if labels is None else labels[order]
+        index = ExactIndex(vectors)
+    else:
+        index = ExactIndex(vectors, ids)
+    sq_distances, rows = index.search_rows(queries, k)
+    return Found(
+        sq_distances,
+        ids[rows],
+        np.full(n, k),
+        None if labels is None else labels[rows],
+    )
+
+
+def _nothing_found(job: Job, n: int) -> Found:
+    """The answer of a shard without points, of the kinds that its columns have."""
+    path, columns = Partition(**job["partition"]).path, ShardColumns(*job["columns"])
+    with opened(path) as file:
+        check_columns(file, path, columns.names)
+        schema = file.schema_arrow
+
+    def nothing(column: str | None) -> AnyArray:
+        dtype = np.int64 if column is None else kind_of(schema.field(column).type, column, path)
+        empty: AnyArray = np.empty(0, dtype)
+        return np.full((n, 1), nothing_of(empty), empty.dtype)
+
+    return Found(
+        np.full((n, 1), np.inf),
+        nothing(columns.id),
+        np.zeros(n, np.int64),
+        None if columns.label is None else nothing(columns.label),
+    )
+
+
+def _merge_pair(one: Found, other: Found, k: int) -> Found:
+    return merge_found([one, other], k)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnNeighbors:
+    """A sample of a gallery's points with their neighbours among all the others.
+
+    Parameters
+    ----------
+    ids : array of shape (n,)
+        The sample, in the order of ids.
+    neighbors : Neighbors
+        Of each, without itself.
+    codes : array of shape (n,)
+        Their classes.
+    classes : array of shape (n_classes,)
+        All labels of the gallery, sorted; codes index it.
+    class_counts : array of shape (n_classes,)
+        Members of each class in the whole gallery.
+    """
+
+    ids: AnyArray
+    neighbors: Neighbors
+    codes: IntArray
+    classes: AnyArray
+    class_counts: IntArray
+
+
+def leave_one_out_over_shards(
+    shards: str | os.PathLike[str],
+    k: int,
+    *,
+    label_column: str,
+    vector_column: str = "embedding",
+    id_column: str | None = None,
+    metric: Metric = "euclidean",
+    max_samples: int | None = 10_000,
+    random_state: int = 0,
+    scheduler: Scheduler = "threads",
+    rows_per_shard: int = ROWS_PER_PARTITION,
+) -> OwnNeighbors:
+    """Neighbours of a random sample of a gallery, each point without itself.
+
+    No machine holds the gallery; this one holds its ids (8 bytes a point; nothing where points are
+    numbered) and the vectors of the sample. ``fit_confidence(own.neighbors, own.codes,
+    class_counts=own.class_counts)`` then gives what `NEDClassifier` fits on the whole gallery with
+    the same k, sample and seed.
+
+    Parameters
+    ----------
+    shards, vector_column, id_column, metric, scheduler, rows_per_shard
+        As of `search_shards`.
+    k : int
+        How many neighbours.
+    label_column : str
+        Column of the labels: integers or texts.
+    max_samples : int or None
+        How many points to draw; None takes all.
+    random_state : int
+        Seed of that draw, which is `NEDClassifier`'s.
+
+    Returns
+    -------
+    OwnNeighbors
+    """
+    check_scheduler(scheduler)
+    check_metric(metric)
+    if max_samples is not None and max_samples < 1:
+        raise InvalidInputError(f"max_samples must be at least 1. Got {max_samples} instead.")
+    columns = ShardColumns(vector_column, label_column, id_column)
+    jobs = shard_jobs(shards, columns, metric, rows_per_shard)
+    n_rows = [job["partition"]["n_rows"] for _, job in jobs]
+    n_points = sum(n_rows)
+    if n_points < 2 or k < 1:  # noqa: PLR2004
+        raise InvalidInputError(
+            "Leaving one out needs at least two points and one neighbour. "
+            f"Got {n_points} and {k} instead."
+        )
+    k = min(k, n_points - 1)
+    censuses = _all_of(run_each(count_shard, jobs, scheduler, "count"))
+    classes, class_counts = _merged_counts(censuses)
+    ids = np.concatenate([census[2] for census in censuses]) if id_column else np.arange(n_points)
+    rows = _drawn_rows(ids, max_samples, random_state)
+    firsts = np.cumsum([0, *n_rows])
+    fetches = [
+        (name, job | {"rows": (rows[(rows >= first) & (rows < last)] - first).tolist()})
+        for (name, job), first, last in zip(jobs, firsts[:-1], firsts[1:], strict=True)
+    ]
+    fetched = _all_of(run_each(fetch_rows, fetches, scheduler, "fetch"))
+    order = np.argsort(ids[rows])
+    vectors = np.concatenate([vectors for vectors, _ in fetched if len(vectors)])[order]
+    labels = np.concatenate([labels for _, labels in fetched if len(labels)])[order]
+    own_ids = ids[rows][order]
+    found = search_shards(
+        shards,
+        vectors,
+        k + 1,
+        vector_column=vector_column,
+        label_column=label_column,
+        id_column=id_column,
+        metric=metric,
+        scheduler=scheduler,
+        rows_per_shard=rows_per_shard,
+    )
+    neighbors = leave_one_out(as_neighbors(found, classes), own_ids, n_neighbors=k)
+    codes = np.searchsorted(classes, labels).astype(np.int64)
+    return OwnNeighbors(own_ids, neighbors, codes, classes, class_counts)
+
+
+def count_shard(job: Job) -> tuple[AnyArray, IntArray, AnyArray]:
+    """Labels of a shard, how many points have each, and the ids if a column holds them."""
+    columns = ShardColumns(*job["columns"])
+    label_column, id_column = str(columns.label), columns.id
+    labels, ids = [], []
+    names = [name for name in (label_column, id_column) if name is not None]
+    for path, first_row, batch in _batches(job, names):
+        labels.append(np.unique_counts(values_in(batch, label_column, path, first_row)))
+        if id_column is not None:
+            ids.append(values_in(batch, id_column, path, first_row))
+    classes, counts = _merged_counts(labels)
+    return classes, counts, np.concatenate(ids) if ids else np.empty(0, np.int64)
+
+
+def fetch_rows(job: Job) -> tuple[AnyArray, AnyArray]:
+    """Vectors, as they are stored, and labels of the rows of a shard that a job names."""
+    columns = ShardColumns(*job["columns"])
+    wanted = np.asarray(job["rows"], np.int64) + job["partition"]["first_row"]
+    vectors, labels = [], []
+    if wanted.size:
+        for path, first_row, batch in _batches(job, [columns.vector, str(columns.label)]):
+            start, stop = np.searchsorted(wanted, [first_row, first_row + len(batch)])
+            if start < stop:
+                places = wanted[start:stop] - first_row
+                vectors.append(vectors_in(batch, columns.vector, path, first_row)[places])
+                labels.append(values_in(batch, str(columns.label), path, first_row)[places])
+    if not vectors:
+        return np.empty((0, 0)), np.empty(0, np.int64)
+    return np.concatenate(vectors), np.concatenate(labels)
+
+
+def _batches(job: Job, columns: list[str]) -> Iterator[tuple[Path, int, "pa.RecordBatch"]]:
+    partition = Partition(**job["partition"])
+    batches = read_rows(
+        partition.path,
+        columns,
+        first_row=partition.first_row,
+        n_rows=partition.n_rows,
+        batch_size=ROWS_READ_AT_A_TIME,
+    )
+    for first_row, batch in batches:
+        yield partition.path, first_row, batch
+    partition.check_unchanged()
+
+
+def _merged_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, IntArray]:
+    """Distinct labels of all parts, sorted, and how often each occurs."""
+    there = [part for part in parts if len(part[0])]
+    if not there:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    classes, places = np.unique(np.concatenate([part[0] for part in there]), return_inverse=True)
+    counts = np.zeros(len(classes), np.int64)
+    np.add.at(counts, places, np.concatenate([part[1] for part in there]))
+    return classes, counts
+
+
+def _drawn_rows(ids: AnyArray, max_samples: int | None, random_state: int) -> IntArray:
+    """Rows of the sample, ascending; it is drawn in the order of ids, as a classifier's is."""
+    order = np.argsort(ids, kind="stable")
+    twice = ids[order[1:]] == ids[order[:-1]]
+    if twice.any():
+        raise InvalidInputError(
+            f"ids must be distinct over all shards. Got {ids[order[1:]][twice][0]!s} in two points."
+        )
+    if max_samples is not None and max_samples < len(ids):
+        generator = check_random_state(random_state)
+        order = order[generator.choice(len(ids), max_samples, replace=False)]
+    return np.sort(order)
+
+
+def _all_of(results: list[Any]) -> list[Any]:
+    """The results, or an error if one is missing: part of a gallery is not a gallery."""
+    failures = [result for result in results if isinstance(result, Failure)]
+    if failures:
+        raise failed(failures, len(results))
+    return results

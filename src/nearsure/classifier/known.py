@@ -1,0 +1,206 @@
+"""p(known) of queries in a gallery that may have changed since it was measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.classifier.rule import FittedRule, OwnPass
+from nearsure.errors import InvalidInputError
+from nearsure.gallery.gallery import Gallery
+from nearsure.labels import restored_classes, stored_classes
+from nearsure.loo import check_several_classes
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+from nearsure.schema import OBJECT, POSITIVE, TEXT, array, check_fields, number, unreadable
+from nearsure.temperature import fit_temperature
+from nearsure.unknowns import (
+    Evidence,
+    GalleryDensity,
+    KnownModel,
+    Rehearsal,
+    collect_evidence,
+    rehearse,
+)
+
+_STORED = {
+    "model": OBJECT,
+    "unknown_share": number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53),
+    "kernel_width": POSITIVE,
+    "ids_dtype": TEXT,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class KnownJudge:
+    """The model of p(known), and how dense the gallery is about each of its points.
+
+    Parameters
+    ----------
+    model : KnownModel
+        Learned from the gallery's rehearsal.
+    unknown_share : float
+        Share of unknowns among the queries.
+    kernel_width : float
+        Of the masses.
+    ids : array of shape (n_measured,)
+        Points that were measured, ascending.
+    log_masses : array of shape (n_measured + n_classes + 1,)
+        Theirs, then the mean of each class, then that of all: a point that came later has its
+        class's, and one of a class that came later has that of all.
+    """
+
+    model: KnownModel
+    unknown_share: float
+    kernel_width: float
+    ids: AnyArray
+    log_masses: FloatArray
+
+    def evidence(self, neighbors: Neighbors, posterior: Posterior) -> Evidence:
+        """Of queries, from their neighbours and p(c | known)."""
+        by_slot = _by_slot(neighbors, self.ids, len(self.log_masses) - len(self.ids) - 1)
+        density = GalleryDensity(self.kernel_width, np.ones(1, np.int64), self.log_masses)
+        return collect_evidence(by_slot, posterior, density)
+
+    def p_known(self, neighbors: Neighbors, posterior: Posterior) -> FloatArray:
+        """Probability that each query is of a class of the gallery, shape (n,)."""
+        return self.model.p_known(self.evidence(neighbors, posterior), self.unknown_share)
+
+    def with_model(self, model: KnownModel, unknown_share: float) -> Self:
+        """The same gallery with another model."""
+        return replace(self, model=model, unknown_share=unknown_share)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Numbers for JSON, and arrays."""
+        numbers = {
+            "model": self.model.to_dict(),
+            "unknown_share": self.unknown_share,
+            "kernel_width": self.kernel_width,
+            "ids_dtype": self.ids.dtype.str,
+        }
+        arrays = {"known_ids": stored_classes(self.ids), "known_log_masses": self.log_masses}
+        return numbers, arrays
+
+    @classmethod
+    def from_state(
+        cls,
+        numbers: dict[str, Any],
+        arrays: dict[str, AnyArray],
+        *,
+        fit_ids: AnyArray,
+        n_classes: int,
+    ) -> Self:
+        """The inverse of `to_state`, for a fit on these points; `ModelFileError` otherwise."""
+        owner = "What the model knows of unknowns"
+        check_fields(owner, numbers, _STORED)
+        ids = restored_classes(arrays["known_ids"], numbers["ids_dtype"])
+        masses = {"known_log_masses": arrays["known_log_masses"]}
+        check_fields(owner, masses, {"known_log_masses": array("float64", None)})
+        n_measured = len(ids)
+        if not n_measured or ids.dtype.kind != fit_ids.dtype.kind:
+            raise unreadable(owner, "its ids must be those of points of the fit")
+        if not 1 < len(arrays["known_log_masses"]) - n_measured <= n_classes + 1:
+            raise unreadable(owner, "it must have a mass for each point, each class, and all")
+        return cls(
+            KnownModel.from_dict(numbers["model"]),
+            numbers["unknown_share"],
+            numbers["kernel_width"],
+            ids,
+            arrays["known_log_masses"],
+        )
+
+
+def rehearse_gallery(
+    gallery: Gallery,
+    own: OwnPass,
+    rule: FittedRule,
+    to_posterior: Callable[..., Posterior],
+    class_sizes: IntArray,
+) -> Rehearsal:
+    """Let the points of an own pass play known and unknown queries.
+
+    Only these points are measured; a stand-in of each class, behind them, has the mean of those of
+    its class that were.
+
+    Parameters
+    ----------
+    gallery : Gallery
+        The gallery.
+    own : OwnPass
+        The points.
+    rule : FittedRule
+        Whose temperature the evidence is measured with; one without any has NED's.
+    to_posterior : callable
+        From neighbours, and from an own pass, to p(c | known).
+    class_sizes : array of shape (n_classes,)
+        Members of each class.
+    """
+    check_several_classes(np.flatnonzero(class_sizes))
+    fit = rule.temperature_fit
+    temperature = fit.temperature if fit else rule.temperature
+    if temperature is None:
+        temperature = fit_temperature(own.neighbors, own.codes).temperature
+    stand_ins = np.arange(len(class_sizes))
+    strangers = gallery.leave_class_out(own.ids, own.neighbors.k)
+    # A point that sees nothing but its class, as far as an engine lists, plays no unknown query.
+    seeing = np.flatnonzero(strangers.counts)
+    if not seeing.size:
+        raise InvalidInputError(
+            "No point sees another class among as many neighbours as the engine is asked for, so "
+            "that unknown queries cannot be imitated. Fit without unknown_share."
+        )
+    return rehearse(
+        _by_slot(own.neighbors, own.ids, len(class_sizes) - 1),
+        _by_slot(strangers.take(seeing), own.ids, len(class_sizes) - 1),
+        np.arange(len(own.ids)),
+        np.concatenate([own.codes, stand_ins]),
+        temperature=temperature,
+        to_posterior=to_posterior,
+        own_posterior=to_posterior(own.neighbors, own=own),
+        in_company=has_company(own),
+        class_sizes=class_sizes,
+        left_out_rows=seeing,
+    )
+
+
+def has_company(own: OwnPass) -> BoolArray:
+    """Which points have a fellow of their class left when they, or their groups, are out."""
+    return np.asarray(own.factors > 1.0, np.bool_)
+
+
+def fit_known_judge(
+    own: OwnPass, rehearsal: Rehearsal, unknown_share: float, class_sizes: IntArray
+) -> KnownJudge:
+    """Learn p(known) from a gallery's rehearsal."""
+    density = rehearsal.density
+    measured, stand_ins = np.split(density.member_log_masses, [len(own.ids)])
+    return KnownJudge(
+        KnownModel.fit(rehearsal.known, rehearsal.unknown),
+        unknown_share,
+        density.kernel_width,
+        own.ids,
+        np.concatenate(
+            [measured, np.where(class_sizes > 0, stand_ins, density.mean), [density.mean]]
+        ),
+    )
+
+
+def with_p_known(posterior: Posterior, p_known: FloatArray) -> Posterior:
+    """p(known) p(c | known)."""
+    return Posterior(
+        posterior.indptr,
+        posterior.codes,
+        posterior.probabilities * p_known[posterior.rows],
+        posterior.n_classes,
+    )
+
+
+def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
+    """The same neighbours, known by their place in `ids`, or behind it by their class."""
+    found = np.asarray(neighbors.ids)
+    places = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
+    stand_ins = len(ids) + np.clip(neighbors.labels, 0, last_class)
+    slots = np.where(ids[places] == found, places, stand_ins)
+    return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)

@@ -1,0 +1,105 @@
+"""What the classifier returns: `Prediction` and `Staleness`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Labels, how sure they are, and the neighbours that vouch for them.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        The most probable class of each query.
+    confidence : array of shape (n,)
+        Its probability, in [0, 1]: p(known) p(c | known) where unknown queries are expected.
+    neighbors : Neighbors
+        The evidence; ``neighbors.ids`` are ids of the gallery, row numbers unless it was changed.
+    posterior : Posterior
+        The probabilities of all classes among the neighbours; codes index ``classes_``. What a row
+        lacks of 1 is the chance of another class, or of none.
+    p_known : array of shape (n,), or None
+        Probability that a query is of any class of the gallery; None without `unknown_share`.
+    verdicts : array of shape (n,) of str, or None
+        "known", "ambiguous" (of the gallery, but split between its classes) or "unknown".
+    """
+
+    labels: AnyArray
+    confidence: FloatArray
+    neighbors: Neighbors
+    posterior: Posterior
+    p_known: FloatArray | None = None
+    verdicts: NDArray[np.str_] | None = None
+
+
+# Beyond this share of changed points a fit is called stale, whatever the likelihood says.
+LARGEST_SHARE_CHANGED = 0.1
+# A drift of the likelihood beyond this many standard errors is no chance.
+LARGEST_DRIFT = 3.0
+# A point that nobody believes in costs this much and no more, or one mislabelled point would rule.
+LEAST_PROBABILITY = 1e-3
+# Points whose likelihood is watched: enough to see a drift of 0.1 nats, few enough to be cheap.
+WATCHED = 1000
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """How far a gallery has moved from what was fitted on it.
+
+    Parameters
+    ----------
+    share_changed : float
+        Points added, removed or relabelled since the fit, each once, over the points of now.
+    loss_at_fit, loss_now : float
+        Mean -log p(own label) of points that leave themselves out, then and now, with the same
+        fitted parameters. It rises if the gallery has become harder or labels have become worse.
+    standard_error : float
+        Of their difference.
+    others_may_write : bool
+        Whether points may have changed without being counted here, in an engine that is shared.
+    """
+
+    share_changed: float
+    loss_at_fit: float
+    loss_now: float
+    standard_error: float
+    others_may_write: bool = False
+
+    @property
+    def drift(self) -> float:
+        """Loss of now less that of the fit."""
+        return self.loss_now - self.loss_at_fit
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `refit` is due: many points changed, or the likelihood drifted either way."""
+        return self.share_changed > LARGEST_SHARE_CHANGED or (
+            (self.share_changed > 0 or self.others_may_write)
+            and abs(self.drift) > LARGEST_DRIFT * self.standard_error
+        )
+
+    def __str__(self) -> str:
+        verdict = "stale: call refit()" if self.is_stale else "fresh enough"
+        return (
+            f"{self.share_changed:.1%} of the gallery changed since the fit; leave-one-out loss "
+            f"{self.loss_at_fit:.3f} then, {self.loss_now:.3f} now "
+            f"(+- {self.standard_error:.3f}): {verdict}."
+        )
+
+
+def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:
+    """-log p(own label) of points that left themselves out, shape (n,)."""
+    return -np.log(np.maximum(posterior.probability_of(codes), LEAST_PROBABILITY))
+
+
+def mean_and_error(losses: FloatArray) -> tuple[float, float]:
+    """Mean and its standard error."""
+    spread = float(losses.std(ddof=1)) if len(losses) > 1 else 0.0
+    return float(losses.mean()), spread / float(np.sqrt(len(losses)))

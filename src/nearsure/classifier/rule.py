@@ -1,0 +1,409 @@
+"""`FittedRule`: from neighbours to a calibrated posterior, and how it is fitted."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.calibration import (
+    CALIBRATORS,
+    Calibrator,
+    ShrunkPlatt,
+    Unchanged,
+    calibrator_from_dict,
+    with_confidence,
+)
+from nearsure.classifier.parameters import check_among, chosen_calibration
+from nearsure.errors import InvalidInputError
+from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
+from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.gallery.gallery import Gallery
+from nearsure.loo import factors_of_sizes
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior, aggregate, divided_among
+from nearsure.rules import RULE_NAMES, rule_weights
+from nearsure.schema import (
+    OBJECT,
+    POSITIVE,
+    check_fields,
+    integer,
+    list_of,
+    nullable,
+    one_of,
+    reading,
+    unreadable,
+)
+from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
+from nearsure.validation import integer_codes
+
+if TYPE_CHECKING:
+    from nearsure.rules import RuleName
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPass:
+    """Support points with their leave-one-out neighbours.
+
+    Parameters
+    ----------
+    ids : array of shape (n,)
+        Of the points, ascending.
+    neighbors : Neighbors
+        Of each among the others.
+    codes : array of shape (n,)
+        Their classes.
+    factors : array of shape (n,)
+        What leaving themselves out took from their classes; see `nearsure.loo`.
+    mark : int
+        ``n_changes`` of the support set at the time.
+    """
+
+    ids: AnyArray
+    neighbors: Neighbors
+    codes: IntArray
+    factors: FloatArray
+    mark: int
+
+    def without_factors(self) -> "OwnPass":
+        """The same points, taken as they are."""
+        return replace(self, factors=np.ones(len(self.factors)))
+
+    def take(self, rows: slice) -> "OwnPass":
+        """The same of some of the points."""
+        return OwnPass(
+            self.ids[rows],
+            self.neighbors.take(rows),
+            self.codes[rows],
+            self.factors[rows],
+            self.mark,
+        )
+
+
+def own_pass(gallery: Gallery, ids: AnyArray, k: int) -> OwnPass:
+    """Search some points of a gallery without themselves, or their groups."""
+    # Before the searches: what is changed while they run makes the pass an old one.
+    mark = gallery.n_changes
+    codes = gallery.codes_of(ids)
+    return OwnPass(
+        ids,
+        gallery.leave_one_out(ids, k),
+        codes,
+        factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids)),
+        mark,
+    )
+
+
+JUST_ABOVE = 1e-9
+_STORED = {
+    "name": one_of(*RULE_NAMES, *SHARPENED_NAMES),
+    "temperature": nullable(POSITIVE),
+    "form": nullable(OBJECT),
+    "temperature_fit": nullable(OBJECT),
+    "sharpened_fit": nullable(OBJECT),
+    "calibrator": OBJECT,
+    "class_sizes": nullable(list_of(integer(0, 2**53))),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRule:
+    """All that was learned from a gallery about how sure to be; `fit_rule` makes it.
+
+    Parameters
+    ----------
+    name : str
+        The rule.
+    temperature : float or None
+        T, for NED and its sharpened forms.
+    form : SharpenedNED or None
+        The parameters of a sharpened form.
+    temperature_fit : TemperatureFit or None
+        How NED's T was fitted; None if it was given, or if the rule has none.
+    sharpened_fit : SharpenedFit or None
+        How the form was fitted.
+    calibrator : Calibrator
+        What is done to the confidence afterwards.
+    class_sizes : array of shape (n_classes,) or None
+        Members of each class at the fit.
+    """
+
+    name: str
+    temperature: float | None = None
+    form: SharpenedNED | None = None
+    temperature_fit: TemperatureFit | None = None
+    sharpened_fit: SharpenedFit | None = None
+    calibrator: Calibrator = field(default_factory=Unchanged)
+    class_sizes: IntArray | None = None
+
+    def posterior(
+        self,
+        neighbors: Neighbors,
+        *,
+        n_classes: int | None = None,
+        class_sizes: IntArray | None = None,
+        prior_factors: FloatArray | None = None,
+        own: OwnPass | None = None,
+    ) -> Posterior:
+        """Calibrated probabilities of queries, or of the support points of an own pass.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            Of queries; those of `own`, if that is given.
+        n_classes : int, optional
+            Classes of the gallery; by default one more than the largest code among the neighbours.
+        class_sizes : array of shape (n_classes,), optional
+            Members of each class now; by default as at the fit.
+        prior_factors : array of shape (n_classes,), optional
+            See `nearsure.forms.prior`.
+        own : OwnPass, optional
+            That these are points of the gallery.
+        """
+        posterior = self.claimed(
+            neighbors,
+            n_classes=n_classes,
+            class_sizes=class_sizes,
+            prior_factors=prior_factors,
+            own=own,
+        )
+        if isinstance(self.calibrator, Unchanged):
+            return posterior
+        # The best of n classes has more than 1 / n, whatever a calibrator says.
+        sizes = self.class_sizes if class_sizes is None else class_sizes
+        n_possible = posterior.n_classes if sizes is None else int((sizes > 0).sum())
+        least = min(1.0, (1.0 + JUST_ABOVE) / max(1, n_possible))
+        confidence = np.maximum(self.calibrator(posterior.confidence), least)
+        return with_confidence(posterior, np.where(np.diff(posterior.indptr) > 0, confidence, 0.0))
+
+    def claimed(
+        self,
+        neighbors: Neighbors,
+        *,
+        n_classes: int | None = None,
+        class_sizes: IntArray | None = None,
+        prior_factors: FloatArray | None = None,
+        own: OwnPass | None = None,
+    ) -> Posterior:
+        """The same before calibration."""
+        if self.form is not None:
+            return self.form.posterior(
+                neighbors,
+                n_classes=n_classes,
+                class_sizes=self.class_sizes if class_sizes is None else class_sizes,
+                class_factors=prior_factors,
+                own_codes=None if own is None else own.codes,
+                own_factors=None if own is None else own.factors,
+            )
+        weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
+        return aggregate(neighbors, weights, n_classes=n_classes, class_factors=prior_factors)
+
+    def vote_shares(
+        self,
+        neighbors: Neighbors,
+        *,
+        class_sizes: IntArray | None = None,
+        prior_factors: FloatArray | None = None,
+    ) -> FloatArray:
+        """What each neighbour contributes to the answer, before calibration.
+
+        A class's probability is divided among its neighbours in proportion to their weights.
+
+        Returns
+        -------
+        array of shape (n, k)
+            In [0, 1], rows sum to 1; 0 behind ``neighbors.counts``.
+        """
+        claimed = self.claimed(neighbors, class_sizes=class_sizes, prior_factors=prior_factors)
+        if self.form is None:
+            weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
+        else:
+            weights = self.form.weights(neighbors)
+        return divided_among(neighbors, weights, claimed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        return {
+            "name": self.name,
+            "temperature": self.temperature,
+            "form": self.form and self.form.to_dict(),
+            "temperature_fit": self.temperature_fit and self.temperature_fit.to_dict(),
+            "sharpened_fit": self.sharpened_fit and self.sharpened_fit.to_dict(),
+            "calibrator": self.calibrator.to_dict(),
+            "class_sizes": None if self.class_sizes is None else self.class_sizes.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; `ModelFileError` for anything else."""
+        check_fields("The rule", fields, _STORED)
+        name, form, fit, sharpened, sizes = (
+            fields[key]
+            for key in ("name", "form", "temperature_fit", "sharpened_fit", "class_sizes")
+        )
+        has_form = name in SHARPENED_NAMES
+        has_temperature = has_form or name == "ned"
+        parts = (
+            (fields["temperature"], "temperature", has_temperature),
+            (form, "form", has_form),
+            (sharpened, "sharpened_fit", has_form),
+        )
+        for part, key, is_due in parts:
+            if (part is not None) != is_due:
+                problem = "must not be null" if is_due else "must be null"
+                raise unreadable("The rule", f"{key!r} {problem} for rule {name!r}")
+        with reading("The calibrator"):
+            calibrator = calibrator_from_dict(fields["calibrator"])
+        return cls(
+            name=name,
+            temperature=fields["temperature"],
+            form=None if form is None else SharpenedNED.from_dict(form),
+            temperature_fit=None if fit is None else TemperatureFit.from_dict(fit),
+            sharpened_fit=None if sharpened is None else SharpenedFit.from_dict(sharpened),
+            calibrator=calibrator,
+            class_sizes=None if sizes is None else np.array(sizes, np.int64),
+        )
+
+
+def fit_rule(
+    name: str,
+    own: OwnPass | None,
+    *,
+    temperature: float | None,
+    objective: ObjectiveName,
+    calibration: str,
+    class_sizes: IntArray,
+    prior_factors: FloatArray | None,
+) -> FittedRule:
+    """Fit a rule's parameters and its calibrator on the gallery's own points.
+
+    Parameters
+    ----------
+    name : str
+        The rule.
+    own : OwnPass or None
+        The points; None where nothing has to be fitted.
+    temperature : float or None
+        T of NED, if it is given.
+    objective : {"nll", "brier", "top_label"}
+        What T of NED minimises.
+    calibration : str
+        Name of a calibrator.
+    class_sizes : array of shape (n_classes,)
+        Members of each class of the gallery.
+    prior_factors : array of shape (n_classes,), optional
+        Of another prior than the gallery's frequencies: a point of a class that is rarer in the
+        gallery than among the queries counts more when the calibrator is fitted.
+    """
+    rule = FittedRule(name, temperature, class_sizes=class_sizes)
+    if name in SHARPENED_NAMES and own is not None:
+        fit = fit_sharpened(
+            own.neighbors,
+            own.codes,
+            free=name,
+            own_factors=own.factors,
+            class_sizes=class_sizes,
+        )
+        if fit.temperature_fit.status != "interior":
+            # Nothing was sharpened, and the factors would only break ties by the true label.
+            own = own.without_factors()
+        rule = replace(
+            rule,
+            temperature=fit.form.temperature,
+            form=fit.form,
+            temperature_fit=fit.temperature_fit,
+            sharpened_fit=fit,
+        )
+    elif name == "ned" and temperature is None and own is not None:
+        found = fit_temperature(own.neighbors, own.codes, objective=objective)
+        rule = replace(rule, temperature=found.temperature, temperature_fit=found)
+    n_classes = len(class_sizes)
+    if calibration == "none" or own is None or n_classes == 1:
+        return rule
+    claimed = rule.claimed(own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own)
+    asked = np.diff(claimed.indptr) > 0
+    confidence, correct = claimed.confidence[asked], (claimed.labels == own.codes)[asked]
+    calibrator: Calibrator
+    if calibration == "shrunk":
+        weights = None if prior_factors is None else prior_factors[own.codes[asked]]
+        calibrator = ShrunkPlatt.fit(confidence, correct, weights=weights)
+    else:
+        calibrator = CALIBRATORS[calibration].fit(confidence, correct)
+    return replace(rule, calibrator=calibrator)
+
+
+def fit_confidence(
+    own: Neighbors,
+    labels: ArrayLike,
+    *,
+    rule: str = "adaptive",
+    calibration: str = "auto",
+    class_counts: ArrayLike | None = None,
+) -> FittedRule:
+    """Learn from a gallery's own neighbours how sure to be; any engine may have found them.
+
+    Parameters
+    ----------
+    own : Neighbors
+        Neighbours of support points among the support set, without the points themselves: see
+        `leave_one_out`. All points, or a random sample of them.
+    labels : array of shape (n,)
+        Integer class codes of the points.
+    rule, calibration : str
+        As of `NEDClassifier`.
+    class_counts : array of shape (n_classes,), optional
+        Members of each class in the gallery; by default they are counted in `labels`, which is
+        right if `own` is of all points.
+
+    Returns
+    -------
+    FittedRule
+        ``posterior(neighbors)`` of what the engine found for queries, with as many neighbours.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = Neighbors(np.sort(rng.random((300, 9))), rng.integers(0, 3, (300, 9)))
+    >>> labels = found.labels[np.arange(300), rng.integers(0, 4, 300)]
+    >>> confidence = fit_confidence(found, labels).posterior(found).confidence
+    >>> bool(((confidence > 1 / 3) & (confidence < 1)).all())
+    True
+    """
+    codes = integer_codes(labels)
+    if codes.shape != (len(own),):
+        raise InvalidInputError(
+            f"labels must be one class code for each of the {len(own)} points. "
+            f"Got an array of shape {codes.shape} instead."
+        )
+    check_among("rule", rule, (*RULE_NAMES, *SHARPENED_NAMES))
+    n_classes = int(max(codes.max(), own.labels.max())) + 1
+    counts = np.bincount(codes, minlength=n_classes)
+    if class_counts is not None:
+        counts = integer_codes(class_counts)
+        if len(counts) < n_classes or (counts < np.bincount(codes, minlength=len(counts))).any():
+            raise InvalidInputError(
+                f"class_counts must count the members of all {n_classes} classes, at least as many "
+                "as there are points of each."
+            )
+    factors = factors_of_sizes(counts[codes], counts[codes] - 1)
+    return fit_rule(
+        rule,
+        OwnPass(np.arange(len(codes)), own, codes, factors, 0),
+        temperature=None,
+        objective="nll",
+        calibration=chosen_calibration(calibration, rule, "support"),
+        class_sizes=counts,
+        prior_factors=None,
+    )
+
+
+def class_sizes(gallery: Gallery, n_classes: int) -> IntArray:
+    """Members of each class, shape (n_classes,)."""
+    # Others may add a class to an engine at any moment: it counts once its name is known.
+    counts = gallery.class_counts[:n_classes]
+    if len(counts) == n_classes:
+        return counts
+    sizes = np.zeros(n_classes, np.int64)
+    sizes[: len(counts)] = counts
+    return sizes

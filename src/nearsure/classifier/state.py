@@ -1,0 +1,391 @@
+"""A fitted classifier as a manifest and arrays, and back."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.classifier.known import KnownJudge
+from nearsure.classifier.parameters import prior_of_classes, restored, storable
+from nearsure.classifier.rule import FittedRule, class_sizes
+from nearsure.engines.contract import Engine
+from nearsure.engines.embedded import FaissEngine
+from nearsure.errors import InvalidInputError
+from nearsure.forms.prior import factors_of_prior
+from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
+from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.opening import check_fits, fingerprint_of, reopened
+from nearsure.labels import restored_classes, stored_classes
+from nearsure.schema import (
+    ARRAY,
+    BOOLEAN,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    SCALARS,
+    TEXT,
+    array,
+    check_fields,
+    either,
+    integer,
+    list_of,
+    nullable,
+    number,
+    one_of,
+    reading,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    from nearsure.classifier.estimator import NEDClassifier
+
+
+BESIDE = ("codes", "groups")
+IN_MEMORY = ("support_vectors", "support_codes", "support_ids", "changed_ids")
+_STORED_GALLERY = {
+    "fingerprint": SCALARS,
+    "dimension": integer(1),
+    "codes_in_engine": BOOLEAN,
+    "next_id": COUNT,
+    "beside": list_of(one_of(*BESIDE)),
+    "changed_ids_dtype": TEXT,
+}
+# What only some galleries have.
+_IN_SOME_GALLERIES = {"codes_ids_dtype": TEXT, "groups_ids_dtype": TEXT, "faiss": OBJECT}
+
+
+def gallery_state(
+    gallery: SupportSet | EngineGallery, n_classes: int, fit_mark: int
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What a model file with so many classes holds of a gallery; no address, no secret."""
+    if isinstance(gallery, SupportSet):
+        arrays = {
+            "support_vectors": gallery.vectors,
+            "support_codes": gallery.codes,
+            "support_ids": gallery.ids,
+            "changed_ids": gallery.changed_ids(fit_mark),
+        }
+        if gallery.groups is not None:
+            arrays["groups"] = gallery.groups
+        return {"next_id": gallery.next_id}, arrays
+    engine = gallery.engine
+    manifest: dict[str, Any] = {
+        "fingerprint": fingerprint_of(gallery),
+        "dimension": engine.dimension,
+        "codes_in_engine": gallery.codes_in_engine,
+        "next_id": gallery.counts.next_id,
+        "beside": [],
+    }
+    arrays = {"class_counts": gallery.class_counts[:n_classes]}
+    _put_ids(manifest, arrays, "changed_ids", gallery.changed_ids(fit_mark))
+    for name, table in zip(BESIDE, (gallery.codes_beside, gallery.groups_beside), strict=True):
+        if table is not None:
+            manifest["beside"].append(name)
+            _put_ids(manifest, arrays, f"{name}_ids", table.ids)
+            arrays[f"{name}_values"] = table.values
+    if isinstance(engine, FaissEngine):
+        manifest["faiss"], index = engine.to_state()
+        arrays |= {f"faiss_{name}": array for name, array in index.items()}
+    return {"engine": manifest}, arrays
+
+
+def array_names(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """The arrays that `gallery_state` gave; `ModelFileError` unless the manifest is its, too."""
+    if ("engine" in manifest) == ("next_id" in manifest):
+        raise unreadable("The model", "it must have one of 'engine' and 'next_id'")
+    has_groups = "group_names_dtype" in manifest
+    if "engine" not in manifest:
+        return (*IN_MEMORY, *(("groups",) if has_groups else ()))
+    stored = manifest["engine"]
+    in_some = {name: field for name, field in _IN_SOME_GALLERIES.items() if name in stored}
+    check_fields("The engine of the model", stored, _STORED_GALLERY | in_some)
+    beside = stored["beside"]
+    if beside != [name for name in BESIDE if f"{name}_ids_dtype" in stored]:
+        raise unreadable("The engine of the model", "'beside' must name what has ids")
+    if ("groups" in beside) != has_groups:
+        raise unreadable("The engine of the model", "its groups must have names")
+    tables = [f"{name}_{part}" for name in beside for part in ("ids", "values")]
+    index = [] if "faiss" not in stored else stored["faiss"].get("arrays")
+    if not list_of(TEXT).fits(index):
+        raise unreadable("The engine of the model", "'arrays' must be a list of names")
+    return ("class_counts", "changed_ids", *tables, *(f"faiss_{name}" for name in index))
+
+
+def gallery_from_state(
+    manifest: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    names: dict[str, AnyArray],
+    engine: Engine | None,
+) -> SupportSet | EngineGallery:
+    """The inverse of `gallery_state`; an engine may have more classes by now.
+
+    Parameters
+    ----------
+    manifest, arrays : dict
+        What `gallery_state` gave; the arrays are those of `array_names`.
+    names : dict
+        The "classes", the "fit_indices" and, where there are groups, the "group_names".
+    engine : Engine or None
+        Where the points live, if that is not the file.
+    """
+    stored, classes = manifest.get("engine"), names["classes"]
+    n_features, metric = manifest["n_features"], manifest["metric"]
+    n_groups = len(names.get("group_names", ()))
+    if stored is not None:
+        counts = {"class_counts": arrays["class_counts"]}
+        members = array("int64", None, low=0, high=2**40)
+        check_fields("The gallery", counts, {"class_counts": members})
+    if stored is None or "faiss" in stored:
+        if engine is not None:
+            return reopened(engine, classes, n_features, metric)
+    elif engine is None:
+        name = stored["fingerprint"].get("engine", "an engine")
+        raise InvalidInputError(
+            f"The points of this model live in {name}, not in the file. Open it and pass it: "
+            "NEDClassifier.load(path, engine=...)."
+        )
+    if stored is None:
+        _check_kind([names["fit_indices"]], "integer")
+        return _in_memory(manifest, arrays, classes, n_groups)
+    if stored["dimension"] != n_features:
+        raise unreadable("The engine of the model", "'dimension' must be that of the model")
+    changed, tables = _beside(stored, arrays, len(classes), n_groups)
+    kept = [names["fit_indices"], changed, *(table.ids for table in tables.values())]
+    if engine is None:
+        own: Engine = _embedded(manifest, arrays, tables, len(classes))
+    else:
+        own = engine
+        check_fits(engine, n_features, metric)
+    _check_kind(kept, own.capabilities.ids)
+    gallery = EngineGallery(
+        own,
+        ClassCounts(arrays["class_counts"], stored["next_id"]),
+        LabelCodes(classes),
+        codes_in_engine=stored["codes_in_engine"],
+        **tables,
+    )
+    gallery.mark_changed(changed)
+    if engine is None or gallery.changed_elsewhere():
+        gallery.recount()
+    return gallery
+
+
+def _in_memory(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], classes: AnyArray, n_groups: int
+) -> SupportSet:
+    n_points = len(arrays["support_codes"]) if arrays["support_codes"].ndim else None
+    schema = {
+        # Squares of larger numbers are infinite.
+        "support_vectors": array(
+            "float32 float64", n_points, manifest["n_features"], low=-1e150, high=1e150
+        ),
+        "support_codes": array("int64", None, low=0, high=len(classes) - 1),
+        "support_ids": array("int64", n_points),
+        "changed_ids": array("int64", None),
+        "groups": array("int64", n_points, low=0, high=n_groups - 1),
+    }
+    own = {name: arrays[name] for name in schema if name in arrays}
+    check_fields("The gallery", own, {name: schema[name] for name in own})
+    with reading("The gallery"):
+        return SupportSet(
+            own["support_vectors"],
+            own["support_codes"],
+            own.get("groups"),
+            own["support_ids"],
+            next_id=manifest["next_id"],
+            changed_ids=own["changed_ids"],
+            classes=classes,
+        )
+
+
+def _beside(
+    stored: dict[str, Any], arrays: dict[str, AnyArray], n_classes: int, n_groups: int
+) -> tuple[AnyArray, dict[str, IdTable]]:
+    """Ids that have changed, and codes and groups beside an engine."""
+    tables = {}
+    for name, n_values in zip(BESIDE, (n_classes, n_groups), strict=True):
+        if name in stored["beside"]:
+            ids, values = _ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"]
+            field = array("int64", len(ids), low=0, high=n_values - 1)
+            check_fields("The gallery", {name: values}, {name: field})
+            tables[name] = IdTable(ids, values)
+    return _ids(stored, arrays, "changed_ids"), tables
+
+
+def _embedded(
+    manifest: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    tables: dict[str, IdTable],
+    n_classes: int,
+) -> FaissEngine:
+    """The engine in the file, which must fit what is beside it."""
+    index = {
+        name.removeprefix("faiss_"): part
+        for name, part in arrays.items()
+        if name.startswith("faiss_")
+    }
+    stored = manifest["engine"]
+    engine = FaissEngine.from_state(stored["faiss"], index)
+    points = list(engine.scan())
+    if not points:
+        raise unreadable("The gallery", "it must have a point")
+    ids, labels = (
+        np.concatenate([getattr(part, name) for part in points]) for name in ("ids", "labels")
+    )
+    if (engine.dimension, engine.metric) not in {
+        (manifest["n_features"], metric) for metric in ("euclidean", manifest["metric"])
+    }:
+        raise unreadable("The gallery", "its dimension and metric must be those of the model")
+    if stored["codes_in_engine"] and not 0 <= labels.min() <= labels.max() < n_classes:
+        raise unreadable("The gallery", f"its codes must be in [0, {n_classes})")
+    if not all(np.array_equal(table.ids, ids) for table in tables.values()):
+        raise unreadable("The gallery", "codes and groups must be those of its points")
+    return engine
+
+
+def _check_kind(kept: list[AnyArray], kind: Literal["integer", "text"]) -> None:
+    kinds = "U" if kind == "text" else "i"
+    if any(ids.size and ids.dtype.kind != kinds for ids in kept):
+        raise unreadable("The gallery", f"ids must be {kind}, as those of its engine")
+
+
+def _put_ids(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str, ids: AnyArray
+) -> None:
+    manifest[f"{name}_dtype"] = ids.dtype.str
+    arrays[name] = stored_classes(ids)
+
+
+def _ids(manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str) -> AnyArray:
+    return restored_classes(arrays[name], manifest[f"{name}_dtype"])
+
+
+Classifier = TypeVar("Classifier", bound="NEDClassifier")
+OWNER = "The model"
+_STORED = {
+    "parameters": OBJECT,
+    "metric": one_of("euclidean", "cosine"),
+    "rule": OBJECT,
+    "n_neighbors": integer(1),
+    "prior": either(
+        one_of("support", "uniform"), list_of(number("a number in [0, 1e300]", 0.0, 1e300))
+    ),
+    "classes_dtype": TEXT,
+    "feature_names": list_of(TEXT),
+    "n_features": integer(1),
+    "fit_fingerprint": SCALARS,
+    "fit_indices_dtype": TEXT,
+    "fit_loss": nullable(list_of(NUMBER, 2)),
+    "adapted": BOOLEAN,
+}
+# What only some models have.
+_IN_SOME = {"next_id": COUNT, "engine": OBJECT, "group_names_dtype": TEXT, "known": OBJECT}
+
+
+def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What a model file holds."""
+    known, prior = classifier._known, classifier._prior  # noqa: SLF001
+    fit_ids, classes = classifier.fit_indices_, classifier.classes_
+    about_gallery, points = gallery_state(
+        classifier._support,  # noqa: SLF001
+        len(classes),
+        classifier._fit_mark,  # noqa: SLF001
+    )
+    manifest = {
+        "parameters": storable(classifier.get_params()),
+        "metric": classifier._metric,  # noqa: SLF001
+        # The gallery itself says how large its classes are.
+        "rule": {**classifier._rule.to_dict(), "class_sizes": None},  # noqa: SLF001
+        "n_neighbors": int(classifier.n_neighbors_),
+        "prior": prior if isinstance(prior, str) else prior.tolist(),
+        "classes_dtype": classes.dtype.str,
+        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        "n_features": int(classifier.n_features_in_),
+        "fit_fingerprint": dict(classifier._fingerprint),  # noqa: SLF001
+        "fit_indices_dtype": fit_ids.dtype.str,
+        **about_gallery,
+        "fit_loss": classifier._fit_loss,  # noqa: SLF001
+        "adapted": classifier._adapted,  # noqa: SLF001
+    }
+    tensors = {
+        **points,
+        "classes": stored_classes(classes),
+        "fit_indices": stored_classes(fit_ids),
+    }
+    names = classifier._group_names  # noqa: SLF001
+    if names is not None:
+        tensors["group_names"] = stored_classes(names)
+        manifest["group_names_dtype"] = names.dtype.str
+    if known is not None:
+        manifest["known"], arrays = known.to_state()
+        tensors |= arrays
+    return manifest, tensors
+
+
+def from_state(
+    kind: type[Classifier],
+    manifest: dict[str, Any],
+    tensors: dict[str, AnyArray],
+    engine: Engine | None = None,
+) -> Classifier:
+    """The inverse of `to_state`; `ModelFileError` for anything else."""
+    in_some = {name: field for name, field in _IN_SOME.items() if name in manifest}
+    check_fields(OWNER, manifest, _STORED | in_some)
+    names = _restored_names(manifest, tensors)
+    parameters = restored(manifest["parameters"])
+    if engine is not None:
+        parameters["engine"] = engine
+    classifier = kind(**parameters)
+    gallery = gallery_from_state(manifest, tensors, names, engine)
+    classes = gallery.classes
+    classifier._support = gallery  # noqa: SLF001
+    classifier.n_features_in_ = manifest["n_features"]
+    if manifest["feature_names"]:
+        classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
+    classifier.n_neighbors_ = manifest["n_neighbors"]
+    classifier.fit_indices_ = names["fit_indices"]
+    classifier._all_neighbors = classifier.n_neighbors == "all"  # noqa: SLF001
+    classifier._adapted = manifest["adapted"]  # noqa: SLF001
+    classifier._metric = manifest["metric"]  # noqa: SLF001
+    classifier._group_names = names.get("group_names")  # noqa: SLF001
+    sizes = class_sizes(gallery, len(classes))
+    classifier._rule = replace(FittedRule.from_dict(manifest["rule"]), class_sizes=sizes)  # noqa: SLF001
+    with reading("The prior"):
+        classifier._prior = prior_of_classes(manifest["prior"], classes)  # noqa: SLF001
+        if engine is None:  # Others may have changed what an engine holds.
+            factors_of_prior(classifier._prior, sizes)  # noqa: SLF001
+    known = manifest.get("known")
+    classifier._known = (  # noqa: SLF001
+        None
+        if known is None
+        else KnownJudge.from_state(
+            known, tensors, fit_ids=names["fit_indices"], n_classes=len(names["classes"])
+        )
+    )
+    classifier._own = classifier._rehearsal = None  # noqa: SLF001
+    loss = manifest["fit_loss"]
+    classifier._fit_loss = None if loss is None else (loss[0], loss[1])  # noqa: SLF001
+    classifier._fit_mark, classifier._warned_stale = 0, False  # noqa: SLF001
+    classifier._fingerprint = manifest["fit_fingerprint"]  # noqa: SLF001
+    classifier._warn_if_other_engine()  # noqa: SLF001
+    return classifier
+
+
+def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> dict[str, AnyArray]:
+    """Classes, ids and groups that arrays stand for, once all arrays are known to be there."""
+    named = [
+        name for name in ("classes", "fit_indices", "group_names") if f"{name}_dtype" in manifest
+    ]
+    of_known = ("known_ids", "known_log_masses") if "known" in manifest else ()
+    expected = (*named, *of_known, *array_names(manifest))
+    check_fields("The arrays of the model", tensors, dict.fromkeys(expected, ARRAY))
+    names = {name: restored_classes(tensors[name], manifest[f"{name}_dtype"]) for name in named}
+    classes = names["classes"]
+    if not len(classes) or len(set(classes.tolist())) != len(classes):
+        raise unreadable(OWNER, "its classes must be distinct, and at least one")
+    if classes.dtype.kind == "f" and not np.isfinite(classes).all():
+        raise unreadable(OWNER, "its classes must be finite")
+    if manifest["feature_names"] and len(manifest["feature_names"]) != manifest["n_features"]:
+        raise unreadable(OWNER, "it must have a name for each feature, or none")
+    return names

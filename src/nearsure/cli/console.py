@@ -1,0 +1,179 @@
+"""Sentences on standard error, progress, and tables or JSON on standard output."""
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+OPTIONS = {
+    "vectors_key": "--vectors-key",
+    "labels_key": "--labels-key",
+    "ids_key": "--ids-key",
+    "pictures_key": "--pictures-key",
+    "labels_path": "--labels",
+    "unknown_share": "--unknown-share",
+    "n_neighbors": "-k",
+    "max_fit_samples": "--max-fit-samples",
+    "class_counts": "--class-counts",
+    "cors_origins": "--cors-origin",
+}
+PHRASES = {
+    "--unknown-share must be None or a fraction": "--unknown-share must be a fraction",
+    "ive the temperature": "ive nearsure fit a --temperature",
+    "Pass groups= to leave duplicates out together, or remove them.": "Remove duplicates.",
+    "If that is because of near-duplicates, pass groups= to leave them out together.": "If that is "
+    "because of near-duplicates, remove them.",
+    "SqliteEngine.create(path, dimension)": "nearsure fit FILE -o gallery.sqlite",
+}
+# Not a part of a path, nor the name of a column.
+_NAMES = re.compile(rf"(?<![\w./'\"-])({'|'.join(OPTIONS)})(?![\w/'\"-]|\.\w)")
+
+
+def as_typed(message: str) -> str:
+    """A message with the names of options in place of those of parameters.
+
+    Examples
+    --------
+    >>> as_typed("g.npz has no array 'ids_key' (vectors_key).")
+    "g.npz has no array 'ids_key' (--vectors-key)."
+    """
+    message = _NAMES.sub(lambda found: OPTIONS[found[0]], message)
+    for phrase, typed in PHRASES.items():
+        message = message.replace(phrase, typed)
+    return message
+
+
+Advance = Callable[[int], None]
+
+
+def tell(sentence: str) -> None:
+    """Say something that is no result."""
+    sys.stderr.write(f"nearsure: {sentence}\n")
+
+
+@contextmanager
+def sentences_of_warnings() -> Iterator[None]:
+    """Warnings as sentences, without the lines of source that raised them."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        tell(f"warning: {as_typed(str(message))}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def progress(work: str, total: int | None) -> Iterator[Advance]:
+    """A bar on standard error, if that is a terminal; gives the function that moves it on.
+
+    Parameters
+    ----------
+    work : str
+        What is being done.
+    total : int or None
+        How many rows there are; None if that is not known.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as bars:
+        task = bars.add_task(work, total=total)
+
+        def advance(rows: int) -> None:
+            bars.advance(task, rows)
+
+        yield advance
+
+
+@contextmanager
+def busy(work: str) -> Iterator[None]:
+    """Show on standard error, if that is a terminal, that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(work):
+        yield
+
+
+def show_facts(title: str, facts: Mapping[str, str]) -> None:
+    """Names with what is to be said of each."""
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts.items():
+        table.add_row(printable(name), printable(fact))
+    _show(title, table)
+
+
+def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows beneath a header, if there are any."""
+    from rich.table import Table
+
+    table = Table()
+    for name in header:
+        table.add_column(printable(name), overflow="fold")
+    for row in rows:
+        table.add_row(*map(printable, row))
+    _show(title, table if rows else None)
+
+
+def printable(text: str) -> str:
+    r"""Text that cannot move the cursor or change colours, whatever a label holds.
+
+    Examples
+    --------
+    >>> printable("red\x1b[31m owl")
+    'red?[31m owl'
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+
+
+def _show(title: str, table: "Table | None") -> None:
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command, as for everything else that is written."""
+            raise BrokenPipeError
+
+    output = Output(markup=False, highlight=False, emoji=False)
+    output.print(title, style="bold")
+    if table is not None:
+        output.print(table)
+
+
+def show_json(document: object) -> None:
+    """A document of dicts, lists, strings, numbers and None."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def finite(number: float) -> float | None:
+    """A number as JSON has it: None for NaN and infinity."""
+    return float(number) if isfinite(number) else None

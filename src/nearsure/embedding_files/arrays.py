@@ -1,0 +1,429 @@
+"""Files of arrays: npz, npy and safetensors, and which array is which."""
+
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors import safe_open
+
+from nearsure.arrays import AnyArray
+from nearsure.embedding_files.parquet import in_parquet
+from nearsure.embedding_files.rows import (
+    EmbeddingChunk,
+    Keys,
+    StoredArray,
+    as_float32,
+    as_names,
+    as_pictures,
+    pieces_of,
+)
+from nearsure.embedding_files.source import Source, in_one_sentence
+from nearsure.errors import EmbeddingsFileError
+
+# Names that say what an array is, where a file holds several that would do.
+VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
+LABEL_NAMES = ("labels", "label", "y")
+ID_NAMES = ("ids", "id")
+PICTURE_NAMES = ("images", "image", "pictures", "picture")
+
+Arrays = Mapping[str, StoredArray]
+
+
+def vectors_name(source: Source, stored: Arrays, key: str | None) -> str:
+    """The array of vectors."""
+    if key is not None:
+        return _existing(source, stored, key, "vectors_key")
+    for kinds in ("f", "iu"):
+        candidates = [
+            name
+            for name, array in stored.items()
+            if len(array.shape) == 2 and array.kind in kinds  # noqa: PLR2004
+        ]
+        if candidates:
+            return _only(source, stored, candidates, VECTOR_NAMES, ("vectors", "vectors_key"))
+    raise EmbeddingsFileError(
+        f"{source} must hold an array of vectors, of shape (n, d) and of float32, float16 or "
+        f"float64. It holds {listing(stored)}."
+    )
+
+
+def labels_name(
+    source: Source, stored: Arrays, vectors: str, key: str | None, others: Iterable[str | None]
+) -> str:
+    """The array of labels, which must be there; `others` are ids and pictures."""
+    if key is not None:
+        return _existing(source, stored, key, "labels_key")
+    n = stored[vectors].shape[0]
+    fitting = [
+        name
+        for name, array in stored.items()
+        if name not in (vectors, *others) and array.shape == (n,)
+    ]
+    named = [name for name in fitting if name.lower() in LABEL_NAMES]
+    # Floats are hardly labels, unless they are called so.
+    candidates = named or [name for name in fitting if stored[name].kind in "biuUSO"]
+    if not candidates:
+        raise EmbeddingsFileError(
+            f"{source} must hold one label for each of its {n} vectors, or be given a file of "
+            f"them (labels_path). It holds {listing(stored)}."
+        )
+    return _only(source, stored, candidates, LABEL_NAMES, ("labels", "labels_key"))
+
+
+def named_array(
+    source: Source,
+    stored: Arrays,
+    vectors: str,
+    key: str | None,
+    role: tuple[str, str, tuple[str, ...], str],
+) -> str | None:
+    """An array that may be absent: only its key or a usual name makes it what it is.
+
+    `role` is what it is called in messages, the option of its key, its usual names and its kinds.
+    """
+    what, option, usual_names, kinds = role
+    if key is not None:
+        return _existing(source, stored, key, option)
+    n = stored[vectors].shape[0]
+    candidates = [
+        name
+        for name, array in stored.items()
+        if name != vectors
+        and name.lower() in usual_names
+        and array.shape == (n,)
+        and array.kind in kinds
+    ]
+    return _only(source, stored, candidates, usual_names, (what, option)) if candidates else None
+
+
+def _existing(source: Source, stored: Arrays, key: str, option: str) -> str:
+    if key not in stored:
+        raise EmbeddingsFileError(
+            f"{source} has no array {key!r} ({option}). It holds {listing(stored)}."
+        )
+    return key
+
+
+def _only(
+    source: Source,
+    stored: Arrays,
+    candidates: list[str],
+    usual_names: tuple[str, ...],
+    role_and_option: tuple[str, str],
+) -> str:
+    named = [name for name in candidates if name.lower() in usual_names] or candidates
+    if len(named) > 1:
+        role, option = role_and_option
+        raise EmbeddingsFileError(
+            f"{', '.join(map(repr, named))} could each be the {role} of {source}: say which "
+            f"({option}). It holds {listing(stored)}."
+        )
+    return named[0]
+
+
+def listing(stored: Arrays) -> str:
+    """What a file holds, for messages."""
+    return ", ".join(f"{name!r} {array}" for name, array in stored.items()) or "no array"
+
+
+# The one array of an npy file, which has no name.
+ONLY = "array"
+
+_PART_BYTES = 1 << 20
+
+
+def in_npy(source: Source) -> dict[str, StoredArray]:
+    """The array of an npy file."""
+    with source.file.open("rb") as stream:
+        shape, in_columns, dtype = _header(stream)
+        there = source.file.stat().st_size - stream.tell()
+    _check_size(shape, dtype, there)
+    pieces = partial(_mapped_file if in_columns else _read_file, source, dtype)
+    return {ONLY: StoredArray(shape, dtype.kind, str(dtype), pieces)}
+
+
+def in_npz(source: Source) -> dict[str, StoredArray]:
+    """The arrays of an npz file."""
+    found = {}
+    with zipfile.ZipFile(source.file) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as stream:
+                    shape, in_columns, dtype = _header(stream)
+                    _check_size(shape, dtype, member.file_size - stream.tell())
+                name = member.filename.removesuffix(".npy")
+                read = _mapped_member if in_columns else _read_member
+                pieces = partial(read, source, name, dtype)
+                found[name] = StoredArray(shape, dtype.kind, str(dtype), pieces)
+    return found
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns lie together in place of rows, and type."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    else:
+        shape, in_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    return shape, in_columns, dtype
+
+
+def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> None:
+    needed = dtype.itemsize
+    for length in shape:
+        needed *= length
+    if not dtype.hasobject and there < needed:
+        raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
+
+
+def _read_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+    _refuse_objects(source, ONLY, dtype)
+    with in_one_sentence(source), source.file.open("rb") as stream:
+        yield from _pieces_in(stream, rows)
+
+
+def _mapped_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+    """Of an array whose rows are spread over the whole file."""
+    _refuse_objects(source, ONLY, dtype)
+    with in_one_sentence(source):
+        yield from _mapped(source.file, rows)
+
+
+def _mapped(path: Path, rows: int) -> Iterator[AnyArray]:
+    yield from pieces_of(np.load(path, mmap_mode="r", allow_pickle=False), rows)
+
+
+def _read_member(source: Source, name: str, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
+    _refuse_objects(source, name, dtype)
+    with (
+        in_one_sentence(source),
+        zipfile.ZipFile(source.file) as archive,
+        archive.open(f"{name}.npy") as stream,
+    ):
+        yield from _pieces_in(stream, rows)
+        # The archive's checksum is compared where the member ends.
+        stream.read(1)
+
+
+def _mapped_member(
+    source: Source, name: str, dtype: np.dtype[Any], rows: int
+) -> Iterator[AnyArray]:
+    """Of an array whose rows are spread over the whole member, unpacked to a temporary file."""
+    _refuse_objects(source, name, dtype)
+    with in_one_sentence(source), tempfile.NamedTemporaryFile(suffix=".npy") as copy:
+        with (
+            zipfile.ZipFile(source.file) as archive,
+            archive.open(f"{name}.npy") as stream,
+        ):
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield from _mapped(Path(copy.name), rows)
+
+
+def _pieces_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+    shape, _, dtype = _header(stream)
+    n_rows, *row_shape = shape
+    row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+    for first in range(0, n_rows, rows):
+        n_piece = min(rows, n_rows - first)
+        content = bytearray(n_piece * row_bytes)
+        read = _filled(stream, memoryview(content))
+        if read < len(content):
+            raise EOFError(f"it ends within row {first + read // row_bytes}")
+        yield np.frombuffer(content, dtype).reshape(n_piece, *row_shape)
+
+
+def _filled(stream: IO[bytes], content: memoryview) -> int:
+    """Fill a buffer from a stream; a little at a time, so that nothing is in memory twice."""
+    read = 0
+    while part := stream.read(min(_PART_BYTES, len(content) - read)):
+        content[read : read + len(part)] = part
+        read += len(part)
+    return read
+
+
+def _refuse_objects(source: Source, name: str, dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject:
+        raise EmbeddingsFileError(
+            f"{name!r} in {source} holds Python objects, which only pickle could read, and a "
+            "pickle may run any program. Save labels with numpy.array(labels, dtype=str)."
+        )
+
+
+_KINDS = {"F": "f", "I": "i", "U": "u", "B": "b"}
+# What numpy cannot hold is refused when it is read.
+_UNKNOWN_TO_NUMPY = ("BF", "F8", "F6", "F4")
+
+
+def in_safetensors(source: Source) -> dict[str, StoredArray]:
+    """The tensors of a file, and the JSON lists of texts or of integers in its metadata."""
+    found = {}
+    with safe_open(source.file, framework="numpy") as file:
+        for name in file.keys():  # noqa: SIM118 - not a dict
+            part = file.get_slice(name)
+            dtype = str(part.get_dtype())
+            known = not dtype.startswith(_UNKNOWN_TO_NUMPY)
+            kind = _KINDS.get(dtype[0], "O") if known else "O"
+            pieces = partial(_slices, source, name, dtype, kind)
+            found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, pieces)
+        metadata = file.metadata() or {}
+    for name, text in metadata.items():
+        array = _listed(text)
+        if array is not None and name not in found:
+            kind, dtype = ("U", "text") if array.dtype == object else ("i", str(array.dtype))
+            found[name] = StoredArray(
+                array.shape, kind, f"{dtype} in the metadata", partial(pieces_of, array)
+            )
+    return found
+
+
+def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iterator[AnyArray]:
+    if kind == "O":
+        raise EmbeddingsFileError(
+            f"{name!r} in {source} is {dtype}, which numpy does not know. Save it as float32."
+        )
+    with in_one_sentence(source), safe_open(source.file, framework="numpy") as file:
+        part = file.get_slice(name)
+        n_rows = part.get_shape()[0]
+        for first in range(0, n_rows, rows):
+            yield part[first : min(first + rows, n_rows)]
+
+
+def _listed(text: str) -> AnyArray | None:
+    """The array that a JSON list of strings or of integers stands for."""
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(entries, list) and entries:
+        for kind in (str, int):
+            if all(type(entry) is kind for entry in entries):
+                return np.array(entries, object if kind is str else None)
+    return None
+
+
+_READERS = {
+    "npz": in_npz,
+    "npy": in_npy,
+    "parquet": in_parquet,
+    "safetensors": in_safetensors,
+}
+_IDS = ("ids", "ids_key", ID_NAMES, "iuUS")
+_PICTURES = ("pictures", "pictures_key", PICTURE_NAMES, "US")
+_ALLOWED = {
+    "label": "an integer or a text",
+    "id": "an integer or a text",
+    "picture": "the text of its path",
+}
+_LABELS = ("labels", "labels_key", LABEL_NAMES, "biufUSO")
+
+
+def stored_arrays(source: Source) -> dict[str, StoredArray]:
+    """What a file of arrays holds, by name.
+
+    Raises
+    ------
+    EmbeddingsFileError
+        If it is broken.
+    """
+    with in_one_sentence(source):
+        return _READERS[source.format](source)
+
+
+class ArrayRows:
+    """The arrays of a file that were chosen, in step."""
+
+    def __init__(self, source: Source, keys: Keys) -> None:
+        stored = stored_arrays(source)
+        if source.format == "npy" and keys.vectors is not None:
+            raise EmbeddingsFileError(
+                f"{source} holds one array without a name: leave out the key {keys.vectors!r} of "
+                "vectors."
+            )
+        vectors = vectors_name(source, stored, keys.vectors)
+        ids = named_array(source, stored, vectors, keys.ids, _IDS)
+        pictures = named_array(source, stored, vectors, keys.pictures, _PICTURES)
+        labels = None
+        if keys.need_labels:
+            labels = labels_name(source, stored, vectors, keys.labels, (ids, pictures))
+        elif keys.take_labels:
+            labels = named_array(source, stored, vectors, keys.labels, _LABELS)
+        self._vectors = stored[vectors]
+        self._vectors_where = f"{vectors!r} in {source}"
+        self.n_rows = _checked_length(source, self._vectors_where, self._vectors)
+        self._columns = {
+            role: (f"{name!r} in {source}", stored[name])
+            for role, name in (("label", labels), ("id", ids), ("picture", pictures))
+            if name is not None
+        }
+        for role, (where, array) in self._columns.items():
+            check_one_each(role, where, array, self.n_rows)
+        self.dimension = self._found_dimension()
+
+    def _found_dimension(self) -> int:
+        length = self._vectors.shape[1]
+        # Reading a row also tells that an array cannot be read, before anything is done with it.
+        first = next(self._vectors.pieces(1))
+        return first.shape[1] if length is None else length
+
+    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
+        """Chunks of `rows` rows, the last one shorter."""
+        columns = {role: array.pieces(rows) for role, (_, array) in self._columns.items()}
+        first = 0
+        for piece in self._vectors.pieces(rows):
+            parts = {role: next(pieces) for role, pieces in columns.items()}
+            yield self._chunk(piece, parts, first)
+            first += len(piece)
+
+    def close(self) -> None:
+        """Nothing is held between chunks."""
+
+    def _chunk(self, vectors: AnyArray, parts: dict[str, AnyArray], first: int) -> EmbeddingChunk:
+        def place(row: int) -> str:
+            return f"Row {first + row}"
+
+        def names(role: str) -> AnyArray | None:
+            if role not in parts:
+                return None
+            return as_names(role, self._columns[role][0], parts[role], place)
+
+        pictures = None
+        if "picture" in parts:
+            pictures = as_pictures(self._columns["picture"][0], parts["picture"])
+        return EmbeddingChunk(
+            as_float32(self._vectors_where, vectors, place),
+            names("label"),
+            names("id"),
+            pictures,
+            first,
+        )
+
+
+def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:
+    """Raise an error if an array does not have one entry for each vector."""
+    if array.shape != (n_rows,):
+        raise EmbeddingsFileError(
+            f"{where} must be one {role}, {_ALLOWED[role]}, for each of the {n_rows} vectors. "
+            f"Got {array.dtype} of shape {array.shape} instead."
+        )
+
+
+def _checked_length(source: Source, where: str, vectors: StoredArray) -> int:
+    n_rows = vectors.shape[0] if vectors.shape else None
+    if len(vectors.shape) != 2 or vectors.kind not in "fiuO" or n_rows is None:  # noqa: PLR2004
+        raise EmbeddingsFileError(
+            f"{where} must be numbers of shape (n, d) to be vectors. "
+            f"Got {vectors.dtype} of shape {vectors.shape} instead."
+        )
+    if 0 in vectors.shape:
+        raise EmbeddingsFileError(
+            f"{source} does not hold embeddings: {where} must have at least one row and one "
+            f"column. Got {vectors.dtype} of shape {vectors.shape} instead."
+        )
+    return n_rows

@@ -1,0 +1,356 @@
+"""Parquet files, read and written."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import RawIOBase
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.embedding_files.rows import Columns, StoredArray, in_even_pieces, plain_column
+from nearsure.embedding_files.source import Source, in_one_sentence
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.extras import require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+# Without a buffer, pyarrow holds all of a row group's bytes at once.
+BUFFER_BYTES = 1 << 20
+
+
+def arrow(module: str = "pyarrow") -> ModuleType:
+    """Pyarrow, or a module of it."""
+    return require(module, extra="parquet", purpose="Reading or writing a Parquet file")
+
+
+def in_parquet(source: Source) -> dict[str, StoredArray]:
+    """The columns of a file; one of lists is an array of two dimensions."""
+    types = arrow("pyarrow.types")
+    with arrow("pyarrow.parquet").ParquetFile(source.file) as file:
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+    found: dict[str, StoredArray] = {}
+    for field in schema:
+        if field.name in found:
+            raise EmbeddingsFileError(
+                f"{source} has two columns {field.name!r}: give each a name of its own."
+            )
+        entry_type = field.type
+        shape: tuple[int | None, ...] = (n_rows,)
+        if types.is_fixed_size_list(entry_type):
+            shape, entry_type = (n_rows, entry_type.list_size), entry_type.value_type
+        elif types.is_list(entry_type) or types.is_large_list(entry_type):
+            shape, entry_type = (n_rows, None), entry_type.value_type
+        if types.is_dictionary(entry_type):
+            entry_type = entry_type.value_type
+        is_text = types.is_string(entry_type) or types.is_large_string(entry_type)
+        kind = "U" if is_text else np.dtype(_numpy_name(entry_type)).kind
+        read = partial(_column_pieces, source, field.name, len(shape) > 1, kind)
+        found[field.name] = StoredArray(shape, kind, str(entry_type), read)
+    return found
+
+
+def _numpy_name(arrow_type: Any) -> str:  # noqa: ANN401
+    known = {"float": "float32", "double": "float64", "halffloat": "float16", "bool": "bool"}
+    name = known.get(str(arrow_type), str(arrow_type))
+    return name if name.startswith(("float", "int", "uint", "bool")) else "object"
+
+
+def _column_pieces(
+    source: Source,
+    name: str,
+    is_list: bool,  # noqa: FBT001
+    kind: str,
+    rows: int,
+) -> Iterator[AnyArray]:
+    if kind == "O":
+        raise EmbeddingsFileError(
+            f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
+        )
+    yield from in_even_pieces(_batches(source, name, is_list, kind, rows), rows)
+
+
+def _batches(
+    source: Source,
+    name: str,
+    is_list: bool,  # noqa: FBT001
+    kind: str,
+    rows: int,
+) -> Iterator[AnyArray]:
+    parquet = arrow("pyarrow.parquet")
+    options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False}
+    first_row, length = 0, None
+    with in_one_sentence(source), parquet.ParquetFile(source.file, **options) as file:
+        for batch in file.iter_batches(rows, columns=[name]):
+            column = batch.column(0)
+            if is_list:
+                _check_no_nulls(source, name, column, first_row)
+                length = _one_length(source, name, column, first_row, length)
+                # A missing entry becomes NaN, which the check of the vectors finds.
+                values: AnyArray = column.flatten().to_numpy(zero_copy_only=False)
+                yield values.reshape(len(column), length)
+            elif kind == "U":
+                # Not as numpy's texts, which lose a zero byte at their end.
+                yield np.array(column.to_pylist(), object)
+            else:
+                _check_no_nulls(source, name, column, first_row)
+                yield np.asarray(column.to_numpy(zero_copy_only=False))
+            first_row += len(column)
+
+
+def _check_no_nulls(source: Source, name: str, column: "pa.Array", first_row: int) -> None:
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise EmbeddingsFileError(
+            f"The column {name!r} of {source} must have an entry in every row. "
+            f"Row {first_row + row} has none."
+        )
+
+
+def _one_length(
+    source: Source, name: str, column: "pa.Array", first_row: int, expected: int | None
+) -> int:
+    """The length of every list of a batch, which must be that of the batches before."""
+    lengths = arrow("pyarrow.compute").list_value_length(column).to_numpy(zero_copy_only=False)
+    length = int(lengths[0]) if expected is None else expected
+    other = np.flatnonzero(lengths != length)
+    if other.size:
+        row = int(other[0])
+        raise EmbeddingsFileError(
+            f"The vectors in the column {name!r} of {source} must have one length, {length} as "
+            f"in row 0. Row {first_row + row} has {lengths[row]} entries."
+        )
+    return length
+
+
+# Rows are kept until there are so many: small row groups are slow to read and large on disk.
+GROUP_ROWS = 8192
+
+
+class ParquetRecords:
+    """A Parquet file, whose types are those of the first rows; a column of None alone is text."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._tap = _Tap(stream)
+        self._arrow = arrow()
+        self._parquet = arrow("pyarrow.parquet")
+        self._schema: Any = None
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows, at the latest when there are enough of them for a row group."""
+        table = self._table(columns)
+        self._schema = table.schema
+        self._waiting.append(table)
+        if sum(map(len, self._waiting)) >= GROUP_ROWS:
+            self._write_waiting()
+
+    def finish(self) -> None:
+        """Write the rows that are left, and the directory at the end of the file."""
+        self._write_waiting()
+        self._opened().close()
+
+    def abandon(self) -> None:
+        """Close the writer, whose directory goes nowhere."""
+        self._tap.turn_off()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            whole = self._arrow.concat_tables(self._waiting)
+            self._opened().write_table(whole, row_group_size=max(len(whole), 1))
+            self._waiting = []
+
+    def _opened(self) -> Any:  # noqa: ANN401
+        if self._writer is None:
+            schema = self._arrow.schema([]) if self._schema is None else self._schema
+            self._writer = self._parquet.ParquetWriter(self._tap, schema)
+        return self._writer
+
+    def _table(self, columns: Columns) -> Any:  # noqa: ANN401
+        arrays = {}
+        for name, values in columns.items():
+            known = None if self._schema is None else self._schema.field(name).type
+            try:
+                arrays[name] = self._array(values, known)
+            except (self._arrow.ArrowException, OverflowError) as error:
+                kind = "of one type" if known is None else f"of type {known}, as the first are,"
+                raise InvalidInputError(
+                    f"The column {name!r} must be {kind} in all rows of a Parquet file: {error}."
+                ) from error
+        return self._arrow.table(arrays, schema=self._schema)
+
+    def _array(self, values: Any, known: Any) -> Any:  # noqa: ANN401
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and values.ndim <= 2:  # noqa: PLR2004
+            # As they are, not as Python's numbers, which are twice as wide as float32.
+            array = self._arrow.array(np.ascontiguousarray(values).reshape(-1), from_pandas=True)
+            if values.ndim == 2 and values.shape[1]:  # noqa: PLR2004
+                array = self._arrow.FixedSizeListArray.from_arrays(array, values.shape[1])
+            return array if known is None or known == array.type else array.cast(known)
+        plain = plain_column(values)
+        array = self._arrow.array(plain, known)
+        is_null = self._arrow.types.is_null(array.type)
+        return array.cast(self._arrow.string()) if is_null else array
+
+
+class _Tap(RawIOBase):
+    """A stream that can be turned off: a writer's last bytes would make a part look whole."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream: BinaryIO | None = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:  # noqa: ANN401
+        if self._stream is not None:
+            self._stream.write(content)
+        return len(content)
+
+    def turn_off(self) -> None:
+        self._stream = None
+
+
+def batch_arrow(module: str = "pyarrow") -> ModuleType:
+    """Pyarrow, or a module of it."""
+    return require(module, extra="batch", purpose="Reading and writing Parquet files")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator["pq.ParquetFile"]:
+    """An open file; what pyarrow raises about a broken one, also later, becomes one sentence."""
+    parquet, errors = batch_arrow("pyarrow.parquet"), batch_arrow("pyarrow.lib")
+    try:
+        with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
+            yield file
+    except EmbeddingsFileError:
+        raise
+    except FileNotFoundError:
+        raise EmbeddingsFileError(f"There is no file {path}: check the path.") from None
+    except (OSError, errors.ArrowException) as error:
+        raise EmbeddingsFileError(
+            f"{path} cannot be read as Parquet: {error}. It may be cut off or of another format: "
+            "copy or write it anew."
+        ) from error
+
+
+def read_rows(
+    path: Path, columns: Sequence[str], *, first_row: int, n_rows: int, batch_size: int
+) -> Iterator[tuple[int, "pa.RecordBatch"]]:
+    """Some rows of a file in batches, each with the number of its first row in the file."""
+    with opened(path) as file:
+        check_columns(file, path, columns)
+        last_row = first_row + n_rows
+        groups: list[int] = []
+        start = reached = 0
+        for group in range(file.metadata.num_row_groups):
+            n_group = file.metadata.row_group(group).num_rows
+            if reached < last_row and reached + n_group > first_row:
+                start = start if groups else reached
+                groups.append(group)
+            reached += n_group
+        if reached < last_row:
+            raise EmbeddingsFileError(
+                f"{path} must have at least {last_row} rows. Got {reached}: it has changed. "
+                "Start again."
+            )
+        if not groups:
+            return
+        for batch in file.iter_batches(batch_size, row_groups=groups, columns=list(columns)):
+            skipped = max(0, first_row - start)
+            part = batch.slice(skipped, max(0, last_row - max(start, first_row)))
+            if len(part):
+                yield start + skipped, part
+            start += len(batch)
+
+
+def check_columns(file: "pq.ParquetFile", path: Path, columns: Sequence[str]) -> None:
+    """Raise an error that lists the columns of a file if one is missing."""
+    there = file.schema_arrow.names
+    missing = [name for name in columns if name not in there]
+    if missing:
+        raise EmbeddingsFileError(
+            f"{path} must have a column {missing[0]!r}. It has {', '.join(map(repr, there))}."
+        )
+
+
+def vectors_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
+    """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
+    compute, types = batch_arrow("pyarrow.compute"), batch_arrow("pyarrow.types")
+    lists = batch.column(column)
+    is_list = (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    entry = lists.type.value_type if any(test(lists.type) for test in is_list) else None
+    if entry is None or not (types.is_floating(entry) or types.is_integer(entry)):
+        raise EmbeddingsFileError(
+            f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
+        )
+    _check_column_nulls(lists, column, path, first_row)
+    lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(lengths != lengths[0])
+    if other.size or not lengths[0]:
+        row = int(other[0]) if other.size else 0
+        raise EmbeddingsFileError(
+            f"The vectors in the column {column!r} of {path} must have one length, at least 1. "
+            f"Row {first_row} has {lengths[0]} entries, and row {first_row + row} {lengths[row]}."
+        )
+    # A missing entry becomes NaN.
+    values: AnyArray = lists.flatten().to_numpy(zero_copy_only=False)
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float32 if values.dtype == np.float16 else np.float64)
+    vectors = values.reshape(len(lists), -1)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = first_row + int(np.flatnonzero(~finite)[0])
+        raise EmbeddingsFileError(
+            f"The vectors in the column {column!r} of {path} must be finite. Row {row} has NaN, "
+            f"infinity or a missing entry ({int((~finite).sum())} such rows among "
+            f"{len(vectors)}): leave them out or compute them anew."
+        )
+    return vectors
+
+
+def values_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
+    """Ids or labels of a batch, int64 or text, shape (n,)."""
+    types = batch_arrow("pyarrow.types")
+    values = batch.column(column)
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    _check_column_nulls(values, column, path, first_row)
+    dtype = kind_of(values.type, column, path)
+    array: AnyArray = np.asarray(values.to_numpy(zero_copy_only=False))
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise EmbeddingsFileError(
+            f"The column {column!r} of {path} must fit in 64 bits with a sign. Got {array.max()}."
+        )
+    return array.astype(dtype)
+
+
+def kind_of(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
+    """What ids or labels of an arrow type become; columns without entries may be of no type."""
+    types = batch_arrow("pyarrow.types")
+    if types.is_dictionary(entry):
+        entry = entry.value_type
+    if types.is_integer(entry) or types.is_boolean(entry) or types.is_null(entry):
+        return np.int64
+    if types.is_string(entry) or types.is_large_string(entry):
+        return str
+    raise EmbeddingsFileError(
+        f"The column {column!r} of {path} must hold integers or texts. Got {entry} instead."
+    )
+
+
+def _check_column_nulls(values: "pa.Array", column: str, path: Path, first_row: int) -> None:
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise EmbeddingsFileError(
+            f"The column {column!r} of {path} must have an entry in every row. "
+            f"Row {first_row + row} has none."
+        )

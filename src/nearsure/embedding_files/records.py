@@ -1,0 +1,354 @@
+"""`open_records`: rows written as CSV, JSON lines, JSON or Parquet."""
+
+import csv
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol, Self, TextIO, TypeAlias, cast
+
+from nearsure.atomic import Draft
+from nearsure.embedding_files.parquet import ParquetRecords
+from nearsure.embedding_files.rows import Columns, cell_text, guarded_text, json_text, plain_column
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+
+class RecordFormat(Protocol):
+    """Turns columns into bytes."""
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows; the columns are those of the first call."""
+
+    def finish(self) -> None:
+        """Write what comes after the last row."""
+
+    def abandon(self) -> None:
+        """Let go without writing anything more."""
+
+
+def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
+    return zip(*map(plain_column, columns.values()), strict=True)
+
+
+def _objects(columns: Columns) -> Iterator[str]:
+    return (json_text(dict(zip(columns, row, strict=True))) for row in _rows(columns))
+
+
+def _sent(stream: BinaryIO, text: str) -> None:
+    # Half of a surrogate pair becomes the escape that JSON has for it.
+    stream.write(text.encode("utf-8", "backslashreplace"))
+
+
+class _Lines:
+    """Takes the lines of a CSV writer, and ends them as other programs here do."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, line: str) -> int:
+        self.written.append(line.removesuffix("\r\n") + "\n")
+        return len(line)
+
+
+class CsvRecords:
+    """A header, then a line for each row; formulas may be guarded against."""
+
+    def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
+        self._stream = stream
+        self._cell = guarded_text if guard_formulas else cell_text
+        self._begun = False
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows."""
+        lines = _Lines()
+        # Said to end so, lines have every entry in quotes that holds one of the two.
+        writer = csv.writer(lines, lineterminator="\r\n")
+        if not self._begun:
+            writer.writerow(map(self._cell, columns))
+            self._begun = True
+        writer.writerows(map(self._cell, row) for row in _rows(columns))
+        _sent(self._stream, "".join(lines.written))
+
+    def finish(self) -> None:
+        """Nothing comes after the last row."""
+
+    def abandon(self) -> None:
+        """Nothing is open."""
+
+
+class JsonLineRecords:
+    """A JSON object on each line."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows."""
+        _sent(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
+
+    def finish(self) -> None:
+        """Nothing comes after the last row."""
+
+    def abandon(self) -> None:
+        """Nothing is open."""
+
+
+class JsonRecords:
+    """One JSON list of objects."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._begun = False
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows."""
+        text = ",\n".join(_objects(columns))
+        if text:
+            _sent(self._stream, (",\n" if self._begun else "[\n") + text)
+            self._begun = True
+
+    def finish(self) -> None:
+        """Close the list."""
+        _sent(self._stream, "\n]\n" if self._begun else "[]\n")
+
+    def abandon(self) -> None:
+        """The list stays open, so that nobody takes it for whole."""
+
+
+RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {
+    "csv": CsvRecords,
+    "jsonl": JsonLineRecords,
+    "json": JsonRecords,
+    "parquet": ParquetRecords,
+}
+
+
+class WholeFile:
+    """A file that is written under another name beside it, and renamed at the end."""
+
+    def __init__(self, path: Path) -> None:
+        if path.is_dir():
+            raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
+        try:
+            self._draft = Draft.of(path)
+            self.stream: BinaryIO = self._draft.path.open("wb")
+        except OSError as error:
+            raise EmbeddingsFileError(
+                f"{path} cannot be written: {error.strerror or error}."
+            ) from error
+
+    def keep(self) -> None:
+        """Close the file and give it its name."""
+        try:
+            self.stream.close()
+            self._draft.keep()
+        except BaseException:
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Remove what was written."""
+        # On a full or lost disk this fails, too, and would hide why.
+        with suppress(OSError):
+            self.stream.close()
+        self._draft.drop()
+
+    def forsake(self) -> None:
+        """Whoever read from a pipe has gone."""
+
+
+class StandardOutput:
+    """Standard output, which stays open."""
+
+    def __init__(self) -> None:
+        text = sys.stdout
+        if text is None or text.closed:
+            raise EmbeddingsFileError("Standard output is closed: name a file to write to.")
+        text.flush()
+        # A notebook's takes text alone.
+        has_bytes = hasattr(text, "buffer")
+        self.takes_bytes = has_bytes and not text.isatty()
+        self.stream: BinaryIO = text.buffer if has_bytes else cast("BinaryIO", _AsText(text))
+
+    def keep(self) -> None:
+        """Send what is still held back."""
+        self.stream.flush()
+
+    def drop(self) -> None:
+        """What was sent cannot be called back."""
+        with suppress(OSError):
+            self.stream.flush()
+
+    def forsake(self) -> None:
+        """Whoever read has gone: let what Python still holds go nowhere, without a word."""
+        with suppress(OSError, ValueError):
+            output = self.stream.fileno()
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, output)
+            os.close(nowhere)
+
+
+class _AsText(RawIOBase):
+    """Bytes of UTF-8 written to a stream of text, whole characters at a time."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+
+    def write(self, content: Any) -> int:  # noqa: ANN401
+        self._text.write(bytes(content).decode("utf-8"))
+        return len(content)
+
+    def flush(self) -> None:
+        self._text.flush()
+
+
+RecordFormatName: TypeAlias = Literal["csv", "jsonl", "json", "parquet"]
+
+
+class RecordWriter:
+    """Open records, which `open_records` makes; a context manager.
+
+    A file appears when the block ends well; after any exception, also Ctrl-C, there is none, or
+    the one that was there before.
+    """
+
+    def __init__(
+        self, name: str, destination: WholeFile | StandardOutput, records: RecordFormat
+    ) -> None:
+        self._name = name
+        self._destination = destination
+        self._records = records
+        self._columns: list[str] | None = None
+        self._is_wanted = True
+
+    @property
+    def is_wanted(self) -> bool:
+        """False once whoever reads standard output has gone, as ``| head`` does."""
+        return self._is_wanted
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows.
+
+        Parameters
+        ----------
+        columns : mapping of name to values
+            Equally long sequences or arrays; the same names in every call. Values may be numbers,
+            texts, None, or lists of these. NaN is written as None, and so is infinity, which only
+            Parquet can hold.
+        """
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InvalidInputError(f"Columns must be equally long. Got {lengths} instead.")
+        if self._columns is None:
+            self._columns = list(columns)
+        if sorted(columns) != sorted(self._columns):
+            raise InvalidInputError(
+                f"Every call must write the same columns, {self._columns}. "
+                f"Got {list(columns)} instead."
+            )
+        in_order = {name: columns[name] for name in self._columns}
+        self._unless_nobody_reads(
+            partial(self._records.write, in_order), self._destination.stream.flush
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            try:
+                self._unless_nobody_reads(self._records.finish, self._destination.keep)
+            except BaseException:
+                self._give_up()
+                raise
+        if kind is not None or not self._is_wanted:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._records.abandon()
+        self._destination.drop()
+
+    def _unless_nobody_reads(self, *actions: Callable[[], None]) -> None:
+        try:
+            for action in actions:
+                if self._is_wanted:
+                    action()
+        except BrokenPipeError:
+            self._is_wanted = False
+            self._destination.forsake()
+        except OSError as error:
+            raise EmbeddingsFileError(
+                f"{self._name} cannot be written: {error.strerror or error}."
+            ) from error
+
+
+def open_records(
+    destination: str | Path | None,
+    format: RecordFormatName,  # noqa: A002
+    *,
+    guard_formulas: bool = False,
+) -> RecordWriter:
+    """Open a file, or standard output, to write records to.
+
+    Parameters
+    ----------
+    destination : path or None
+        A file, which is written under another name beside it and renamed at the end; its folder
+        is made if need be. None is standard output.
+    format : {"csv", "jsonl", "json", "parquet"}
+        A CSV file has a header, nothing for None and JSON for lists; "json" is one list of
+        objects. The types of a Parquet file are those of the first rows.
+    guard_formulas : bool
+        Of "csv" alone: whether a text that begins with = + - @, a tab or a carriage return gets a '
+        before it, so that no spreadsheet computes it. Numbers stay as they are.
+
+    Returns
+    -------
+    RecordWriter
+
+    Raises
+    ------
+    EmbeddingsFileError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> with open_records(None, "csv") as records:
+    ...     records.write({"label": ["owl", "wren"], "confidence": [0.9, 0.7]})
+    label,confidence
+    owl,0.9
+    wren,0.7
+    """
+    if format not in RECORD_FORMATS:
+        raise InvalidInputError(
+            f"The 'format' parameter must be one of {', '.join(RECORD_FORMATS)}. "
+            f"Got {format!r} instead."
+        )
+    if guard_formulas and format != "csv":
+        raise InvalidInputError(
+            f"The 'guard_formulas' parameter is of the format 'csv'. Got it for {format!r}: leave "
+            "it out."
+        )
+    target: WholeFile | StandardOutput
+    if destination is None:
+        output = target = StandardOutput()
+        name = "Standard output"
+        if format == "parquet" and not output.takes_bytes:
+            raise InvalidInputError(
+                "A Parquet file must not be written to a terminal: name a file, or pipe it on."
+            )
+    else:
+        target, name = WholeFile(Path(destination)), str(destination)
+    try:
+        records = (
+            CsvRecords(target.stream, guard_formulas=True)
+            if guard_formulas
+            else RECORD_FORMATS[format](target.stream)
+        )
+        return RecordWriter(name, target, records)
+    except BaseException:
+        target.drop()
+        raise

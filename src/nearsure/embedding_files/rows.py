@@ -1,0 +1,331 @@
+"""Rows of embeddings in memory, and checks of their columns."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearsure.arrays import AnyArray
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingChunk:
+    """Vectors, and what is known about each.
+
+    Parameters
+    ----------
+    vectors : array of shape (m, d), float32
+        Finite.
+    labels, ids : array of shape (m,), optional
+        Integers or texts; of one kind in all chunks of a file.
+    pictures : list of str or None, optional
+        Path of each row's picture, as the file has it.
+    first_row : int
+        Place of the first row in the file, from 0.
+    """
+
+    vectors: NDArray[np.float32]
+    labels: AnyArray | None = None
+    ids: AnyArray | None = None
+    pictures: list[str | None] | None = None
+    first_row: int = 0
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+class RowReader(Protocol):
+    """A file or stream, open at its first row."""
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are; None if that takes reading them."""
+
+    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
+        """Chunks of `rows` rows, the last one shorter."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+LABEL_KINDS = "biuU"
+
+# Above it, float64 no longer tells whole numbers apart.
+LARGEST_WHOLE = 2.0**53
+
+
+def check_text(place: str, role: str, text: str) -> None:
+    """An error if a label or an id is text that files, engines or numpy cannot keep as it is."""
+    if "\0" in text:
+        raise EmbeddingsFileError(
+            f"{place} has as its {role} a text with a zero byte: leave it out."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise EmbeddingsFileError(
+            f"{place} has as its {role} a text with half a character (a lone surrogate): write it "
+            "as valid Unicode."
+        ) from None
+
+
+def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDArray[np.float32]:
+    """Numbers as vectors; `where` names the column in messages, and `place` a row of it."""
+    if array.ndim != 2 or array.dtype.kind not in "fiu":  # noqa: PLR2004
+        raise EmbeddingsFileError(
+            f"{where} must be numbers of shape (n, d) to be vectors. "
+            f"Got {array.dtype} of shape {array.shape} instead."
+        )
+    with np.errstate(over="ignore"):
+        vectors = array.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad.size:
+        row = int(bad[0])
+        was_finite = np.isfinite(array[row]).all()
+        what = "a value beyond the range of float32" if was_finite else "NaN or infinity"
+        raise EmbeddingsFileError(
+            f"{where} must be finite in float32. {place(row)} has {what} ({bad.size} such rows "
+            f"among {len(vectors)}): leave them out or compute them anew."
+        )
+    return vectors
+
+
+def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]) -> AnyArray:
+    """Labels or ids as integers or texts; `what` is "label" or "id"."""
+    if names.dtype == object:
+        missing = [row for row, name in enumerate(names.tolist()) if name is None]
+        if missing:
+            raise EmbeddingsFileError(
+                f"{where} must have an entry in every row. {place(missing[0])} has none."
+            )
+        # Before numpy drops a zero byte at the end.
+        _check_texts(what, names, place)
+        names = names.astype(str)
+    if names.dtype.kind == "S":
+        try:
+            names = np.char.decode(names, "utf-8")
+        except UnicodeDecodeError as error:
+            raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
+    if names.dtype.kind == "U":
+        _check_texts(what, names, place)
+    whole = names.dtype.kind == "f" and bool((abs(names) < LARGEST_WHOLE).all())
+    if whole and (names == np.floor(names)).all():
+        names = names.astype(np.int64)
+    if names.ndim != 1 or names.dtype.kind not in LABEL_KINDS:
+        raise EmbeddingsFileError(
+            f"{where} must be one {what}, an integer or a text, for each vector. "
+            f"Got {names.dtype} of shape {names.shape} instead."
+        )
+    return names
+
+
+def _check_texts(what: str, names: AnyArray, place: Callable[[int], str]) -> None:
+    for row, name in enumerate(names.ravel().tolist()):
+        if not name.isascii() or "\0" in name:
+            check_text(place(row), what, name)
+
+
+def as_pictures(where: str, entries: AnyArray) -> list[str | None]:
+    """Paths or addresses of pictures; None where there is none."""
+    if entries.dtype.kind not in "USO":
+        raise EmbeddingsFileError(
+            f"{where} must be texts, the path of a picture for each vector. "
+            f"Got {entries.dtype} instead."
+        )
+    if entries.dtype.kind == "S":
+        entries = np.char.decode(entries, "utf-8")
+    return [entry or None for entry in entries.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSet:
+    """Vectors with the label of each.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, d), float32
+        Finite.
+    labels : array of shape (n,)
+        Integers or strings.
+
+    Examples
+    --------
+    >>> len(EmbeddingSet(np.zeros((2, 3), np.float32), np.array(["owl", "wren"])))
+    2
+    """
+
+    vectors: NDArray[np.float32]
+    labels: AnyArray
+
+    def __post_init__(self) -> None:
+        vectors, labels = self.vectors, self.labels
+        if vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype != np.float32:  # noqa: PLR2004
+            raise InvalidInputError(
+                "vectors must be float32 of shape (n, d) with at least one row and one column. "
+                f"Got {vectors.dtype} of shape {vectors.shape} instead."
+            )
+        if labels.shape != (len(vectors),) or labels.dtype.kind not in LABEL_KINDS:
+            raise InvalidInputError(
+                f"labels must be one integer or string for each of the {len(vectors)} vectors. "
+                f"Got {labels.dtype} of shape {labels.shape} instead."
+            )
+        if not np.isfinite(vectors).all():
+            row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+            raise InvalidInputError(f"vectors must be finite. Row {row} is not.")
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+LabelsWanted: TypeAlias = Literal["required", "optional", "none"]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The names of columns that were given, and whether labels are wanted from this file."""
+
+    vectors: str | None = None
+    labels: str | None = None
+    ids: str | None = None
+    pictures: str | None = None
+    wanted: LabelsWanted = "optional"
+
+    @property
+    def need_labels(self) -> bool:
+        """Whether labels must be there."""
+        return self.wanted == "required"
+
+    @property
+    def take_labels(self) -> bool:
+        """Whether labels are taken where they are."""
+        return self.wanted != "none"
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file.
+
+    Parameters
+    ----------
+    shape : tuple of int or None
+        Its shape; None for a length that is known only once it is read.
+    kind : str
+        numpy's letter for the kind of its entries: f, i, u, b, U, S; O for what is refused.
+    dtype : str
+        Their type, for messages.
+    pieces : callable
+        Given a number of rows, gives the array in pieces of so many, the last one shorter. A text
+        that is missing is None.
+    """
+
+    shape: tuple[int | None, ...]
+    kind: str
+    dtype: str
+    pieces: Callable[[int], Iterator[AnyArray]]
+
+    def __str__(self) -> str:
+        lengths = ", ".join("?" if length is None else str(length) for length in self.shape)
+        return f"{self.dtype} ({lengths})"
+
+
+def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
+    """An array that is in memory, or mapped to it, in pieces that are copies."""
+    for first in range(0, len(array), rows):
+        yield np.array(array[first : first + rows])
+
+
+def in_even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
+    """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
+
+    Examples
+    --------
+    >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
+    >>> [piece.tolist() for piece in in_even_pieces(uneven, 4)]
+    [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    """
+    waiting: list[AnyArray] = []
+    n_waiting = 0
+    for piece in pieces:
+        rest = piece
+        while n_waiting + len(rest) >= rows:
+            cut = rows - n_waiting
+            yield _joined([*waiting, rest[:cut]])
+            rest, waiting, n_waiting = rest[cut:], [], 0
+        if len(rest):
+            waiting.append(rest)
+            n_waiting += len(rest)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[AnyArray]) -> AnyArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+# What makes a cell a formula in a spreadsheet.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
+
+
+def plain_column(column: Sequence[Any] | AnyArray) -> list[Any]:
+    """A column as Python's own numbers, texts, lists and None; what is not finite is None.
+
+    Examples
+    --------
+    >>> plain_column(np.array([0.5, np.nan])), plain_column([np.int64(3), (1, 2)])
+    ([0.5, None], [3, [1, 2]])
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuU":
+        return list(column.tolist())
+    if isinstance(column, np.ndarray) and column.dtype.kind == "f" and np.isfinite(column).all():
+        return list(column.tolist())
+    return [plain_value(value) for value in column]
+
+
+def plain_value(value: Any) -> Any:  # noqa: ANN401
+    """A value as Python's own."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): plain_value(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(entry) for entry in value]
+    return value
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401
+    """A plain value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def guarded_text(value: Any) -> Any:  # noqa: ANN401
+    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
+
+    Examples
+    --------
+    >>> guarded_text("=1+1"), guarded_text("a=b"), guarded_text(-1)
+    ("'=1+1", 'a=b', -1)
+    """
+    cell = cell_text(value)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+
+
+def cell_text(value: Any) -> Any:  # noqa: ANN401
+    """A plain value as a cell of a CSV file: nothing for None, JSON for what has parts."""
+    if isinstance(value, bool | list | dict):
+        return json_text(value)
+    return value

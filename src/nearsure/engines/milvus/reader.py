@@ -1,0 +1,338 @@
+"""Search, fetch and scan a Milvus collection."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nearsure import neighbors
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.engines.contract import Found, Stored
+from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.milvus.client import TooLargeError
+from nearsure.engines.milvus.collection import (
+    LARGEST_K,
+    LARGEST_PORTION,
+    MOST_IDS,
+    MOST_QUERIES,
+    Collection,
+    Fields,
+    Layout,
+    Settings,
+    asked_in_portions,
+    between,
+    check_unit,
+    literal,
+    one_of,
+    portions,
+)
+from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.index import unit_vectors
+from nearsure.validation import a_few
+
+CONVENTIONS = {
+    "L2": neighbors.squared_l2,
+    "COSINE": neighbors.cosine_similarity,
+    "IP": neighbors.inner_product,
+}
+
+
+def array_of(values: list[Any], kind: str) -> AnyArray:
+    """Ids or labels as nearsure has them."""
+    if None in values:
+        raise GalleryMismatchError(
+            "Labels of a gallery must not be NULL. Got a point without. Give every point a label, "
+            "or open the collection with label_field=None and keep the labels in nearsure."
+        )
+    return np.array(values, np.int64 if kind == "integer" else str)
+
+
+def hits_of(answer: Any, layout: Layout, fields: Fields, *, refine: bool) -> Hits:  # noqa: ANN401
+    """What a search returned, for all its queries."""
+    counts = [len(hits) for hits in answer]
+    queries = np.repeat(np.arange(len(counts)), counts)
+    ids = array_of([own for hits in answer for own in hits.ids], layout.ids)
+    rows = [row for hits in answer for row in list.__iter__(hits)]
+    labels = None
+    if layout.labels is not None:
+        labels = array_of([row["entity"][fields.label] for row in rows], layout.labels)
+    vectors = sq_distances = None
+    if refine:
+        vectors = _hit_vectors(answer, rows, fields.vector, layout.dimension)
+        if layout.metric_type == "IP":
+            check_unit(vectors, "the collection")
+        has_place = vectors.any(axis=1) if layout.at_unit_length else np.ones(len(ids), np.bool_)
+        vectors = vectors[has_place]
+        if layout.at_unit_length and len(vectors):
+            vectors = unit_vectors(vectors.astype(np.float64))
+    else:
+        scores = np.array([score for hits in answer for score in hits.distances], np.float64)
+        has_place = ~np.isnan(scores)
+        sq_distances = _sq_distances(scores[has_place], layout.metric_type)
+    # Zero vectors have no direction, and so no distance to a query under cosine.
+    return Hits(
+        queries[has_place],
+        ids[has_place],
+        None if labels is None else labels[has_place],
+        vectors,
+        sq_distances,
+    )
+
+
+def row_vectors(rows: Any, field: str, dimension: int) -> AnyArray:  # noqa: ANN401
+    """The vectors of rows that a query returned, of shape (n, dimension)."""
+    packed = _packed(getattr(rows, "_lazy_field_data", ()), field, len(rows) * dimension)
+    if packed is None:
+        packed = np.array([row[field] for row in rows], np.float32)
+    return packed.reshape(len(rows), dimension)
+
+
+def _hit_vectors(answer: Any, rows: list[Any], field: str, dimension: int) -> AnyArray:  # noqa: ANN401
+    packed = None
+    if len(answer):
+        # One message for all queries, which each list of hits refers to.
+        messages = getattr(answer[0], "lazy_field_data", ())
+        packed = _packed(messages, field, len(rows) * dimension)
+    if packed is None:
+        answer.materialize()
+        packed = np.array([row["entity"][field] for row in rows], np.float32)
+    return packed.reshape(len(rows), dimension)
+
+
+def _packed(messages: Any, field: str, n_numbers: int) -> AnyArray | None:  # noqa: ANN401
+    """All numbers of a vector field at once.
+
+    pymilvus makes a list of Python floats of each vector when it is looked at, which takes longer
+    than the search. In a message they lie as packed single precision, behind a tag and a length.
+    None if they do not lie there, as in other versions of pymilvus.
+    """
+    for message in messages:
+        if message.field_name == field and message.vectors.HasField("float_vector"):
+            numbers = message.vectors.float_vector
+            if n_numbers and len(numbers.data) == n_numbers:
+                return np.frombuffer(numbers.SerializeToString()[-4 * n_numbers :], "<f4")
+    return None
+
+
+def _sq_distances(scores: FloatArray, metric_type: str) -> FloatArray:
+    try:
+        return CONVENTIONS[metric_type](scores)
+    except InvalidInputError as error:
+        raise GalleryMismatchError(f"What the collection holds does not fit: {error}") from None
+
+
+EXPRESSION_BYTES = 2**20
+SMALL_ROW = 64
+SMALLEST_PORTION = 4
+
+
+class Reader:
+    """Reads of one collection, divided into requests that Milvus takes."""
+
+    def __init__(self, collection: Collection, settings: Settings) -> None:
+        self._collection, self._settings = collection, settings
+        self._fields, self._layout = collection.fields, collection.layout
+        label = self._fields.label
+        self._named = [self._fields.id] + ([] if label is None else [label])
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points; `queries` have unit length where the metric asks for it.
+
+        The lists that IVF looks through may hold fewer than k points. Such queries are asked again,
+        of all lists.
+        """
+        found = self._search(queries, k)
+        n_lists = self._settings.lists_left(self._layout)
+        short = np.flatnonzero(found.counts < k)
+        if n_lists is None or not len(short):
+            return found
+        return with_rows(found, short, self._search(queries[short], k, n_lists))
+
+    def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
+        n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
+        sent = single_precision(queries, "queries")
+        outputs = [] if self._fields.label is None else [self._fields.label]
+        hit_bytes = SMALL_ROW
+        if self._settings.refine:
+            outputs.append(self._fields.vector)
+            hit_bytes = self._layout.row_bytes
+
+        def ask(part: slice) -> Any:  # noqa: ANN401
+            return self._collection.ask(
+                "search",
+                sent[part],
+                anns_field=self._fields.vector,
+                limit=n_candidates,
+                output_fields=outputs,
+                search_params=self._settings.search_params(self._layout, n_candidates, nprobe),
+                consistency_level=self._settings.consistency,
+            )
+
+        parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
+        found = []
+        for part, answer in asked_in_portions(parts, ask):
+            hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
+            found.append(found_from_hits(queries[part], hits, k))
+        return one_after_another(found)
+
+    def count(self) -> int:
+        """How many points there are."""
+        rows = self._query("", ["count(*)"], consistency="Strong")
+        return int(rows[0]["count(*)"])
+
+    def are_there(self, ids: AnyArray) -> BoolArray:
+        """Which ids are there now."""
+        known: set[Any] = set()
+        parts = list(id_portions(ids))
+        if len(parts) > 1 and not self.count():
+            # The first load, which is the largest as a rule.
+            return np.zeros(len(ids), np.bool_)
+        for part in parts:
+            rows = self._query(
+                one_of(self._fields.id, ids[part]), [self._fields.id], consistency="Strong"
+            )
+            known.update(row[self._fields.id] for row in rows)
+        return np.array([own in known for own in ids.tolist()], np.bool_)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points in the order of `ids`; an error if some are not there."""
+        vectors = np.empty((len(ids), self._layout.dimension), np.float32)
+        labels: list[Any] = [None] * len(ids)
+        row_of = {own: row for row, own in enumerate(ids.tolist())}
+        missing = set(row_of)
+        outputs = [*self._named, self._fields.vector]
+        parts = id_portions(ids, self._layout.row_bytes)
+        for _, rows in asked_in_portions(
+            parts, lambda part: self._query(one_of(self._fields.id, ids[part]), outputs)
+        ):
+            own_ids = [row[self._fields.id] for row in list.__iter__(rows)]
+            places = [row_of[own] for own in own_ids]
+            vectors[places] = row_vectors(rows, self._fields.vector, self._layout.dimension)
+            if self._fields.label is not None:
+                for place, row in zip(places, list.__iter__(rows), strict=True):
+                    labels[place] = row[self._fields.label]
+            missing.difference_update(own_ids)
+        if missing:
+            raise unknown_ids(sorted(missing))
+        return Stored(
+            ids,
+            None if self._layout.labels is None else array_of(labels, self._layout.labels),
+            vectors,
+        )
+
+    def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
+        """All fields of points, also those that nearsure does not know, in any order."""
+        for _, rows in asked_in_portions(
+            id_portions(ids, row_bytes),
+            lambda part: self._query(
+                one_of(self._fields.id, ids[part]), ["*"], consistency="Strong"
+            ),
+        ):
+            yield from map(dict, rows)
+
+    def sample(self, n: int) -> AnyArray:
+        """The vectors of a few points."""
+        rows = self._query("", [self._fields.vector], limit=n)
+        return row_vectors(rows, self._fields.vector, self._layout.dimension)
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, ids ascending.
+
+        Milvus promises no order, and which ids it gives if there are more than the limit differs
+        between its versions. Fewer than the limit are all there are. So a portion that is full is
+        only taken as a hint at how far the next attempt should reach.
+        """
+        reached = up_to = None
+        overfull = False
+        limit = LARGEST_PORTION
+        while True:
+            expression = between(self._fields.id, reached, up_to)
+            try:
+                rows = self._query(expression, self._named, limit=limit)
+            except TooLargeError:
+                if limit <= SMALLEST_PORTION:
+                    raise
+                limit //= 2
+                continue
+            ids = array_of([row[self._fields.id] for row in rows], self._layout.ids)
+            ids, order = np.unique(ids, return_index=True)
+            if len(rows) == limit:
+                # All but the last, if they come in order; the nearer half, if they do not.
+                nearer = ids[(len(ids) - 1) // 2 if overfull else max(len(ids) - 2, 0)].item()
+                if nearer == up_to:
+                    raise GalleryMismatchError(
+                        f"Ids must be distinct. Got {nearer!r} at least {limit} times."
+                    )
+                up_to, overfull = nearer, True
+                continue
+            if len(ids):
+                labels = None
+                if self._layout.labels is not None:
+                    labels = array_of(
+                        [row[self._fields.label] for row in rows], self._layout.labels
+                    )[order]
+                yield Stored(ids, labels)
+            if up_to is None:
+                return
+            reached, up_to, overfull = up_to, None, False
+
+    def _query(
+        self,
+        expression: str,
+        outputs: list[str],
+        *,
+        limit: int | None = None,
+        consistency: str | None = None,
+    ) -> Any:  # noqa: ANN401
+        return self._collection.ask(
+            "query",
+            filter=expression,
+            output_fields=outputs,
+            consistency_level=consistency or self._settings.consistency,
+            **({} if limit is None else {"limit": limit}),
+        )
+
+
+def single_precision(vectors: AnyArray, name: str) -> AnyArray:
+    """Vectors as Milvus takes them; an error if they do not fit."""
+    with np.errstate(over="ignore"):
+        single = vectors.astype(np.float32, copy=False)
+    if not np.isfinite(single).all():
+        raise InvalidInputError(
+            f"{name} must fit in single precision. Got {np.abs(vectors).max():.3g} instead."
+        )
+    return single
+
+
+def id_portions(ids: AnyArray, row_bytes: int = SMALL_ROW) -> Iterator[slice]:
+    """Slices of ids that one expression may name, and whose rows one answer may hold."""
+    longest = max((len(literal(own).encode()) for own in ids.tolist()), default=0) + 2
+    most = min(MOST_IDS, max(1, EXPRESSION_BYTES // longest))
+    return portions(len(ids), row_bytes, most)
+
+
+def unknown_ids(ids: list[Any]) -> InvalidInputError:
+    """The error for ids that are not there."""
+    return InvalidInputError(
+        f"ids must be those of points in the gallery. Got {a_few(ids)}, which it does not hold."
+    )
+
+
+def with_rows(found: Found, rows: IntArray, others: Found) -> Found:
+    """An answer in which some rows are those of another."""
+
+    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
+        # Texts of another length need another type.
+        together = values.astype(np.result_type(values, new))
+        together[rows] = new
+        return together
+
+    labels = None
+    if found.labels is not None and others.labels is not None:
+        labels = replaced(found.labels, others.labels)
+    return Found(
+        replaced(found.sq_distances, others.sq_distances),
+        replaced(found.ids, others.ids),
+        replaced(found.counts, others.counts),
+        labels,
+    )

@@ -1,0 +1,403 @@
+"""Search, read, add, remove and relabel points in a table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from psycopg import errors
+
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.engines.contract import Found, Stored
+from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.postgres.pool import Connection, Connections
+from nearsure.engines.postgres.schema import Layout, check_unit_length
+from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
+from nearsure.errors import InvalidInputError, UnusableGalleryError
+from nearsure.index.exact import unit_vectors
+from nearsure.validation import a_few
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Points of several rows, behind each other.
+
+    Parameters
+    ----------
+    ids, labels : array of shape (n,)
+        Labels are None if the table has none.
+    counts : array of shape (n_rows,)
+        How many points each row held.
+    rest : bytes
+        Vectors or distances, as PostgreSQL sends them.
+    """
+
+    ids: AnyArray
+    labels: AnyArray | None
+    counts: IntArray
+    rest: bytes
+
+    def vectors(self, layout: Layout) -> AnyArray:
+        """The rest, if it holds vectors; shape (n, dimension)."""
+        return layout.stored.decode(self.rest, len(self.ids))
+
+    def distances(self) -> FloatArray:
+        """The rest, if it holds distances; shape (n,)."""
+        return np.frombuffer(self.rest, ">f8").astype(np.float64)
+
+
+def unpacked(layout: Layout, rows: Sequence[Sequence[Any]]) -> PackedRows:
+    """What rows of packed ids, labels (if there are any) and a rest hold together."""
+    columns = list(zip(*rows, strict=True))
+    ids, counts = layout.id.unpacked(columns[0])
+    labels = None
+    if layout.label is not None:
+        labels, n_labels = layout.label.unpacked(columns[1])
+        if not np.array_equal(n_labels, counts):
+            raise UnusableGalleryError(layout.label.has_nulls)
+    return PackedRows(ids, labels, counts, b"".join(part or b"" for part in columns[-1]))
+
+
+# What an answer may take in memory, on the server and here.
+_ANSWER_BYTES = 2**24
+_LARGEST_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one gallery.
+
+    Parameters
+    ----------
+    connections : Connections
+        The server.
+    statements : Statements
+        What is asked of the table.
+    settings : Settings
+        How hard an approximate index is to try.
+    """
+
+    connections: Connections
+    statements: Statements
+    settings: Settings
+
+    def nearest(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query, however many queries there are."""
+        if self.statements.metric.meaning == "cosine":
+            queries = unit_vectors(queries.astype(np.float64))
+        n_asked = k + SPARE_CANDIDATES if self.statements.refined else k
+        return one_after_another(
+            [
+                found_from_hits(queries[part], self._hits(queries[part], k, n_asked), k)
+                for part in self._parts(len(queries), n_asked)
+            ]
+        )
+
+    def _parts(self, n_queries: int, n_asked: int) -> Iterator[slice]:
+        n_bytes = 16 + (self.statements.layout.stored.n_bytes if self.statements.refined else 8)
+        size = max(1, min(_LARGEST_BATCH, _ANSWER_BYTES // (n_asked * n_bytes)))
+        for start in range(0, n_queries, size):
+            yield slice(start, start + size)
+
+    def _hits(self, queries: AnyArray, k: int, n_asked: int) -> Hits:
+        if not self.settings.index_can_give(self.statements.layout, n_asked):
+            return self._by_scan(queries, n_asked)
+        hits = self._by_index(queries, n_asked)
+        n_hits = np.bincount(hits.queries, minlength=len(queries))
+        if (n_hits >= k).all():
+            return hits
+        # An index may give fewer than there are. They are counted, and looked for without it.
+        short = np.flatnonzero(n_hits < self._count_up_to(k))
+        if not short.size:
+            return hits
+        again = self._by_scan(queries[short], n_asked)
+        return _replaced(hits, short, again)
+
+    def _by_index(self, queries: AnyArray, n_asked: int) -> Hits:
+        layout = self.statements.layout
+        asked = layout.asked.as_array(queries)
+
+        def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            layout.asked.take_up(connection)
+            with connection.pipeline():
+                self.settings.of_index_scan(connection, layout, n_asked)
+                cursor = connection.cursor(binary=True)
+                cursor.execute(self.statements.nearest_by_index, [asked, n_asked])
+                return cursor.fetchall()
+
+        rows = self.connections.reading(ask)
+        numbers = np.array([row[0] for row in rows], np.int64) - 1
+        return self._hits_of(numbers, [row[1:] for row in rows])
+
+    def _by_scan(self, queries: AnyArray, n_asked: int) -> Hits:
+        layout = self.statements.layout
+        asked = layout.asked.one_by_one(queries)
+
+        def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            layout.asked.take_up(connection)
+            with connection.pipeline():
+                self.settings.of_any(connection)
+                cursors = [
+                    connection.cursor(binary=True).execute(
+                        self.statements.nearest_by_scan, [query, n_asked]
+                    )
+                    for query in asked
+                ]
+                return [row for cursor in cursors for row in cursor.fetchall()]
+
+        return self._hits_of(np.arange(len(queries)), self.connections.reading(ask))
+
+    def _hits_of(self, numbers: IntArray, rows: Sequence[Sequence[Any]]) -> Hits:
+        """The hits in rows, each of which answers the query of its number."""
+        packed = unpacked(self.statements.layout, rows)
+        every = Hits(np.repeat(numbers, packed.counts), packed.ids, packed.labels)
+        metric = self.statements.metric
+        # A zero vector has no direction. Under cosine it is never found.
+        if self.statements.refined:
+            vectors = packed.vectors(self.statements.layout)
+            if metric.meaning == "euclidean":
+                return replace(every, vectors=vectors)
+            if metric.needs_unit_length and len(vectors):
+                # A longer vector takes the place of nearer ones, which are then not among these.
+                lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+                table = self.statements.layout.relation.as_string()
+                check_unit_length(float(np.abs(lengths - 1).max()), table)
+            is_directed = np.asarray(vectors.any(axis=1), np.bool_)
+            units = unit_vectors(vectors[is_directed].astype(np.float64))
+            return replace(_some(every, is_directed), vectors=units)
+        distances = packed.distances()
+        is_found = np.asarray(~np.isnan(distances), np.bool_)
+        sq_distances = metric.sq_distances(distances[is_found])
+        return replace(_some(every, is_found), sq_distances=sq_distances)
+
+    def _count_up_to(self, n: int) -> int:
+        def ask(connection: Connection) -> int:
+            self.settings.of_any(connection)
+            row = connection.execute(self.statements.count_up_to, [n]).fetchone()
+            return 0 if row is None else int(row[0])
+
+        return self.connections.reading(ask)
+
+
+def _some(hits: Hits, chosen: BoolArray) -> Hits:
+    def part(values: AnyArray | None) -> AnyArray | None:
+        return None if values is None else values[chosen]
+
+    return Hits(
+        hits.queries[chosen],
+        hits.ids[chosen],
+        part(hits.labels),
+        part(hits.vectors),
+        part(hits.sq_distances),
+    )
+
+
+def _replaced(hits: Hits, queries: IntArray, others: Hits) -> Hits:
+    """Hits where those of some queries are replaced by `others`, numbered from 0."""
+    kept = _some(hits, ~np.isin(hits.queries, queries))
+
+    def joined(ours: AnyArray | None, theirs: AnyArray | None) -> AnyArray | None:
+        return None if ours is None or theirs is None else np.concatenate([ours, theirs])
+
+    return Hits(
+        np.concatenate([kept.queries, queries[others.queries]]),
+        np.concatenate([kept.ids, others.ids]),
+        joined(kept.labels, others.labels),
+        joined(kept.vectors, others.vectors),
+        joined(kept.sq_distances, others.sq_distances),
+    )
+
+
+_PORTION = 10_000
+# What one statement may bring: PostgreSQL's values end at 2^30 bytes.
+_FETCHED_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reading one table, without searching.
+
+    Parameters
+    ----------
+    connections : Connections
+        The server.
+    statements : Statements
+        What is asked of the table.
+    settings : Settings
+        What transactions are begun with.
+    """
+
+    connections: Connections
+    statements: Statements
+    settings: Settings
+
+    def count(self) -> int:
+        """How many points there are."""
+
+        def ask(connection: Connection) -> int:
+            self.settings.of_any(connection)
+            row = connection.execute(self.statements.count).fetchone()
+            return 0 if row is None else int(row[0])
+
+        return self.connections.reading(ask)
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        """Points with vectors and labels, in the order of `ids`."""
+        layout = self.statements.layout
+        own_ids = layout.id.outgoing(ids)
+        size = max(1, _FETCHED_BYTES // layout.stored.n_bytes)
+
+        def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            self.settings.of_any(connection)
+            cursor = connection.cursor(binary=True)
+            rows = []
+            for start in range(0, len(own_ids) or 1, size):
+                cursor.execute(self.statements.fetch, [own_ids[start : start + size]])
+                rows += cursor.fetchall()
+            return rows
+
+        packed = unpacked(layout, self.connections.reading(ask))
+        check_all_there(ids, packed.ids.tolist())
+        row_of = {own: row for row, own in enumerate(packed.ids.tolist())}
+        order = np.array([row_of[own] for own in ids.tolist()], np.int64)
+        labels = None if packed.labels is None else packed.labels[order]
+        return Stored(packed.ids[order], labels, packed.vectors(layout)[order])
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, ids ascending, as they were when the scan began."""
+        layout = self.statements.layout
+        # A connection of its own: a slow reader shall not keep others waiting.
+        with self.connections.apart() as connection:
+            self.settings.of_any(connection)
+            with connection.cursor("nearsure_scan", binary=True) as cursor:
+                cursor.execute(self.statements.scan)
+                while rows := cursor.fetchmany(_PORTION):
+                    columns = list(zip(*rows, strict=True))
+                    labels = None if layout.label is None else layout.label.incoming(columns[1])
+                    yield Stored(layout.id.incoming(columns[0]), labels)
+
+
+def check_all_there(asked: AnyArray, there: Sequence[Any]) -> None:
+    """An error that names a few of the ids that are not there."""
+    known = set(there)
+    missing = [own for own in asked.tolist() if own not in known]
+    if missing:
+        raise InvalidInputError(
+            "ids must be those of points in the gallery. "
+            f"Got {a_few(missing)}, which it does not hold."
+        )
+
+
+# Points that are sent between two calls of a progress function.
+_BLOCK = 10_000
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Adding, removing and relabelling in one table.
+
+    Parameters
+    ----------
+    connections : Connections
+        The server.
+    statements : Statements
+        What is asked of the table.
+    settings : Settings
+        What transactions are begun with.
+    """
+
+    connections: Connections
+    statements: Statements
+    settings: Settings
+
+    def add(
+        self,
+        vectors: AnyArray,
+        ids: AnyArray,
+        labels: AnyArray | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        """Add points, all or none."""
+        layout = self.statements.layout
+        columns: list[Sequence[Any]] = [layout.id.outgoing(ids)]
+        if layout.label is not None and labels is not None:
+            columns.append(layout.label.outgoing(labels))
+        vectors = layout.stored.rounded(vectors)
+        # Seen in a transaction of its own, so that two first loads do not wait for each other.
+        may_rebuild = layout.index is not None and layout.may_rebuild
+        is_first = may_rebuild and self.connections.reading(self._is_empty)
+
+        def write(connection: Connection) -> None:
+            self.settings.of_any(connection)
+            # An index is built faster, and the lists of "ivfflat" are better, when points are in.
+            rebuilding = drop_if_empty(connection, self.statements) if is_first else None
+            try:
+                self._copy(connection, columns, vectors, progress)
+            except errors.UniqueViolation:
+                connection.rollback()
+                self._check_are_new(connection, columns[0])
+                raise
+            if rebuilding is not None:
+                connection.execute(rebuilding)
+
+        self.connections.writing(write)
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points, all or none."""
+        own_ids = self.statements.layout.id.outgoing(ids)
+
+        def write(connection: Connection) -> None:
+            self.settings.of_any(connection)
+            removed = connection.execute(self.statements.remove, [own_ids]).fetchall()
+            check_all_there(ids, [row[0] for row in removed])
+
+        self.connections.writing(write)
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels, all or none."""
+        layout = self.statements.layout
+        if layout.label is None:
+            raise InvalidInputError("There must be a column of labels. Got None.")
+        values = [layout.id.outgoing(ids), layout.label.outgoing(labels)]
+        statement = self.statements.relabel(layout.label)
+
+        def write(connection: Connection) -> None:
+            self.settings.of_any(connection)
+            changed = connection.execute(statement, values).fetchall()
+            check_all_there(ids, [row[0] for row in changed])
+
+        self.connections.writing(write)
+
+    def _copy(
+        self,
+        connection: Connection,
+        columns: Sequence[Sequence[Any]],
+        vectors: AnyArray,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        layout = self.statements.layout
+        layout.stored.take_up(connection)
+        types: list[str | int] = [layout.id.type]
+        if layout.label is not None:
+            types.append(layout.label.type)
+        with connection.cursor().copy(self.statements.copy) as copy:
+            copy.set_types([*types, layout.stored.oid])
+            for start in range(0, len(vectors), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                encoded = layout.stored.one_by_one(vectors[part])
+                for row in zip(*(column[part] for column in columns), encoded, strict=True):
+                    copy.write_row(row)
+                if progress is not None:
+                    progress(start + len(encoded))
+
+    def _is_empty(self, connection: Connection) -> bool:
+        return connection.execute(self.statements.any_row).fetchone() is None
+
+    def _check_are_new(self, connection: Connection, own_ids: Sequence[Any]) -> None:
+        there = connection.execute(self.statements.ids_among, [own_ids]).fetchall()
+        if there:
+            raise InvalidInputError(
+                f"ids of new points must be new. Got {a_few([row[0] for row in there])}, which the "
+                "gallery holds already. Nothing was added. Remove these points first, or leave "
+                "them out."
+            ) from None

@@ -1,0 +1,355 @@
+"""Connections to PostgreSQL: a pool, addresses without secrets, errors translated."""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from nearsure.engines.redaction import without
+from nearsure.errors import (
+    EngineAccessError,
+    EngineError,
+    EngineUnavailableError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+)
+
+URI_VARIABLE = "NEARSURE_POSTGRES_URI"
+_SCHEMES = ("postgresql://", "postgres://")
+_SECRET_FIELDS = ("password", "sslpassword")
+_SHOWN_FIELDS = ("host", "port", "dbname", "user")
+# A server that vanished without a word is noticed within a minute, not after two hours.
+_DEFAULTS: dict[str, str | int] = {
+    "fallback_application_name": "nearsure",
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+# Also where data were sent and not received: keepalives do not count then. Sockets of the same
+# machine do not heed it.
+_FIRST_WITH_USER_TIMEOUT = 120_000
+if pq.version() >= _FIRST_WITH_USER_TIMEOUT:
+    _DEFAULTS["tcp_user_timeout"] = 60_000
+
+
+@dataclass(frozen=True)
+class Address:
+    """Parameters of a connection; `shown` holds none of the secrets.
+
+    Parameters
+    ----------
+    conninfo : str
+        What libpq is given.
+    secrets : tuple of str
+        What no message may quote.
+    shown : str
+        Host, port, database and user, as far as they were given.
+    """
+
+    conninfo: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+    shown: str
+
+    def clean(self, text: str) -> str:
+        """A text without the secrets of this address."""
+        return without(text, *self.secrets)
+
+
+def address_of(uri: str | None, timeout: float) -> Address:
+    """Read an address: the URI, else the environment's, else what libpq finds by itself.
+
+    Examples
+    --------
+    >>> address_of("postgresql://ann:s3cret@db:5433/shop", timeout=5).shown
+    'host=db port=5433 dbname=shop user=ann'
+    """
+    text = uri if uri is not None else os.environ.get(URI_VARIABLE, "")
+    given = _parsed(text)
+    if given is None or not _is_port(given.get("port", "")):
+        # The parser's own message may quote the password, so it is not passed on.
+        raise InvalidInputError(
+            "uri must be an address that libpq reads, such as "
+            "postgresql://user@host:5432/database or 'host=... dbname=...'. Got one that it cannot "
+            "read (it is not shown, as it may hold a password). Percent-encode special characters."
+        )
+    if _may_show_a_password(text, given):
+        raise InvalidInputError(
+            "uri must have one @, before the host. Got one elsewhere (it is not shown, as it may "
+            "hold a password). Write %40 for an @ in a password or a name, and %2F for a /."
+        )
+    secrets = [str(given[name]) for name in _SECRET_FIELDS if given.get(name)]
+    secrets += filter(None, [os.environ.get("PGPASSWORD")])
+    shown = " ".join(f"{name}={given[name]}" for name in _SHOWN_FIELDS if given.get(name))
+    parameters = {
+        **_DEFAULTS,
+        "connect_timeout": max(1, round(timeout)),
+        **given,
+        # Ids and labels are Unicode, whatever the environment of this process says.
+        "client_encoding": "utf8",
+    }
+    return Address(make_conninfo("", **parameters), tuple(secrets), shown or "libpq's defaults")
+
+
+def _may_show_a_password(text: str, given: dict[str, str | int]) -> bool:
+    """Whether an @, / or ? that was not encoded moved a password into what is shown."""
+    _, _, behind_scheme = text.partition("://")
+    _, _, behind_host = behind_scheme.partition("/")
+    host, database, user = (str(given.get(name, "")) for name in ("host", "dbname", "user"))
+    if text.startswith(_SCHEMES) and ("@" in behind_host or "?" in user):
+        return True
+    return "@" in host or "@" in database
+
+
+def _is_port(port: str | int) -> bool:
+    """Whether it can be a port, or several; what cannot may be the rest of a password."""
+    return all(part.isdigit() for part in str(port).split(",") if part)
+
+
+def _parsed(conninfo: str) -> dict[str, str | int] | None:
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        return None
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+# The first match decides. Codes: appendix A of PostgreSQL's manual.
+_BY_STATE: tuple[tuple[tuple[str, ...], type[EngineError], str], ...] = (
+    (("28",), EngineAccessError, "It refuses the login: check user and password."),
+    (("42501",), EngineAccessError, "The user lacks a right: have it granted."),
+    (("25006",), EngineAccessError, "The server or the user is read-only: write to the primary."),
+    (("3D000",), GalleryNotFoundError, "Check the database's name."),
+    (("42P01", "3F000"), GalleryNotFoundError, "Check the table's name, or create it."),
+    (("42P07",), GalleryMismatchError, "Open it with PostgresEngine(...), or choose another name."),
+    (("08", "57P", "53300"), EngineUnavailableError, "Ask again when it is back."),
+    (("57014",), EngineError, "Raise statement_timeout, or ask for less at once."),
+    (("53100",), EngineError, "Nothing was changed. Make room on the server's disk, and repeat."),
+    (("53",), EngineError, "Nothing was changed. Free the server's resources, and repeat."),
+    (("40", "55P03"), EngineError, "Nothing was changed, as others changed the same; repeat it."),
+    (("58P01",), EngineError, "pgvector may not be installed on the server."),
+    (("0A000",), EngineError, "This server, or a table of this kind, cannot do it."),
+    (("22", "23", "42", "54"), GalleryMismatchError, "Compare the table with what is asked of it."),
+)
+# libpq gives no code when it fails to connect, so its text decides.
+_REFUSED = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "permission denied",
+    "not permitted to log in",
+)
+
+
+def engine_error(error: psycopg.Error, address: Address) -> EngineError:
+    """The error of nearsure that says the same, with a remedy."""
+    raw = error.diag.message_primary or str(error).strip() or type(error).__name__
+    text = address.clean(raw)
+    if error.diag.message_detail:
+        text += f" ({address.clean(error.diag.message_detail)})"
+    for states, kind, remedy in _BY_STATE:
+        if error.sqlstate is not None and error.sqlstate.startswith(states):
+            return kind(f"PostgreSQL ({address.shown}): {text}. {remedy}")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return _connection_error(raw, text, address)
+    return EngineError(f"PostgreSQL ({address.shown}): {text}.")
+
+
+def _connection_error(raw: str, text: str, address: Address) -> EngineError:
+    """Errors of the connection itself, which carry no code; `text` is what may be shown of it."""
+    where = f"PostgreSQL ({address.shown})"
+    # A password may be a word of the message, so that the signs are looked for before it is hidden.
+    is_missing = "does not exist" in raw
+    if is_missing and 'FATAL:  database "' in raw:
+        return GalleryNotFoundError(f"{where}: {text}. Check the database's name.")
+    if (is_missing and 'FATAL:  role "' in raw) or any(sign in raw for sign in _REFUSED):
+        return EngineAccessError(f"{where}: {text}. Check user, password and rights.")
+    return EngineUnavailableError(
+        f"{where} cannot be reached, or went away: {text}. Check that it runs, and ask again."
+    )
+
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Result = TypeVar("Result")
+
+# Seconds between the attempts of a read: at once for a connection that had gone stale, then
+# long enough for a server that is about to be back.
+_PAUSES = (0.0, 0.5)
+
+
+class Connections:
+    """A few connections for several threads, opened when needed.
+
+    It opens a connection in the thread that needs it, so that the reason of a failure reaches the
+    caller at once, and it starts no threads of its own.
+
+    Parameters
+    ----------
+    address : Address
+        The server.
+    size : int
+        How many may be open at once.
+    timeout : float
+        Seconds to wait for one that is free.
+    """
+
+    def __init__(self, address: Address, size: int, timeout: float) -> None:
+        self._address = address
+        self._size = size
+        self._timeout = timeout
+        self._closed = False
+        self._idle: list[Connection] = []
+        self._abandoned: list[Connection] = []
+        self._begin()
+        _EVERY.add(self)
+
+    def reading(self, work: Callable[[Connection], Result]) -> Result:
+        """What `work` returns, asked again if the connection broke: a read changes nothing."""
+        with self._slot():
+            for pause in _PAUSES:
+                try:
+                    return self._once(work, checked=False)
+                except EngineUnavailableError:
+                    time.sleep(pause)
+            return self._once(work, checked=False)
+
+    def writing(self, work: Callable[[Connection], Result]) -> Result:
+        """What `work` returns, committed whole; never asked again, as it may have been done."""
+        with self._slot():
+            return self._once(work, checked=True)
+
+    @contextmanager
+    def apart(self) -> Iterator[Connection]:
+        """A connection for what lasts long, beside those that may be open at once."""
+        self._check_open()
+        try:
+            connection = self._taken(checked=True)
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        except psycopg.Error as error:
+            raise engine_error(error, self._address) from None
+
+    def close(self) -> None:
+        """Close what is idle; what is lent out is closed when it comes back."""
+        self._closed = True
+        self._close_idle()
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        self._check_open()
+        slots = self._slots
+        if not slots.acquire(timeout=self._timeout):
+            raise EngineUnavailableError(
+                f"All {self._size} connections to PostgreSQL ({self._address.shown}) were in use "
+                f"for {self._timeout:g} seconds. Raise pool_size or timeout."
+            )
+        try:
+            yield
+        finally:
+            slots.release()
+
+    def _once(self, work: Callable[[Connection], Result], *, checked: bool) -> Result:
+        is_committing = False
+        try:
+            connection = self._taken(checked=checked)
+            try:
+                result = work(connection)
+                is_committing = True
+                connection.commit()
+            finally:
+                self._give_back(connection)
+        except psycopg.Error as error:
+            failure = engine_error(error, self._address)
+            if checked and isinstance(failure, EngineUnavailableError):
+                failure = _of_unknown_outcome(failure) if is_committing else _of_nothing(failure)
+            raise failure from None
+        return result
+
+    def _taken(self, *, checked: bool) -> Connection:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            return self._opened()
+        if checked:
+            try:
+                connection.execute("SELECT 1")
+                connection.rollback()
+            except psycopg.OperationalError:
+                connection.close()
+                # If one broke while it lay idle, the others did, too.
+                self._close_idle()
+                return self._opened()
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        with suppress(psycopg.Error):
+            connection.rollback()
+        if connection.closed:
+            self._close_idle()
+            return
+        with self._lock:
+            is_fit = connection.info.transaction_status == TransactionStatus.IDLE
+            if is_fit and not self._closed and len(self._idle) < self._size:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _opened(self) -> Connection:
+        # Statements are planned anew each time: a plan that was kept would not heed the settings
+        # of later transactions, and poolers between here and the server would lose it.
+        return psycopg.connect(self._address.conninfo, prepare_threshold=None)
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("The engine was closed. Make a new one.")
+
+    def begin_after_fork(self) -> None:
+        """Leave the parent its connections; closing them would end its sessions."""
+        self._abandoned += self._idle
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self._size)
+        self._idle = []
+
+
+_EVERY: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _begin_after_fork() -> None:
+    """While the new process has one thread alone, which no other can overtake."""
+    for connections in list(_EVERY):
+        connections.begin_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_after_fork)
+
+
+def _of_unknown_outcome(failure: EngineError) -> EngineError:
+    return EngineUnavailableError(
+        f"{failure} The connection broke while the change was being committed: it was made whole "
+        "or not at all. Look with size() or fetch() before repeating it."
+    )
+
+
+def _of_nothing(failure: EngineError) -> EngineError:
+    return EngineUnavailableError(f"{failure} Nothing was changed.")

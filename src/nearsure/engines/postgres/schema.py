@@ -1,0 +1,571 @@
+"""Tables of galleries: read from the catalogue, or created; columns and metrics."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, LiteralString, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from psycopg import errors, sql
+
+from nearsure import neighbors
+from nearsure.arrays import AnyArray, FloatArray
+from nearsure.engines.postgres.codec import VectorCodec, VectorType
+from nearsure.engines.postgres.pool import Connection
+from nearsure.errors import (
+    EngineError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+    UnusableGalleryError,
+)
+from nearsure.validation import a_few
+
+_INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
+_TEXTS = ("text", "varchar", "uuid")
+TYPES = (*_INTEGERS, *_TEXTS)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of ids or of labels.
+
+    Parameters
+    ----------
+    name : str
+        As the table has it.
+    type : str
+        One of `TYPES`.
+    """
+
+    name: str
+    type: str
+
+    @property
+    def kind(self) -> Literal["integer", "text"]:
+        """What it is to nearsure."""
+        return "integer" if self.type in _INTEGERS else "text"
+
+    @property
+    def identifier(self) -> sql.Composable:
+        """Its name in a statement."""
+        return sql.Identifier(self.name)
+
+    @property
+    def sort_key(self) -> sql.Composable:
+        """What sorts it as Python sorts: text by code points, whatever the server's language."""
+        if self.type in ("text", "varchar"):
+            return sql.SQL('{} COLLATE "C"').format(self.identifier)
+        return self.identifier
+
+    @property
+    def plain(self) -> sql.Composable:
+        """Its values as bigint or text."""
+        cast = "bigint" if self.kind == "integer" else "text"
+        return sql.SQL("{}::" + cast).format(self.identifier)
+
+    @property
+    def packed(self) -> sql.Composable:
+        """Its values of many rows as one: a string of bytes, or an array of text."""
+        form = "string_agg(int8send({}), '')" if self.kind == "integer" else "array_agg({})"
+        return sql.SQL(form).format(self.plain)
+
+    @property
+    def array(self) -> sql.Composable:
+        """The type that `outgoing` values have together."""
+        if self.type == "uuid":
+            return sql.SQL("uuid[]")
+        return sql.SQL("bigint[]" if self.kind == "integer" else "text[]")
+
+    def unpacked(self, parts: Sequence[Any]) -> tuple[AnyArray, AnyArray]:
+        """The values of several packed ones behind each other, and how many each held."""
+        if self.kind == "integer":
+            data = [part or b"" for part in parts]
+            values = np.frombuffer(b"".join(data), ">i8").astype(np.int64)
+            return values, np.array([len(part) for part in data], np.int64) // 8
+        lists = [part or [] for part in parts]
+        flat = [value for part in lists for value in part]
+        return self.incoming(flat), np.array([len(part) for part in lists], np.int64)
+
+    def incoming(self, values: Sequence[Any]) -> AnyArray:
+        """Values as they were read, as int64 or strings."""
+        if any(value is None for value in values):
+            raise UnusableGalleryError(self.has_nulls)
+        return np.array(values, np.int64 if self.kind == "integer" else str)
+
+    @property
+    def has_nulls(self) -> str:
+        """What to say where a value is missing."""
+        return (
+            f"Every point must have a value in the column {self.name!r}. Got some without. Fill "
+            "them in, or give label_column=None to keep labels outside of the table."
+        )
+
+    def outgoing(self, values: AnyArray) -> list[Any]:
+        """Values as psycopg sends them; an error if the column cannot hold them."""
+        if self.kind == "integer":
+            limit = 2 ** (_INTEGERS[self.type] - 1)
+            beyond = values[(values < -limit) | (values > limit - 1)]
+            if beyond.size:
+                raise InvalidInputError(
+                    f"Values of the column {self.name!r} must fit its type {self.type}. "
+                    f"Got {a_few(beyond.tolist())} instead."
+                )
+            return list(values.tolist())
+        texts: list[str] = values.tolist()
+        bad = [text for text in texts if not is_storable(text)]
+        if bad:
+            raise InvalidInputError(
+                f"Values of the column {self.name!r} must be Unicode without NUL characters. "
+                f"Got {bad[0]!a} instead."
+            )
+        if self.type != "uuid":
+            return texts
+        bad = [text for text in texts if not is_uuid(text)]
+        if bad:
+            raise InvalidInputError(
+                f"Values of the column {self.name!r} must be UUIDs in small letters. "
+                f"Got {bad[0]!r} instead."
+            )
+        return [UUID(text) for text in texts]
+
+
+def is_storable(text: str) -> bool:
+    """Whether PostgreSQL can hold a text: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as PostgreSQL writes it."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+# The options of each kind of index, with pgvector's defaults.
+INDEX_OPTIONS: Mapping[str, Mapping[str, int]] = {
+    "hnsw": {"m": 16, "ef_construction": 64},
+    "ivfflat": {"lists": 100},
+}
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """An approximate index on the column of vectors.
+
+    Parameters
+    ----------
+    method : str
+        "hnsw" or "ivfflat".
+    opclass : str
+        Its operator class, such as "vector_l2_ops".
+    options : tuple of (str, int)
+        What it was built with, defaults included.
+    """
+
+    method: str
+    opclass: str
+    options: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a user calls the table and its columns; the schema may be left to the search path."""
+
+    table: str
+    id_column: str
+    label_column: str | None
+    vector_column: str
+
+    def __post_init__(self) -> None:
+        columns = (self.id_column, self.label_column, self.vector_column)
+        if len(set(columns)) < len(columns):
+            raise InvalidInputError(
+                "Ids, labels and vectors must be in columns of their own. "
+                f"Got {', '.join(map(repr, columns))} instead."
+            )
+        for name in (self.table, *columns):
+            # psycopg would read % as the beginning of a parameter.
+            if name is not None and ("%" in name or not name or not is_storable(name)):
+                raise InvalidInputError(
+                    "Names of tables and columns must not be empty, and be Unicode without % and "
+                    f"zero bytes. Got {name!r} instead. Rename it."
+                )
+
+    @property
+    def relation(self) -> sql.Identifier:
+        """The table in a statement; a dot divides the schema from its name."""
+        return sql.Identifier(*self.table.split(".", 1))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table that can be a gallery.
+
+    Parameters
+    ----------
+    relation : psycopg.sql.Identifier
+        The table, with its schema.
+    id, label : Column
+        Label is None if there is none.
+    vector_column : str
+        The column of vectors.
+    may_lack_vector : bool
+        Whether a row may have no vector; such a row is no point of the gallery.
+    stored : VectorCodec
+        Vectors as the table has them.
+    asked : VectorCodec
+        Queries as they are sent: in half precision only where an index in half precision asks for
+        it.
+    extension_schema, extension_version : str, tuple of int
+        Where pgvector is, and which.
+    index : VectorIndex or None
+        The approximate index that answers; None for an exact search.
+    may_rebuild : bool
+        Whether the user owns the table, and may therefore drop its index and build it anew.
+    """
+
+    relation: sql.Identifier
+    id: Column
+    label: Column | None
+    vector_column: str
+    may_lack_vector: bool
+    stored: VectorCodec
+    asked: VectorCodec
+    extension_schema: str
+    extension_version: tuple[int, ...]
+    index: VectorIndex | None
+    may_rebuild: bool
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether pgvector goes on where an index gave fewer rows than were asked for."""
+        return self.extension_version >= (0, 8)
+
+
+MetricName: TypeAlias = Literal["euclidean", "cosine", "inner_product"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One way to compare vectors.
+
+    Parameters
+    ----------
+    operator : str
+        What PostgreSQL sorts by.
+    opclass : str
+        The operator class of an index, behind the name of the type and "_".
+    sq_distances : callable
+        From what the operator returns to squared Euclidean distances.
+    meaning : {"euclidean", "cosine"}
+        What it is to nearsure.
+    needs_unit_length : bool
+        Whether it ranks as it means only where stored vectors have unit length.
+    """
+
+    operator: str
+    opclass: str
+    sq_distances: Callable[[AnyArray], FloatArray]
+    meaning: Literal["euclidean", "cosine"]
+    needs_unit_length: bool = False
+
+
+METRICS: Mapping[str, Metric] = {
+    "euclidean": Metric("<->", "l2_ops", neighbors.l2, "euclidean"),
+    "cosine": Metric("<=>", "cosine_ops", neighbors.cosine_distance, "cosine"),
+    "inner_product": Metric(
+        "<#>", "ip_ops", neighbors.negative_inner_product, "cosine", needs_unit_length=True
+    ),
+}
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of this name."""
+    if name not in METRICS:
+        raise InvalidInputError(
+            f"The 'metric' parameter must be one of {', '.join(METRICS)}. Got {name!r} instead."
+        )
+    return METRICS[name]
+
+
+def check_unit_length(off: float, table: str) -> None:
+    """An error if lengths of vectors differ from 1 by more than rounding does."""
+    if off > neighbors.ROUNDING:
+        raise GalleryMismatchError(
+            f"Vectors of {table} must have unit length for metric 'inner_product'. Got lengths "
+            f"that are off by {off:.3g}. Normalise them, or open the table with metric='cosine' "
+            "or 'euclidean'."
+        )
+
+
+_TABLE_KINDS = ("r", "p", "m")
+
+_EXTENSION = """
+SELECT e.extversion, n.nspname, t.typname, t.oid, t.typarray
+FROM pg_extension e
+JOIN pg_namespace n ON n.oid = e.extnamespace
+JOIN pg_type t ON t.typnamespace = n.oid AND t.typname IN ('vector', 'halfvec')
+WHERE e.extname = 'vector'
+"""
+_TABLE = """
+SELECT c.oid, n.nspname, c.relname, c.relkind::text, pg_has_role(c.relowner, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
+_COLUMNS = """
+SELECT a.attname, a.attnum, t.typname, a.atttypmod, a.attnotnull
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_IS_UNIQUE = """
+SELECT EXISTS (
+    SELECT FROM pg_index
+    WHERE indrelid = %s AND indkey[0] = %s AND indnkeyatts = 1
+    AND indisunique AND indisvalid AND indpred IS NULL
+)
+"""
+_INDEXES = """
+SELECT m.amname, o.opcname, c.reloptions
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid
+JOIN pg_am m ON m.oid = c.relam
+JOIN pg_opclass o ON o.oid = i.indclass[0]
+WHERE i.indrelid = %s AND i.indkey[0] = %s AND i.indisvalid AND i.indpred IS NULL
+AND m.amname IN ('hnsw', 'ivfflat')
+ORDER BY i.indexrelid
+"""
+
+
+@dataclass(frozen=True)
+class _Extension:
+    version: tuple[int, ...]
+    schema: str
+    oids: dict[VectorType, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _RawColumn:
+    name: str
+    number: int
+    type: str
+    modifier: int
+    is_never_null: bool
+
+
+def read_layout(connection: Connection, names: Names, metric: Metric, index: str) -> Layout:
+    """The layout of a table, for a search by this metric and this kind of index."""
+    extension = _extension(connection)
+    table_oid, relation, may_rebuild = _table(connection, names)
+    rows = connection.execute(_COLUMNS, [table_oid]).fetchall()
+    columns = {row[0]: _RawColumn(*row) for row in rows}
+    own_id = _existing_column(columns, names.id_column, "id_column", TYPES, names)
+    _check_identifies(connection, table_oid, own_id, names)
+    label = None
+    if names.label_column is not None:
+        raw_label = _existing_column(columns, names.label_column, "label_column", TYPES, names)
+        label = Column(raw_label.name, raw_label.type)
+    vector = _existing_column(
+        columns, names.vector_column, "vector_column", tuple(extension.oids), names
+    )
+    dimension = vector.modifier
+    if dimension < 0:
+        dimension = _dimension_of_data(connection, relation, vector, extension.schema)
+    chosen = None
+    if index != "exact":
+        opclass = f"{vector.type}_{metric.opclass}"
+        indexes = connection.execute(_INDEXES, [table_oid, vector.number]).fetchall()
+        chosen = _chosen_index(indexes, index, opclass, names)
+    codecs = {name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()}
+    stored = next(codec for name, codec in codecs.items() if name == vector.type)
+    return Layout(
+        relation=relation,
+        id=Column(own_id.name, own_id.type),
+        label=label,
+        vector_column=vector.name,
+        may_lack_vector=not vector.is_never_null,
+        stored=stored,
+        asked=codecs["vector"] if chosen is None else stored,
+        extension_schema=extension.schema,
+        extension_version=extension.version,
+        index=chosen,
+        may_rebuild=may_rebuild,
+    )
+
+
+def _extension(connection: Connection) -> _Extension:
+    rows = connection.execute(_EXTENSION).fetchall()
+    if not rows:
+        raise GalleryNotFoundError(
+            "The database must have the extension 'vector'. Got one without. Run CREATE EXTENSION "
+            "vector, or let PostgresEngine.create do so."
+        )
+    version = tuple(int(part) for part in rows[0][0].split(".") if part.isdigit())
+    return _Extension(version, rows[0][1], {name: (oid, array) for _, _, name, oid, array in rows})
+
+
+def _table(connection: Connection, names: Names) -> tuple[int, sql.Identifier, bool]:
+    row = connection.execute(_TABLE, [names.relation.as_string(connection)]).fetchone()
+    if row is None:
+        raise GalleryNotFoundError(
+            f"The database has no table {names.table!r} that this user can see. Check the name "
+            "(small and capital letters differ; 'schema.table' names a schema), or make the table "
+            "with PostgresEngine.create."
+        )
+    oid, schema, name, kind, may_rebuild = row
+    if kind not in _TABLE_KINDS:
+        raise GalleryMismatchError(
+            f"{names.table!r} must be a table or a materialised view. Got a relation of kind "
+            f"{kind!r} instead."
+        )
+    # The definition of an index on a partitioned table does not make it again.
+    return oid, sql.Identifier(schema, name), may_rebuild and kind == "r"
+
+
+def _existing_column(
+    columns: dict[str, _RawColumn],
+    name: str,
+    parameter: str,
+    types: tuple[str, ...],
+    names: Names,
+) -> _RawColumn:
+    if name not in columns:
+        also = "; label_column=None is for tables without" if parameter == "label_column" else ""
+        raise GalleryMismatchError(
+            f"The {parameter!r} parameter must be one of the columns of {names.table!r}: "
+            f"{', '.join(columns)}{also}. Got {name!r} instead."
+        )
+    if columns[name].type not in types:
+        raise GalleryMismatchError(
+            f"The column {name!r} of {names.table!r} must have one of the types "
+            f"{', '.join(types)}. Got {columns[name].type} instead."
+        )
+    return columns[name]
+
+
+def _check_identifies(
+    connection: Connection, table_oid: int, column: _RawColumn, names: Names
+) -> None:
+    row = connection.execute(_IS_UNIQUE, [table_oid, column.number]).fetchone()
+    if not (row and row[0] and column.is_never_null):
+        raise GalleryMismatchError(
+            f"The column {column.name!r} of {names.table!r} must be its primary key, or unique and "
+            "not null, as it names the points. Got one that is not: ALTER TABLE ... ADD PRIMARY "
+            "KEY, or give another id_column."
+        )
+
+
+def _dimension_of_data(
+    connection: Connection, relation: sql.Identifier, vector: _RawColumn, extension_schema: str
+) -> int:
+    column = sql.Identifier(vector.name)
+    statement = sql.SQL("SELECT {}({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(
+        sql.Identifier(extension_schema, "vector_dims"), column, relation, column
+    )
+    row = connection.execute(statement).fetchone()
+    if row is None:
+        raise GalleryMismatchError(
+            f"The column {vector.name!r} must say its dimension, as in {vector.type}(128), or hold "
+            "vectors. Got neither: ALTER TABLE ... ALTER COLUMN ... TYPE."
+        )
+    return int(row[0])
+
+
+def _chosen_index(
+    rows: Sequence[Sequence[Any]], method: str, opclass: str, names: Names
+) -> VectorIndex:
+    fitting = [row for row in rows if row[1] == opclass]
+    chosen = [row for row in fitting if row[0] == method]
+    if not chosen:
+        there = ", ".join(f"{row[0]} with {row[1]}" for row in rows) or "none"
+        raise GalleryMismatchError(
+            f"{names.table!r} must have a valid index {method} with the operator class {opclass}, "
+            f"as 'index' and 'metric' say. Got {there}. Open it with another index or metric, or "
+            f"with index='exact' and call create_index({method!r})."
+        )
+    if len(fitting) > 1:
+        raise GalleryMismatchError(
+            f"{names.table!r} must have one index with the operator class {opclass}, as "
+            f"PostgreSQL takes whichever it finds cheaper. Got {len(fitting)}. Drop the others."
+        )
+    options = chosen[0][2]
+    given = dict(option.split("=", 1) for option in options or [])
+    known = INDEX_OPTIONS[method]
+    return VectorIndex(
+        method, opclass, tuple((key, int(given.get(key, known[key]))) for key in known)
+    )
+
+
+Kind: TypeAlias = Literal["integer", "text"]
+# Text sorts as in Python, so that the primary key serves scans in that order.
+_TYPES = {"integer": sql.SQL("bigint"), "text": sql.SQL('text COLLATE "C"')}
+LARGEST_DIMENSION = 16_000
+_MAKE_EXTENSION: LiteralString = "CREATE EXTENSION IF NOT EXISTS vector"
+
+
+def ensure_extension(connection: Connection) -> None:
+    """Make the extension `vector` if the database lacks it."""
+    is_there = connection.execute("SELECT FROM pg_extension WHERE extname = 'vector'").fetchone()
+    if is_there is None:
+        try:
+            connection.execute(_MAKE_EXTENSION)
+        except errors.UniqueViolation:
+            # Somebody else made it at the same moment.
+            connection.rollback()
+        except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
+            raise EngineError(
+                "The server must have pgvector installed, for databases to have the extension "
+                f"'vector'. It says: {error.diag.message_primary}. Install pgvector there."
+            ) from None
+
+
+def create_table(
+    connection: Connection,
+    names: Names,
+    dimension: int,
+    kinds: tuple[Kind, Kind | None],
+    metadata_column: str | None,
+) -> None:
+    """Make a table of ids, labels (if of any kind), vectors and metadata."""
+    if not 1 <= dimension <= LARGEST_DIMENSION:
+        raise InvalidInputError(
+            f"The 'dimension' parameter must be from 1 to {LARGEST_DIMENSION}, pgvector's limit. "
+            f"Got {dimension} instead."
+        )
+    id_kind, label_kind = kinds
+    for name, kind in (("id_kind", id_kind), ("label_kind", label_kind)):
+        if kind not in _TYPES and (name, kind) != ("label_kind", None):
+            raise InvalidInputError(
+                f"The {name!r} parameter must be 'integer' or 'text'. Got {kind!r} instead."
+            )
+    columns = [_column_definition(names.id_column, _TYPES[id_kind], "PRIMARY KEY")]
+    if names.label_column is not None and label_kind is not None:
+        columns.append(_column_definition(names.label_column, _TYPES[label_kind], "NOT NULL"))
+    columns.append(
+        _column_definition(names.vector_column, _vector_type(connection, dimension), "NOT NULL")
+    )
+    if metadata_column is not None:
+        columns.append(_column_definition(metadata_column, sql.SQL("jsonb"), ""))
+    connection.execute(
+        sql.SQL("CREATE TABLE {} ({})").format(names.relation, sql.SQL(", ").join(columns))
+    )
+
+
+def _column_definition(
+    name: str, type_name: sql.Composable, constraint: Literal["PRIMARY KEY", "NOT NULL", ""]
+) -> sql.Composed:
+    return sql.SQL("{} {} {}").format(sql.Identifier(name), type_name, sql.SQL(constraint))
+
+
+def _vector_type(connection: Connection, dimension: int) -> sql.Composed:
+    row = connection.execute(
+        "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+        "WHERE e.extname = 'vector'"
+    ).fetchone()
+    schema = "public" if row is None else row[0]
+    return sql.SQL("{}({})").format(sql.Identifier(schema, "vector"), sql.Literal(dimension))

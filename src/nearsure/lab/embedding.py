@@ -1,0 +1,263 @@
+"""`EmbeddingRun`: from images and settings to cached embeddings."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.errors import NearsureError
+from nearsure.lab.cache import Stage, digest
+from nearsure.lab.config import RunSettings
+from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
+from nearsure.lab.images import central_view, random_view
+from nearsure.lab.losses import make_loss, start_proxies
+from nearsure.lab.network import Embedder, make_embedder, on_sphere, to_tensor
+from nearsure.lab.report import versions
+from nearsure.lab.training import (
+    CHECKPOINT,
+    Batch,
+    balanced_rows,
+    n_steps,
+    read_tensors,
+    train,
+    view_generator,
+)
+
+FEATURE_CHUNK = 1024
+FORWARD_BATCH = 64
+READERS = 2
+
+
+class Trained(NamedTuple):
+    """What training left: the embedder, the loss with its proxies, the loss at each step."""
+
+    embedder: Embedder
+    loss: nn.Module
+    history: list[float]
+
+
+@dataclass(frozen=True)
+class EmbeddingRun:
+    """A run on a split; nothing is computed before it is asked for, nor twice.
+
+    Parameters
+    ----------
+    settings : RunSettings
+        The run.
+    split : ImageSplit
+        Its images.
+    cache : Path
+        Folder of all stages.
+    """
+
+    settings: RunSettings
+    split: ImageSplit
+    cache: Path
+
+    @cached_property
+    def images_key(self) -> str:
+        """Digest of which images there are, wherever they lie."""
+        parts = [self.split.train, self.split.queries]
+        if self.split.gallery is not None:
+            parts.append(self.split.gallery)
+        dataset = self.settings.dataset
+        return digest(
+            [
+                dataset.name,
+                dataset.image_size,
+                self.settings.seed if dataset.name == "glyphs" else None,
+                [[images.names, images.labels] for images in parts],
+            ]
+        )
+
+    @property
+    def training_stage(self) -> Stage:
+        """Where the trained weights are."""
+        inputs = {
+            "images": self.images_key,
+            "model": self.settings.model.model_dump(),
+            "training": self.settings.training.model_dump(),
+            "seed": self.settings.seed,
+        }
+        return Stage(self.cache, "training", inputs)
+
+    def embeddings(self, part: str) -> AnyArray:
+        """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
+        images = self.images_of(part)
+        embedder = self.trained.embedder
+        stage = Stage(self.cache, "embeddings", {"training": self.training_stage.key})
+        from_images = self.settings.model.trained == "all"
+        features = None if from_images else torch.from_numpy(self.features(part))
+
+        def embed(rows: range) -> AnyArray:
+            if features is None:
+                return self._forward(lambda batch: on_sphere(embedder(batch)), images, rows)
+            with torch.inference_mode():
+                chunk = embedder.from_features(features[rows.start : rows.stop])
+                return on_sphere(chunk).numpy()
+
+        return stage.rows(
+            part, len(images), embed, chunk=FEATURE_CHUNK, track=progress(f"embed {part}")
+        )
+
+    def features(self, part: str) -> AnyArray:
+        """Pooled features of the backbone before any training, shape (n, n_features)."""
+        images = self.images_of(part)
+        inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
+        stage = Stage(self.cache, "features", inputs)
+        return stage.rows(
+            part,
+            len(images),
+            lambda rows: self._forward(self._untrained_backbone, images, rows),
+            chunk=FEATURE_CHUNK,
+            track=progress(f"features of {part}"),
+        )
+
+    @cached_property
+    def _untrained_backbone(self) -> nn.Module:
+        return make_embedder(self.settings).backbone.eval()
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """Versions of what made the weights, or the features where nothing is trained."""
+        return self.training_stage.document("versions", versions)
+
+    @cached_property
+    def history(self) -> list[float]:
+        """Loss at each step of the training; empty where nothing is trained."""
+        return self.trained.history
+
+    @cached_property
+    def trained(self) -> Trained:
+        """The embedder after training, in eval mode, with its loss."""
+        settings, images = self.settings, self.split.train
+        embedder = make_embedder(settings)
+        if settings.model.trained == "nothing":
+            return Trained(embedder.eval(), nn.Identity(), [])
+        codes = np.unique(images.labels, return_inverse=True)[1]
+        loss = make_loss(
+            settings.training.loss,
+            n_classes=int(codes.max()) + 1,
+            embedding_size=embedder.embedding_size,
+            seed=settings.seed,
+        )
+        modules: dict[str, nn.Module] = {"embedder": embedder, "loss": loss}
+        if settings.model.trained == "head":
+            embedder.backbone.requires_grad_(requires_grad=False)
+            modules["embedder"] = embedder.head
+        if settings.training.proxies_from_class_means and settings.model.backbone != "small-cnn":
+            with torch.no_grad():
+                start = on_sphere(embedder.from_features(torch.from_numpy(self.features("train"))))
+            start_proxies(loss, class_means(start, codes))
+        stage = self.training_stage
+        stage.describe()
+        steps = n_steps(settings.training, len(images))
+        refuse_other_versions(stage, self.made_with, steps)
+        history = train(
+            embedder if settings.model.trained == "all" else embedder.from_features,
+            modules,
+            self.batches(codes),
+            settings.training,
+            steps=steps,
+            folder=stage.folder,
+        )
+        return Trained(embedder.eval(), loss, history)
+
+    def batches(self, codes: IntArray) -> Callable[[int], Batch]:
+        """Batches of images, or of cached features where only a head learns."""
+        settings, training = self.settings, self.settings.training
+        rows_of = partial(
+            balanced_rows,
+            codes,
+            classes_per_batch=training.classes_per_batch,
+            images_per_class=training.images_per_class,
+            seed=settings.seed,
+        )
+        if settings.model.trained == "head":
+            features = torch.from_numpy(self.features("train"))
+
+            def feature_batch(step: int) -> Batch:
+                rows = rows_of(step=step)
+                return features[rows], torch.from_numpy(codes[rows])
+
+            return feature_batch
+        images = self.split.train
+
+        def image_batch(step: int) -> Batch:
+            rows = rows_of(step=step)
+            views = [
+                random_view(
+                    images.read(row),
+                    settings.dataset.image_size,
+                    view_generator(settings.seed, step, position),
+                    smallest_crop=training.smallest_crop,
+                    flip=training.flip,
+                )
+                for position, row in enumerate(rows.tolist())
+            ]
+            return to_tensor(views), torch.from_numpy(codes[rows])
+
+        return image_batch
+
+    def _forward(
+        self, network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range
+    ) -> AnyArray:
+        return forward_in_batches(network, images, rows, size=self.settings.dataset.image_size)
+
+    def images_of(self, part: str) -> LabelledImages:
+        """The images of "train", "queries" or "gallery"."""
+        images = getattr(self.split, part)
+        if not isinstance(images, LabelledImages):
+            raise KeyError(part)
+        return images
+
+
+def forward_in_batches(
+    network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range, *, size: int
+) -> AnyArray:
+    """Outputs of a network for the central views of some images."""
+
+    def view(row: int) -> Pixels:
+        return central_view(images.read(row), size)
+
+    with ThreadPoolExecutor(READERS) as readers, torch.inference_mode():
+        starts = range(rows.start, rows.stop, FORWARD_BATCH)
+        batches = [range(i, min(i + FORWARD_BATCH, rows.stop)) for i in starts]
+        outputs = [network(to_tensor(list(readers.map(view, batch)))) for batch in batches]
+    return torch.cat(outputs).numpy()
+
+
+def refuse_other_versions(stage: Stage, made_with: dict[str, str], steps: int) -> None:
+    """Half of a training by one version and half by another would be neither's numbers."""
+    path = stage.folder / CHECKPOINT
+    if made_with != versions() and path.exists() and read_tensors(path)[1] < steps:
+        raise NearsureError(
+            f"{path.parent} was begun with {made_with}, and now there is {versions()}. "
+            "Go on with the former, or delete the folder to start anew."
+        )
+
+
+def class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
+    """Mean of the embeddings of each class, shape (n_classes, d); every code from 0 must occur.
+
+    Examples
+    --------
+    >>> class_means(torch.tensor([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).tolist()
+    [[1.0], [5.0]]
+    """
+    sums = embeddings.new_zeros(int(codes.max()) + 1, embeddings.shape[1])
+    sums.index_add_(0, torch.from_numpy(codes), embeddings)
+    return sums / torch.from_numpy(np.bincount(codes))[:, None]
+
+
+def progress(description: str) -> Callable[[list[range]], Iterator[range]]:
+    """A progress bar, where somebody is looking."""
+    return lambda ranges: iter(tqdm(ranges, desc=description, unit="chunk", disable=None))

@@ -1,0 +1,368 @@
+"""`nearsure reproduce --robust`: train, damage the queries, search, score, report."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+
+from nearsure.atomic import written_whole
+from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.lab.datasets.images import LabelledImages
+from nearsure.lab.embedding import EmbeddingRun
+from nearsure.lab.experiment import EvaluationSettings
+from nearsure.lab.figures import save_picture
+from nearsure.lab.images import central_view
+from nearsure.lab.protocols import PROTOCOL_NAMES, ProtocolName
+from nearsure.lab.recipes import Recipe
+from nearsure.lab.report import PROTOCOL_TITLES, versions
+from nearsure.lab.reproduce import prepared_splits
+from nearsure.lab.robust.adversarial_training import AdversarialRun
+from nearsure.lab.robust.evaluation import RobustEvaluation
+from nearsure.lab.robust.experiments import attack_experiment, corruption_experiment
+from nearsure.lab.robust.figures import (
+    draw_attack_curves,
+    draw_corruption_map,
+    draw_severity_curves,
+)
+from nearsure.lab.robust.methods import NED
+from nearsure.lab.robust.model import ADVERSARIALLY_TRAINED, CLEAN_TRAINED, RobustModel
+from nearsure.lab.robust.settings import RobustSettings, epsilon_text
+from nearsure.lab.robust.tables import (
+    attack_findings,
+    circumstances,
+    confidence_attack_table,
+    corruption_findings,
+    corruption_table,
+    gradient_notes,
+    severity_table,
+    small_epsilon_table,
+    table_2,
+    table_3,
+)
+from nearsure.lab.training import keep_freed_memory
+from nearsure.robustness import corruption_sheet
+
+QUESTION = (
+    "Does the confidence stay true when queries are damaged or attacked, and gallery and T are "
+    "left as they were? All intervals are over queries, not over trainings."
+)
+ATTACK_LEGEND = (
+    "In percent, with 95% bootstrap intervals over the queries; the best of each attack bold, but "
+    "none in the last table. Intervals are for the true value: that of an ECE, which chance "
+    "raises, may lie below it. Distance used: the largest change of a pixel (of 0 to 1) that the "
+    "attack made in an image, in the mean over images and at most. The calibrated baseline is the "
+    "one of kNN, Dudani and Gou with the lowest mean ECE over the table's attacks."
+)
+BASELINE = (
+    "The calibrated baseline is the one of kNN, Dudani and Gou with the lowest mean ECE over all "
+    "variants, chosen on these very queries; the better of the two bold."
+)
+
+
+def write_robust_report(
+    folder: Path,
+    dataset: str,
+    loss: str,
+    evaluations: Sequence[RobustEvaluation],
+    *,
+    command: str,
+    settings: Mapping[str, Any],
+    remarks: Sequence[str] = (),
+) -> list[Path]:
+    """Write tables, figures, sentences and numbers.
+
+    Parameters
+    ----------
+    folder : Path
+        Where; it is made if need be.
+    dataset, loss : str
+        What was evaluated.
+    evaluations : sequence of RobustEvaluation
+        Of any models and protocols, with corruptions, attacks or both; models in their order.
+    command : str
+        What a reader types to get the same.
+    settings : mapping
+        Of the run, for the JSON.
+    remarks : sequence of str
+        Paragraphs for the top of the page, such as how the attacks were made.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    _check(evaluations)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = _Page(folder, dataset, loss)
+    page.add(f"# {dataset}, {loss}: damaged and attacked queries", f"Made by `{command}`.")
+    page.add(QUESTION, *remarks)
+    for protocol in PROTOCOL_NAMES:
+        asked = [evaluation for evaluation in evaluations if evaluation.protocol == protocol]
+        corrupted = [evaluation for evaluation in asked if evaluation.corruptions]
+        attacked = {evaluation.model: evaluation for evaluation in asked if evaluation.attacks}
+        if asked:
+            page.add(f"## {PROTOCOL_TITLES[protocol]}")
+        for evaluation in corrupted:
+            page.add_corruptions(evaluation)
+        if attacked:
+            page.add_attacks(protocol, attacked)
+    readme, numbers = folder / "README.md", folder / "robustness.json"
+    document = {
+        "dataset": dataset,
+        "loss": loss,
+        "command": command,
+        "versions": versions(),
+        "settings": dict(settings),
+        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
+    }
+    with written_whole(numbers, keep_suffix=True) as draft:
+        draft.write_text(
+            json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8"
+        )
+    with written_whole(readme, keep_suffix=True) as draft:
+        draft.write_text(page.text(), encoding="utf-8")
+    return [readme, numbers, *page.pictures]
+
+
+class _Page:
+    """Paragraphs and pictures, in the order in which they come."""
+
+    def __init__(self, folder: Path, dataset: str, loss: str) -> None:
+        self._folder, self._dataset, self._loss = folder, dataset, loss
+        self._parts: list[str] = []
+        self.pictures: list[Path] = []
+
+    def text(self) -> str:
+        return "\n\n".join(part.strip() for part in self._parts) + "\n"
+
+    def add(self, *parts: str) -> None:
+        self._parts += [part for part in parts if part]
+
+    def add_corruptions(self, evaluation: RobustEvaluation) -> None:
+        short = f"{_dashed(evaluation.protocol)}-{_dashed(evaluation.model)}"
+        title = f"{self._dataset}, {self._loss}"
+        self.add(f"### Corrupted queries: {evaluation.model}", circumstances(evaluation))
+        self.add(_list(corruption_findings(evaluation)), *_notes([evaluation]))
+        self.add("#### Table 2: mean over all corruptions and severities")
+        self.add(table_2(self._dataset, self._loss, evaluation))
+        curves = self._folder / f"severity-{short}.png"
+        self._picture("Against the severity", draw_severity_curves(evaluation, curves, name=title))
+        self.add("#### By severity", BASELINE, severity_table(evaluation))
+        cells = self._folder / f"corruptions-{short}.png"
+        self._picture("Every variant", draw_corruption_map(evaluation, cells, name=title))
+        self.add("#### By corruption", corruption_table(evaluation))
+
+    def add_attacks(
+        self, protocol: ProtocolName, evaluations: Mapping[str, RobustEvaluation]
+    ) -> None:
+        self.add("### Attacked queries", *map(circumstances, evaluations.values()))
+        for model, evaluation in evaluations.items():
+            self.add(f"{model}:", _list(attack_findings(evaluation)))
+        self.add(*_notes(evaluations.values()))
+        for evaluation in evaluations.values():
+            self.add(*gradient_notes(evaluation))
+        tables = {
+            "Table 3: attacks of the paper's size": table_3(self._dataset, self._loss, evaluations),
+            "Small epsilons": small_epsilon_table(evaluations),
+            "The attack on the confidence": confidence_attack_table(evaluations),
+        }
+        self.add(ATTACK_LEGEND)
+        for title, table in tables.items():
+            self.add(*((f"#### {title}", table) if table else ()))
+        path = self._folder / f"attacks-{_dashed(protocol)}.png"
+        title = f"{self._dataset}, {self._loss}"
+        self._picture("Against epsilon", draw_attack_curves(evaluations, path, name=title))
+
+    def _picture(self, caption: str, path: Path) -> None:
+        self.pictures.append(path)
+        self.add(f"![{caption}]({path.name})")
+
+
+def _check(evaluations: Sequence[RobustEvaluation]) -> None:
+    kinds = [
+        (evaluation.model, evaluation.protocol, family)
+        for evaluation in evaluations
+        for family, found in (
+            ("corruption", evaluation.corruptions),
+            ("attack", evaluation.attacks),
+        )
+        if found
+    ]
+    if not kinds or len(set(kinds)) < len(kinds):
+        raise InvalidInputError(
+            "A report must have evaluations with variants, and of each model and protocol one with "
+            f"corruptions and one with attacks at most. Got {kinds} instead."
+        )
+
+
+def _notes(evaluations: Iterable[RobustEvaluation]) -> list[str]:
+    notes = dict.fromkeys(note for evaluation in evaluations for note in evaluation.notes)
+    return [f"Note: {note}" for note in notes]
+
+
+def _list(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _dashed(name: str) -> str:
+    """A name that a file may have."""
+    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
+
+
+def reproduce_robust(
+    recipe: Recipe,
+    settings: EvaluationSettings,
+    robust: RobustSettings,
+    *,
+    cache: Path,
+    output: Path,
+    command: str,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Damage the queries of a recipe's main run; what an earlier call finished is not done again.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Data set and runs, of which the first trained one is taken.
+    settings : EvaluationSettings
+        k, seed and resamples.
+    robust : RobustSettings
+        Which damage, to how many queries.
+    cache, output : Path
+        Folders of the stages and of the report.
+    command : str
+        What was typed, for the report.
+    say : callable
+        Takes a line for the person who waits.
+
+    Returns
+    -------
+    list of Path
+        The files of the report.
+    """
+    run = recipe.runs[recipe.main]
+    if run.model.trained != "all":
+        raise ConfigError(
+            "The robustness of a run can be told if its whole network is trained, as adversarial "
+            f"training wants it. Of {recipe.main!r} that is {run.model.trained!r}: choose another "
+            "with --loss, or set model.trained to 'all'."
+        )
+    keep_freed_memory()
+    chosen = Recipe(recipe.dataset, {recipe.main: run})
+    split = prepared_splits(chosen, cache)[run.dataset, run.seed]
+    queries, size = split.queries, run.dataset.image_size
+    if max(robust.corrupted_queries or 0, robust.attacked_queries or 0) > len(queries):
+        say(f"{recipe.dataset} has {len(queries)} queries: all of them are damaged")
+    robust = robust.for_queries(len(queries))
+    clean_run = EmbeddingRun(run, split, cache)
+    say(f"{recipe.dataset}, {recipe.main}: train on clean images, then on attacked ones")
+    hardened = AdversarialRun(clean_run, robust.adversarial)
+    models = [
+        RobustModel(CLEAN_TRAINED, clean_run, settings.k, settings.seed),
+        RobustModel(ADVERSARIALLY_TRAINED, hardened, settings.k, settings.seed),
+    ]
+    for model in models:
+        for protocol, frozen in model.frozen.items():
+            temperature = frozen.temperature_fit.temperature
+            say(f"  {model.name}, {protocol}: T = {temperature:.4f} from clean images, frozen")
+    corrupted = corruption_experiment(
+        models[0],
+        queries,
+        size=size,
+        n_queries=robust.corrupted_queries,
+        n_resamples=settings.n_resamples,
+        seed=settings.seed,
+    )
+    _say_corrupted(corrupted, say)
+    attacked = [
+        evaluation
+        for model in models
+        for evaluation in attack_experiment(
+            model,
+            queries,
+            size=size,
+            settings=robust,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+        )
+    ]
+    _say_attacked(attacked, say)
+    examples = _examples(recipe, queries, size, output)
+    files = write_robust_report(
+        output,
+        recipe.dataset if recipe.part == "standard" else f"{recipe.dataset}, {recipe.part}",
+        recipe.main,
+        [*corrupted, *attacked],
+        command=command,
+        settings={
+            "run": run.model_dump(mode="json", exclude={"dataset": {"root"}}),
+            "robust": robust.model_dump(mode="json"),
+            "made_with": {**clean_run.made_with, "opencv": cv2.__version__},
+        },
+        remarks=[
+            *_remarks(robust, hardened.attacked_share),
+            *(f"![One query]({path.name})" for path in examples),
+        ],
+    )
+    return files + examples
+
+
+def _remarks(robust: RobustSettings, attacked_share: float) -> list[str]:
+    """How the damage was done."""
+    training = robust.adversarial
+    small = ", ".join(map(epsilon_text, robust.small_epsilons))
+    corruptions = (
+        "Corruptions: 15 kinds at 5 severities, of the square that the network sees, on the "
+        "clean-trained model."
+    )
+    attacks = (
+        "Attacks: white-box, L-infinity, on pixels in [0, 1]. FGSM takes one step of epsilon, BIM "
+        "10 of 0.02, PGD 40 of 0.01 from a random start; at the small epsilons "
+        f"({small}) PGD takes {robust.small_steps} of epsilon / 4. They raise the normalized "
+        "softmax loss against the class means of the strict protocol's gallery. The attack on the "
+        "confidence takes steps like those of the small PGD, and raises NED's log-odds of the most "
+        "likely wrong class in that gallery, which it knows, as it knows T. Where a query is "
+        "searched among all others, the gallery is twice as large, and attackers know half of it."
+    )
+    second = (
+        f"Adversarially trained: {training.epochs:g} more epochs from the clean-trained model, "
+        f"{100 * attacked_share:g}% of the images of every class under PGD "
+        f"({training.n_steps} steps, epsilon {epsilon_text(training.epsilon)}, which rises from "
+        f"0 in the first {100 * training.ramp:g}% of the steps)."
+    )
+    return [corruptions, attacks, second]
+
+
+def _examples(recipe: Recipe, queries: LabelledImages, size: int, output: Path) -> list[Path]:
+    """A glyph under all corruptions; the pictures of other data sets are not ours to copy."""
+    if recipe.dataset != "glyphs":
+        return []
+    output.mkdir(parents=True, exist_ok=True)
+    sheet = corruption_sheet(central_view(queries.read(0), size), seed=0)
+    return [save_picture(sheet, output / "examples.png")]
+
+
+def _say_corrupted(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
+    for found in evaluations:
+        clean, mean = found.clean.of(NED), found.mean
+        if mean is not None:
+            damaged = mean.of(NED)
+            say(
+                f"  {found.protocol}: NED clean {100 * clean.accuracy.estimate:.2f}% with ECE "
+                f"{100 * clean.ece.estimate:.2f}%, mean of {mean.n_variants} corruptions "
+                f"{100 * damaged.accuracy.estimate:.2f}% with ECE "
+                f"{100 * damaged.ece.estimate:.2f}%"
+            )
+
+
+def _say_attacked(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
+    for found in evaluations:
+        for attacked in found.attacks:
+            ned = attacked.outcome.of(NED)
+            say(
+                f"  {found.model}, {found.protocol}, {attacked.variant}: NED "
+                f"{100 * ned.accuracy.estimate:.2f}% with ECE {100 * ned.ece.estimate:.2f}%"
+            )

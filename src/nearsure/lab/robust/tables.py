@@ -1,0 +1,740 @@
+"""Markdown tables, findings and a summary of robustness results."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from nearsure.comparison import TITLES
+from nearsure.errors import InvalidInputError
+from nearsure.lab.protocols import ProtocolName
+from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
+from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
+from nearsure.lab.tables import PROTOCOL_TITLES, TABLE_1_LOSS, attacked_cell, corrupted_cell
+from nearsure.metrics import Interval
+from nearsure.rules import RULE_NAMES
+
+Better = Literal["more", "less"]
+
+
+def percent(interval: Interval, *, bold: bool = False) -> str:
+    """An interval in percent.
+
+    Examples
+    --------
+    >>> percent(Interval(0.75, 0.7, 0.8, 0.95), bold=True)
+    '**75.00** (70.00 to 80.00)'
+    """
+    if np.isnan(interval.estimate):
+        return "none"
+    estimate = f"{100 * interval.estimate:.2f}"
+    estimate = f"**{estimate}**" if bold else estimate
+    if np.isnan(interval.low):
+        return estimate
+    return f"{estimate} ({100 * interval.low:.2f} to {100 * interval.high:.2f})"
+
+
+def stated(interval: Interval) -> str:
+    """An interval in percent, for a sentence.
+
+    Examples
+    --------
+    >>> stated(Interval(0.75, 0.7, 0.8, 0.95))
+    '75.00% (70.00 to 80.00)'
+    """
+    estimate, _, ends = percent(interval).partition(" ")
+    return f"{estimate}% {ends}"
+
+
+def points(interval: Interval) -> str:
+    """A difference in points of percent, with its sign.
+
+    Examples
+    --------
+    >>> points(Interval(-0.011, -0.02, 0.001, 0.95))
+    '-1.10 (-2.00 to +0.10)'
+    """
+    ends = (100 * end for end in (interval.estimate, interval.low, interval.high))
+    estimate, low, high = (f"{end:+.2f}" for end in ends)
+    return f"{estimate} ({low} to {high})"
+
+
+def beside(paper: float | None, ours: float, *, mark: str = "") -> str:
+    """The paper's number and our difference from it, to follow a cell; nothing if it has none.
+
+    Examples
+    --------
+    >>> beside(0.749, 0.639)
+    '; paper 74.9, -11.0'
+    """
+    if paper is None:
+        return ""
+    return f"; paper {100 * paper:.1f}{mark}, {100 * (ours - paper):+.1f}"
+
+
+def best_places(intervals: Sequence[Interval], better: Better | None) -> list[bool]:
+    """Which cells of a column hold the best value as it is printed: ties share it.
+
+    Parameters
+    ----------
+    intervals : sequence of Interval
+        The column.
+    better : {"more", "less"} or None
+        Which is best; None where neither is.
+    """
+    printed = [round(interval.estimate, 4) for interval in intervals]
+    known = [value for value in printed if not np.isnan(value)]
+    if better is None or not known:
+        return [False] * len(printed)
+    best = max(known) if better == "more" else min(known)
+    return [value == best for value in printed]
+
+
+def markdown(columns: Mapping[str, Sequence[str]]) -> str:
+    """A table of columns of equal length."""
+    if len({len(cells) for cells in columns.values()}) != 1:
+        raise InvalidInputError(
+            "The columns of a table must be equally long. "
+            f"Got { {name: len(cells) for name, cells in columns.items()} } instead."
+        )
+    rows = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values(), strict=True))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+LEGEND = (
+    "In percent, with 95% bootstrap intervals over the queries, the same ones drawn in every "
+    "variant; the best of each column bold. ECE has 15 bins of equal width; its floor is what a "
+    "perfectly calibrated forecaster with the same confidences would show. Intervals are for the "
+    "true value: that of an ECE, which chance raises, may lie below it. Confidently wrong: "
+    "share of all queries answered wrongly with a confidence of 90% or more. Top-label Brier: mean "
+    "squared difference between confidence and being right, times 100. Calibration never changes "
+    'a label, so accuracy is the rule\'s. "68.1 ->": on the clean queries.'
+)
+CORRUPTION_LEGEND = (
+    ' "paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
+    "we 3.1 points less."
+)
+
+
+def mean_of_corruptions(evaluation: RobustEvaluation) -> Outcome:
+    """The mean over all corruptions, which there must be."""
+    if evaluation.mean is None:
+        raise InvalidInputError(
+            "The evaluation must have corrupted variants. Got none: attacks have tables of their "
+            "own."
+        )
+    return evaluation.mean
+
+
+def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
+    """Every method in the mean over all corruptions and severities, as the paper's Table 2.
+
+    Parameters
+    ----------
+    dataset, loss : str
+        What was evaluated, by the names of `corrupted_cell` where the paper has it.
+    evaluation : RobustEvaluation
+        The figures.
+
+    Returns
+    -------
+    str
+        A legend and a table.
+    """
+    clean, damaged = evaluation.clean, mean_of_corruptions(evaluation)
+    accuracies = [result.accuracy for result in damaged.results]
+    most_accurate = best_places(accuracies, "more")
+    columns: dict[str, list[str]] = {"method": [method.title for method in METHODS]}
+    # The strict protocol is not the paper's: half the gallery makes another task.
+    compared = evaluation.protocol != "gallery_and_queries"
+    columns["accuracy %"], columns["ECE %"] = [], []
+    lowest = best_places([result.ece for result in damaged.results], "less")
+    for place, (before, after) in enumerate(zip(clean.results, damaged.results, strict=True)):
+        raw = after.method.calibration == "raw"
+        cell = corrupted_cell(dataset, loss, after.method.rule) if raw and compared else None
+        accuracy = _arrow(before.accuracy) + percent(after.accuracy, bold=most_accurate[place])
+        if cell is not None:
+            accuracy += beside(cell.accuracy, after.accuracy.estimate)
+        columns["accuracy %"].append(accuracy if raw else "")
+        error = _arrow(before.ece) + percent(after.ece, bold=lowest[place])
+        if cell is not None:
+            error += beside(cell.ece, after.ece.estimate)
+        columns["ECE %"].append(error)
+    columns["ECE floor %"] = [f"{100 * result.ece_floor:.2f}" for result in damaged.results]
+    columns["ECE less NED's"] = [
+        "" if result.method == NED else points(result.ece_less_ned) for result in damaged.results
+    ]
+    columns["mean confidence %"] = [
+        _arrow(before.confidence) + percent(after.confidence)
+        for before, after in zip(clean.results, damaged.results, strict=True)
+    ]
+    columns["confidently wrong %"] = column(damaged.results, "confidently_wrong", "less")
+    columns["top-label Brier"] = column(damaged.results, "top_label_brier", "less")
+    table = markdown(columns)
+    return f"{LEGEND}{CORRUPTION_LEGEND if '; paper ' in table else ''}\n\n{table}\n"
+
+
+def corruption_table(evaluation: RobustEvaluation) -> str:
+    """NED and the best calibrated baseline under each corruption, mean over its severities."""
+    rows = {_words(name): outcome for name, outcome in evaluation.by_corruption.items()}
+    return _table_of_two("corruption", {"none": evaluation.clean, **rows}, evaluation)
+
+
+def severity_table(evaluation: RobustEvaluation) -> str:
+    """NED and the best calibrated baseline at each severity, mean over the corruptions."""
+    rows = {str(severity): outcome for severity, outcome in evaluation.by_severity.items()}
+    return _table_of_two("severity", {"0 (clean)": evaluation.clean, **rows}, evaluation)
+
+
+def column(results: Sequence[MethodResult], measure: str, better: Better | None) -> list[str]:
+    """The cells of one measure, the best bold."""
+    intervals = [result.interval(measure) for result in results]
+    best = best_places(intervals, better)
+    return [percent(interval, bold=bold) for interval, bold in zip(intervals, best, strict=True)]
+
+
+def _table_of_two(head: str, rows: Mapping[str, Outcome], evaluation: RobustEvaluation) -> str:
+    """Rows against accuracy, ECE, its floor and over-confidence of two methods."""
+    baseline = best_baseline([mean_of_corruptions(evaluation)])
+    columns: dict[str, list[str]] = {head: list(rows)}
+    for method in (NED, baseline):
+        results = [outcome.of(method) for outcome in rows.values()]
+        others = [outcome.of(NED if method != NED else baseline) for outcome in rows.values()]
+        columns[f"{method.title}: accuracy %"] = [
+            percent(mine.accuracy, bold=best_places([mine.accuracy, other.accuracy], "more")[0])
+            for mine, other in zip(results, others, strict=True)
+        ]
+        columns[f"{method.title}: ECE %"] = [
+            percent(mine.ece, bold=best_places([mine.ece, other.ece], "less")[0])
+            for mine, other in zip(results, others, strict=True)
+        ]
+        columns[f"{method.title}: ECE floor %"] = [
+            f"{100 * result.ece_floor:.2f}" for result in results
+        ]
+        columns[f"{method.title}: confidence less accuracy"] = [
+            points(result.overconfidence) for result in results
+        ]
+    return markdown(columns) + "\n"
+
+
+def _arrow(clean: Interval) -> str:
+    return f"{100 * clean.estimate:.2f} -> "
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+# The attack that wants wrong answers to be sure ones.
+CONFIDENCE_ATTACK = "confidence"
+RAW_METHODS = tuple(Method(rule) for rule in RULE_NAMES)
+FLOOR = "ECE floor %"
+MEASURES: dict[str, tuple[str, Better | None]] = {
+    "accuracy %": ("accuracy", "more"),
+    "ECE %": ("ece", "less"),
+    "mean confidence %": ("confidence", None),
+    "confidence when wrong %": ("confidence_when_wrong", "less"),
+    "confidently wrong %": ("confidently_wrong", "less"),
+}
+ATTACK_LEGEND = (
+    '"paper 88.7, -3.1": the paper has 88.7, and we 3.1 points less. The paper speaks of attacks '
+    '"during the training", so its model may have learnt from attacked images; its numbers stand '
+    "beside those of each of our models."
+)
+
+
+@dataclass(frozen=True)
+class AttackKey:
+    """An attack by what identifies it in every model.
+
+    Parameters
+    ----------
+    name : str
+        Which; "none" for clean queries.
+    epsilon : float
+        How far it may go.
+    """
+
+    name: str
+    epsilon: float
+
+    @classmethod
+    def of(cls, variant: Variant) -> "AttackKey":
+        """The attack of an attacked variant."""
+        return cls(variant.name, variant.epsilon or 0.0)
+
+    @property
+    def title(self) -> str:
+        """For people: acronyms in capitals."""
+        return self.name.upper() if self.name in {"fgsm", "bim", "pgd"} else self.name
+
+
+NO_ATTACK = AttackKey("none", 0.0)
+
+
+def attacked_outcomes(evaluation: RobustEvaluation) -> dict[AttackKey, Outcome]:
+    """What came of each attack, after the same queries unattacked."""
+    found = {AttackKey.of(entry.variant): entry.outcome for entry in evaluation.attacks}
+    return {NO_ATTACK: evaluation.clean, **found}
+
+
+def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
+    """Attacks of the paper's size by every rule, models side by side, as the paper's Table 3.
+
+    Parameters
+    ----------
+    dataset : str
+        What was evaluated, by the name of `attacked_cell` where the paper has it.
+    loss : str
+        What the models were trained with; the paper's were with normalized softmax.
+    evaluations : mapping of str to RobustEvaluation
+        By model.
+
+    Returns
+    -------
+    str
+        A table, and notes on the paper's numbers; empty if there are no such attacks.
+    """
+
+    def chosen(attack: AttackKey) -> bool:
+        return attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK
+
+    attacks = _attacks(evaluations.values(), chosen)
+    if not attacks:
+        return ""
+    methods = (*RAW_METHODS, _baseline(evaluations.values(), attacks))
+    measures = ("accuracy %", "ECE %", FLOOR)
+    paper = dataset if loss == TABLE_1_LOSS else ""
+    return _attack_table([NO_ATTACK, *attacks], methods, evaluations, measures, paper=paper)
+
+
+def small_epsilon_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
+    """Attacks that are hardly seen, by NED and the best calibrated baseline."""
+
+    def chosen(attack: AttackKey) -> bool:
+        return attack.epsilon < LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK
+
+    attacks = _attacks(evaluations.values(), chosen)
+    if not attacks:
+        return ""
+    methods = (NED, _baseline(evaluations.values(), attacks))
+    measures = ("accuracy %", "ECE %", FLOOR, "confidently wrong %")
+    return _attack_table([NO_ATTACK, *attacks], methods, evaluations, measures)
+
+
+def confidence_attack_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
+    """The attack on the confidence beside the plain ones of the same epsilon."""
+    own = _attacks(evaluations.values(), lambda attack: attack.name == CONFIDENCE_ATTACK)
+    if not own:
+        return ""
+    epsilons = {attack.epsilon for attack in own}
+    attacks = _attacks(evaluations.values(), lambda attack: attack.epsilon in epsilons)
+    ordered = sorted(attacks, key=lambda a: (a.epsilon, a.name == CONFIDENCE_ATTACK, a.name))
+    methods = (NED, _baseline(evaluations.values(), attacks))
+    measures = ("accuracy %", "confidence when wrong %", "confidently wrong %")
+    return _attack_table([NO_ATTACK, *ordered], methods, evaluations, measures, bold=False)
+
+
+def _attacks(
+    evaluations: Iterable[RobustEvaluation], chosen: Callable[[AttackKey], bool]
+) -> list[AttackKey]:
+    """The attacks of any model, each once."""
+    variants = (entry.variant for evaluation in evaluations for entry in evaluation.attacks)
+    return [attack for attack in dict.fromkeys(map(AttackKey.of, variants)) if chosen(attack)]
+
+
+def _baseline(evaluations: Iterable[RobustEvaluation], attacks: Sequence[AttackKey]) -> Method:
+    found = map(attacked_outcomes, evaluations)
+    return best_baseline([by[attack] for by in found for attack in attacks if attack in by])
+
+
+def _attack_table(
+    attacks: Sequence[AttackKey],
+    methods: Sequence[Method],
+    evaluations: Mapping[str, RobustEvaluation],
+    measures: Sequence[str],
+    *,
+    paper: str = "",
+    bold: bool = True,
+) -> str:
+    """A row for each attack and method, and for each model the distance used and the measures.
+
+    The best of each attack is bold.
+    """
+    columns: dict[str, list[str]] = {
+        "attack": [attack.title for attack in attacks for _ in methods],
+        "epsilon": [
+            epsilon_text(attack.epsilon) if attack.epsilon else ""
+            for attack in attacks
+            for _ in methods
+        ],
+        "method": [method.title for _ in attacks for method in methods],
+    }
+    footnotes: dict[str, None] = {}
+    for model, evaluation in evaluations.items():
+        outcomes = attacked_outcomes(evaluation)
+        prefix = f"{model}: " if len(evaluations) > 1 else ""
+        columns[f"{prefix}distance used"] = [
+            text
+            for attack in attacks
+            for text in [_distance(evaluation, attack), *[""] * (len(methods) - 1)]
+        ]
+        for name in measures:
+            cells: list[str] = []
+            for attack in attacks:
+                if attack not in outcomes:
+                    cells += [""] * len(methods)
+                    continue
+                results = [outcomes[attack].of(method) for method in methods]
+                cells += _block(results, name, bold=bold)
+                if paper and evaluation.protocol != "gallery_and_queries":
+                    for place, result in enumerate(results, start=len(cells) - len(methods)):
+                        text, note = _paper(paper, attack, result, name)
+                        cells[place] += text
+                        footnotes.update({note: None} if note else {})
+            columns[prefix + name] = cells
+    table = markdown(columns)
+    notes = [ATTACK_LEGEND] if "; paper " in table else []
+    notes += [f"\\* {note}." for note in footnotes]
+    return "\n\n".join([table, *notes]) + "\n"
+
+
+def _block(results: Sequence[MethodResult], name: str, *, bold: bool) -> list[str]:
+    if name == FLOOR:
+        return [f"{100 * result.ece_floor:.2f}" for result in results]
+    field, better = MEASURES[name]
+    intervals = [result.interval(field) for result in results]
+    best = best_places(intervals, better if bold else None)
+    return [
+        percent(interval, bold=is_best) for interval, is_best in zip(intervals, best, strict=True)
+    ]
+
+
+def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> tuple[str, str]:
+    """What follows a cell, and the footnote that it needs."""
+    if result.method.calibration != "raw":
+        return "", ""
+    cell = attacked_cell(dataset, attack.name, attack.epsilon, result.method.rule)
+    if cell is None or name not in {"accuracy %", "ECE %"}:
+        return "", ""
+    if name == "ECE %":
+        return beside(cell.ece, result.ece.estimate), ""
+    mark = r"\*" if cell.note else ""
+    return beside(cell.accuracy, result.accuracy.estimate, mark=mark), cell.note
+
+
+def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
+    """Mean and largest distance that an attack reached."""
+    for entry in evaluation.attacks:
+        variant = entry.variant
+        if AttackKey.of(variant) == attack and variant.mean_distance is not None:
+            largest = (
+                "" if variant.max_distance is None else f", at most {variant.max_distance:.4f}"
+            )
+            return f"{variant.mean_distance:.4f}{largest}"
+    return ""
+
+
+# The paper has mean ECEs of 0.9 to 3.0% on corrupted and 1.9 to 3.6% on attacked images.
+CLAIMED_ECE = 0.04
+ASKED: dict[ProtocolName, str] = {
+    "all_against_others": "each changed image asks all other points, clean; its own clean image is "
+    "left out",
+    "gallery_and_queries": "changed images of one half of every class ask the other half, clean",
+    "given_gallery": "changed images ask the data set's own gallery, clean",
+}
+
+
+def circumstances(evaluation: RobustEvaluation) -> str:
+    """What was asked of whom, and what was left as it was."""
+    fit = evaluation.temperature_fit
+    unknown = (
+        f" ({evaluation.n_unknown_queries:,} of a class that the gallery lacks)"
+        if evaluation.n_unknown_queries
+        else ""
+    )
+    return (
+        f"**{evaluation.model}**: {ASKED[evaluation.protocol]}. {evaluation.n_queries:,} "
+        f"queries{unknown}, {evaluation.n_gallery:,} points of {evaluation.n_classes:,} classes in "
+        f"the gallery, k = {evaluation.k}. The gallery, T = {fit.temperature:.4g} and the "
+        "calibrators are those of the clean images; no changed image had a part in them."
+    )
+
+
+def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
+    """Sentences about the corrupted queries of one model by one protocol."""
+    mean = mean_of_corruptions(evaluation)
+    ned, clean = mean.of(NED), evaluation.clean.of(NED)
+    level = (
+        f"NED's mean ECE over {mean.n_variants} variants is {stated(ned.ece)}, "
+        f"{_against_claim(ned.ece)}; on the clean queries it is {stated(clean.ece)}. "
+    )
+    return [
+        level + _floor(ned),
+        _share_below(evaluation),
+        _direction(evaluation.clean, mean),
+        *_ranking(mean),
+    ]
+
+
+def attack_findings(evaluation: RobustEvaluation) -> list[str]:
+    """Sentences about the attacked queries of one model by one protocol."""
+    by_attack = {AttackKey.of(entry.variant): entry.outcome for entry in evaluation.attacks}
+    neds = {attack: outcome.of(NED) for attack, outcome in by_attack.items()}
+    below = sum(result.ece.estimate < CLAIMED_ECE for result in neds.values())
+    worst = max(neds, key=lambda attack: neds[attack].ece.estimate)
+    lowest = min(neds, key=lambda attack: neds[attack].accuracy.estimate)
+    clean = evaluation.clean.of(NED)
+    raw_best = sum(
+        outcome.lowest_ece([r.method for r in outcome.results if r.method.calibration == "raw"])
+        == outcome.of(NED)
+        for outcome in by_attack.values()
+    )
+    best = sum(outcome.lowest_ece() == outcome.of(NED) for outcome in by_attack.values())
+    clean_text = (
+        f"Without an attack NED is right in {stated(clean.accuracy)} with an ECE of "
+        f"{stated(clean.ece)}. {_floor(clean)}"
+    )
+    extremes = (
+        f"Its accuracy is lowest under {_named(lowest)}, {stated(neds[lowest].accuracy)}; its "
+        f"ECE is highest under {_named(worst)}, {stated(neds[worst].ece)}."
+    )
+    ranks = (
+        f"Its ECE is below {_claim()} in {below} of {len(neds)} attacks. It is the lowest of the "
+        f"five rules in {raw_best} of {len(neds)}, and of all methods, calibrated ones among "
+        f"them, in {best}."
+    )
+    return [clean_text, extremes, ranks, *_confidence_attack(by_attack)]
+
+
+def gradient_notes(evaluation: RobustEvaluation) -> list[str]:
+    """A warning if attacks could not start on some images."""
+    stuck = [
+        f"{_named(AttackKey.of(entry.variant))}: {entry.variant.n_without_gradient:,}"
+        for entry in evaluation.attacks
+        if entry.variant.n_without_gradient
+    ]
+    if not stuck:
+        return []
+    note = (
+        f"**Not attacked ({evaluation.model})**: of {evaluation.n_queries:,} images some had a "
+        f"gradient of zero at every step ({'; '.join(stuck)}). These images were "
+        "not attacked; that they are still right is no evidence of robustness."
+    )
+    return [note]
+
+
+def _claim() -> str:
+    return f"{100 * CLAIMED_ECE:g}%"
+
+
+def _against_claim(ece: Interval) -> str:
+    side = "below" if ece.estimate < CLAIMED_ECE else "not below"
+    if ece.high < CLAIMED_ECE:
+        where = "wholly below"
+    elif ece.low >= CLAIMED_ECE:
+        where = "wholly above"
+    else:
+        where = "on both sides of"
+    return f"{side} {_claim()} (the interval, which takes chance's bias off, is {where} it)"
+
+
+def _floor(result: MethodResult) -> str:
+    excess = 100 * (result.ece.estimate - result.ece_floor)
+    text = (
+        "A perfectly calibrated forecaster with the same confidences would show "
+        f"{100 * result.ece_floor:.2f}% by chance; NED's is {excess:+.2f} points from that."
+    )
+    if result.ece_floor >= CLAIMED_ECE:
+        text += f" With so few queries NED cannot be expected below {_claim()}."
+    return text
+
+
+def _share_below(evaluation: RobustEvaluation) -> str:
+    """In how many variants, and at which severities, the claim holds."""
+    found = [(e.variant.severity, e.outcome.of(NED).ece) for e in evaluation.corruptions]
+    below = [severity for severity, ece in found if ece.estimate < CLAIMED_ECE]
+    above = sum(ece.low >= CLAIMED_ECE for _, ece in found)
+    shares = ", ".join(
+        f"{below.count(severity)} of {outcome.n_variants} at severity {severity}"
+        for severity, outcome in evaluation.by_severity.items()
+    )
+    held = [s for s, o in evaluation.by_severity.items() if o.of(NED).ece.estimate < CLAIMED_ECE]
+    where = f"at severity {_listed(held)}" if held else "at no severity"
+    return (
+        f"Its ECE is below {_claim()} in {len(below)} of {len(found)} variants ({shares}); in "
+        f"{above} of them the whole interval is above. The mean over corruptions is below "
+        f"{_claim()} {where}."
+    )
+
+
+def _direction(clean: Outcome, damaged: Outcome) -> str:
+    """Whether NED claims too much or too little."""
+    before, after = clean.of(NED), damaged.of(NED)
+    word = _confident(after.overconfidence)
+    return (
+        f"On corrupted queries NED claims {stated(after.confidence)} in the mean and is right in "
+        f"{stated(after.accuracy)}: {word}, {points(after.overconfidence)} points. On clean ones "
+        f"it is {_confident(before.overconfidence)}, {points(before.overconfidence)} points."
+    )
+
+
+def _ranking(mean: Outcome) -> list[str]:
+    """Which method is best at what, and whether NED's distance from it is more than chance."""
+    best = mean.lowest_ece()
+    constant = " It says the same of every query." if best.method.rule == "1nn" else ""
+    floor = f"floor {100 * best.ece_floor:.2f}%"
+    text = f"Lowest mean ECE: {best.method.title}, {stated(best.ece)}, {floor}"
+    if best.method != NED:
+        text += f", {points(best.ece_less_ned)} points from NED's, {_chance(best.ece_less_ned)}"
+    brier = min(mean.results, key=lambda result: result.top_label_brier.estimate)
+    right = max(mean.results, key=lambda result: result.accuracy.estimate)
+    accuracy = f"Most often right: {TITLES[right.method.rule]}, {stated(right.accuracy)}"
+    if right.method.rule != NED.rule:
+        gain = right.accuracy_less_ned
+        accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
+    squares = (
+        f"Lowest top-label Brier score, times 100: {brier.method.title}, "
+        f"{percent(brier.top_label_brier)}"
+    )
+    if brier.method != NED:
+        squares += f"; NED has {percent(mean.of(NED).top_label_brier)}"
+    return [f"{text}.{constant}", f"{squares}.", f"{accuracy}."]
+
+
+def _confidence_attack(by_attack: Mapping[AttackKey, Outcome]) -> list[str]:
+    """How the attack on the confidence compares with plain ones of the same size."""
+
+    def share(attack: AttackKey) -> str:
+        return f"{100 * by_attack[attack].of(NED).confidently_wrong.estimate:.2f}%"
+
+    found = []
+    for attack in by_attack:
+        plain = [
+            f"{other.title} {share(other)}"
+            for other in by_attack
+            if other.epsilon == attack.epsilon and other.name != CONFIDENCE_ATTACK
+        ]
+        if attack.name == CONFIDENCE_ATTACK and plain:
+            others = ", ".join(plain)
+            found.append(f"{share(attack)} at epsilon {epsilon_text(attack.epsilon)} ({others})")
+    if not found:
+        return []
+    shares = "; ".join(found)
+    return [f"The attack on the confidence makes NED confidently wrong in {shares}."]
+
+
+def _named(attack: AttackKey) -> str:
+    return f"{attack.title} with epsilon {epsilon_text(attack.epsilon)}"
+
+
+def _confident(gap: Interval) -> str:
+    if gap.low > 0:
+        return "over-confident"
+    return "under-confident" if gap.high < 0 else "neither over- nor under-confident for sure"
+
+
+def _chance(difference: Interval) -> str:
+    clear = difference.low > 0 or difference.high < 0
+    return "more than chance explains" if clear else "which chance may explain"
+
+
+def _listed(numbers: list[int]) -> str:
+    texts = [str(int(number)) for number in np.sort(numbers)]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+# Attacks know the gallery of these protocols.
+STRICT = ("gallery_and_queries", "given_gallery")
+
+
+def robust_summary(folder: Path) -> str:
+    """Markdown tables of corrupted and attacked queries, or nothing where there are none.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``<data set>/robustness/robustness.json`` as `write_robust_report` writes it.
+    """
+    found: list[tuple[str, RobustEvaluation]] = []
+    for path in sorted(folder.glob("*/robustness/robustness.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found += [
+            (document["dataset"], RobustEvaluation.from_dict(fields))
+            for fields in document["evaluations"]
+        ]
+    tables = (_corrupted(found), _attacked(found))
+    return "\n\n".join(table for table in tables if table)
+
+
+def _corrupted(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
+    return _rows_table(
+        [
+            _corrupted_row(dataset, evaluation, evaluation.mean)
+            for dataset, evaluation in found
+            if evaluation.mean
+        ]
+    )
+
+
+def _corrupted_row(dataset: str, evaluation: RobustEvaluation, mean: Outcome) -> dict[str, str]:
+    ned, clean = mean.of(NED), evaluation.clean
+    baseline = mean.of(best_baseline([entry.outcome for entry in evaluation.corruptions]))
+    eces = [entry.outcome.of(NED).ece.estimate for entry in evaluation.corruptions]
+    right = max(mean.results, key=lambda result: result.accuracy.estimate)
+    return {
+        "data": dataset,
+        "protocol": PROTOCOL_TITLES[evaluation.protocol],
+        "queries": f"{evaluation.n_queries:,}",
+        "NED, clean: accuracy %, ECE % (floor)": _result(clean.of(NED)),
+        "NED, mean of the corruptions": _result(ned),
+        "confidence less accuracy, points": points(ned.overconfidence),
+        f"ECE below {100 * CLAIMED_ECE:g}%": f"{sum(e < CLAIMED_ECE for e in eces)} of {len(eces)}",
+        "best calibrated baseline": f"{baseline.method.title} {_result(baseline)}",
+        "its ECE less NED's, points": points(baseline.ece_less_ned),
+        "most accurate rule": f"{TITLES[right.method.rule]} {_percent(right.accuracy.estimate)}",
+    }
+
+
+def _attacked(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
+    strict = [(d, e) for d, e in found if e.attacks and e.protocol in STRICT]
+    models = dict.fromkeys(evaluation.model for _, evaluation in strict)
+    rows = []
+    for dataset in dict.fromkeys(dataset for dataset, _ in strict):
+        by_model = {e.model: attacked_outcomes(e) for d, e in strict if d == dataset}
+        for attack in dict.fromkeys(key for outcomes in by_model.values() for key in outcomes):
+            row = {"data": dataset, "attack": attack.title, "epsilon": _epsilon(attack)}
+            for model in models:
+                outcome = by_model.get(model, {}).get(attack)
+                row[f"{model}: accuracy %, ECE % (floor), confidently wrong %"] = (
+                    _attacked_result(outcome.of(NED)) if outcome else ""
+                )
+            rows.append(row)
+    return _rows_table(rows)
+
+
+def _rows_table(rows: Sequence[dict[str, str]]) -> str:
+    return markdown({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
+
+
+def _epsilon(attack: AttackKey) -> str:
+    return epsilon_text(attack.epsilon) if attack.epsilon else ""
+
+
+def _result(result: MethodResult) -> str:
+    return (
+        f"{_percent(result.accuracy.estimate)}, {_percent(result.ece.estimate)} "
+        f"({_percent(result.ece_floor)})"
+    )
+
+
+def _attacked_result(result: MethodResult) -> str:
+    return f"{_result(result)}, {_percent(result.confidently_wrong.estimate)}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f}"

@@ -1,0 +1,650 @@
+"""The sections of a report, a function for each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.audit import GalleryAudit
+from nearsure.classifier import NEDClassifier
+from nearsure.comparison import RuleResult, compare_rules, score_by, title_of
+from nearsure.decisions import AcceptThreshold, choose_threshold
+from nearsure.metrics import (
+    area_under_risk_coverage,
+    bin_by_confidence,
+    bootstrap_interval,
+    debiased_calibration_error,
+    error_detection_auroc,
+    risk_coverage_curve,
+    row_negative_log_likelihoods,
+)
+from nearsure.metrics.calibration_error import width_bins
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+from nearsure.report.answers import Answered
+from nearsure.report.document import (
+    Audit,
+    ClassRow,
+    ConfusablePair,
+    Confused,
+    CurvePoint,
+    DuplicatePair,
+    Estimate,
+    Fit,
+    HistogramBin,
+    Method,
+    Metric,
+    Mistake,
+    OperatingPoint,
+    Promise,
+    ReliabilityBin,
+    SmallClass,
+    Suspect,
+    Vouching,
+    estimate_of,
+    plain_label,
+    plain_number,
+    share_of,
+    shares_of,
+)
+from nearsure.report.thumbnails import Picture, Pictures, Thumbnails, picture_under
+from nearsure.rules import RULE_NAMES, RuleName
+
+# Pairs of classes and small classes that are listed.
+ROWS_SHOWN = 50
+
+
+def audit_of(
+    classifier: NEDClassifier,
+    *,
+    n_suspects: int,
+    thumbnails: Thumbnails | None = None,
+    pictures: Pictures | None = None,
+) -> Audit:
+    """Audit a gallery: every point is searched, each leaving itself out.
+
+    Parameters
+    ----------
+    classifier : NEDClassifier
+        Fitted, with two points or more.
+    n_suspects : int
+        Suspects and near-duplicates that are listed at most.
+    thumbnails, pictures : Thumbnails, mapping of id to picture
+        For pictures of the suspects.
+    """
+    found = classifier.audit()
+    small_pictures = thumbnails or Thumbnails()
+    classes = [plain_label(label) for label in classifier.classes_]
+    doubted = found.suspects.first(min(n_suspects, found.suspects.n_doubted))
+    suspects = tuple(
+        Suspect(
+            id=plain_label(doubted.ids[i]),
+            label=classes[doubted.codes[i]],
+            suggested=None
+            if doubted.suggested_codes[i] < 0
+            else classes[doubted.suggested_codes[i]],
+            p_own=float(doubted.p_own[i]),
+            p_suggested=float(doubted.p_suggested[i]),
+            trust=float(doubted.trust[i]),
+            picture=small_pictures.of(picture_under(pictures, doubted.ids[i])),
+        )
+        for i in range(len(doubted))
+    )
+    return Audit(
+        n_points=found.n_points,
+        n_suspects=found.suspects.n_doubted,
+        n_duplicates=len(found.duplicates),
+        n_small=len(found.small),
+        suspects=suspects,
+        duplicates=_duplicates(found, classes, n_suspects),
+        confusable=tuple(
+            ConfusablePair(classes[first], classes[second], float(confusion))
+            for (first, second), confusion in zip(
+                found.confusable.codes[:ROWS_SHOWN],
+                found.confusable.confusion[:ROWS_SHOWN],
+                strict=True,
+            )
+        ),
+        small=tuple(
+            SmallClass(
+                label=classes[found.small.codes[i]],
+                n_members=int(found.small.n_members[i]),
+                n_missed=int(found.small.n_missed[i]),
+                accuracy=plain_number(float(found.small.accuracy[i])),
+            )
+            for i in range(min(ROWS_SHOWN, len(found.small)))
+        ),
+    )
+
+
+def _duplicates(
+    found: GalleryAudit, classes: list[str | int], n_shown: int
+) -> tuple[DuplicatePair, ...]:
+    pairs = found.duplicates
+    return tuple(
+        DuplicatePair(
+            first_id=plain_label(pairs.ids[i, 0]),
+            second_id=plain_label(pairs.ids[i, 1]),
+            first_label=classes[pairs.codes[i, 0]],
+            second_label=classes[pairs.codes[i, 1]],
+            sq_distance=float(pairs.sq_distances[i]),
+        )
+        for i in range(min(n_shown, len(pairs)))
+    )
+
+
+CONFUSED_SHOWN = 3
+# A row takes about 200 bytes.
+LARGEST_TABLE = 5000
+
+
+def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...]:
+    """Rows by accuracy, then by more queries, then by label; at most 5,000 of them.
+
+    Parameters
+    ----------
+    answered : Answered
+        The queries.
+    class_sizes : array of shape (n_classes,)
+        Points of each class in the gallery.
+    """
+    labels, place = np.unique(answered.truth, return_inverse=True)
+    n_queries = np.bincount(place)
+    n_right = np.bincount(place[answered.correct], minlength=len(labels))
+    mean_confidence = np.bincount(place, answered.confidence) / n_queries
+    codes = np.empty(len(labels), np.int64)
+    codes[place] = answered.codes
+    in_gallery = np.append(class_sizes[: len(answered.classes)], 0)[codes]
+    worst_first = np.lexsort((np.arange(len(labels)), -n_queries, n_right / n_queries))
+    shown = worst_first[:LARGEST_TABLE]
+    shares = shares_of(n_right[shown], n_queries[shown])
+    by_class = np.argsort(place, kind="stable")
+    starts = np.append(0, np.cumsum(n_queries))
+    return tuple(
+        ClassRow(
+            label=plain_label(labels[row]),
+            n_gallery=int(in_gallery[row]),
+            n_queries=int(n_queries[row]),
+            accuracy=share,
+            mean_confidence=float(mean_confidence[row]),
+            confused_with=_confused(answered, by_class[starts[row] : starts[row + 1]]),
+        )
+        for row, share in zip(shown, shares, strict=True)
+    )
+
+
+def _confused(answered: Answered, rows: IntArray) -> tuple[Confused, ...]:
+    """What the queries of one class were mostly taken for."""
+    wrong = answered.answers[rows][~answered.correct[rows]]
+    codes, counts = np.unique(wrong, return_counts=True)
+    most = np.lexsort((codes, -counts))[:CONFUSED_SHOWN]
+    return tuple(Confused(answered.label_of(int(codes[i])), int(counts[i])) for i in most)
+
+
+def fit_of(classifier: NEDClassifier) -> Fit | None:
+    """The fit of a classifier; None for a rule without a temperature."""
+    found, sharpened = classifier.temperature_fit_, classifier.sharpened_fit_
+    if classifier.temperature_ is None:
+        return None
+    parameters: dict[str, float] = {}
+    if sharpened is not None:
+        parameters = {
+            "gamma": float(sharpened.form.sharpness),
+            "beta": float(sharpened.form.adaptivity),
+            "typical_sq_distance": float(sharpened.form.typical_distance),
+        }
+    if found is None:  # T was given
+        return Fit(
+            temperature=float(classifier.temperature_),
+            ned_temperature=None,
+            standard_error=None,
+            status=None,
+            objective=classifier.objective,
+            n_points=0,
+            n_missed=0,
+            miss_fraction=0.0,
+            curve=(),
+            parameters=parameters,
+        )
+    curve = zip(found.curve_temperatures.tolist(), found.curve_losses.tolist(), strict=True)
+    return Fit(
+        temperature=float(classifier.temperature_),
+        ned_temperature=float(found.temperature),
+        standard_error=plain_number(found.standard_error),
+        status=found.status,
+        objective=found.objective,
+        n_points=int(found.n_points),
+        n_missed=int(found.n_missed),
+        miss_fraction=float(found.miss_fraction),
+        curve=tuple(CurvePoint(x, y) for x, y in curve if plain_number(y) is not None),
+        parameters=parameters,
+    )
+
+
+# A true class that is not among the neighbours has probability 0, whose logarithm is infinite.
+LEAST_PROBABILITY = 0.001
+
+
+def headline_metrics(
+    answered: Answered, own: RuleResult, *, seed: int, n_resamples: int
+) -> tuple[Metric, ...]:
+    """Accuracy, calibration, ranking, and what fits where queries may be unknown.
+
+    Parameters
+    ----------
+    answered : Answered
+        The queries.
+    own : RuleResult
+        What the comparison of methods has measured of the classifier.
+    seed, n_resamples : int
+        Of the bootstrap.
+    """
+    resampled = partial(_resampled, seed=seed, n_resamples=n_resamples)
+    confidence, correct = answered.confidence, answered.correct
+    losses = row_negative_log_likelihoods(
+        answered.prediction.posterior, answered.codes, floor=LEAST_PROBABILITY
+    )
+    return (
+        Metric(
+            "accuracy",
+            "Accuracy",
+            share_of(int(correct.sum()), len(correct)),
+            lower_is_better=False,
+            percent=True,
+            meaning="Share of the answers that are right.",
+        ),
+        Metric(
+            "mean_confidence",
+            "Mean confidence",
+            resampled(np.mean, confidence, bounds=(0.0, 1.0)),
+            lower_is_better=False,
+            percent=True,
+            meaning="What the answers claim on average; it should equal the accuracy.",
+        ),
+        Metric(
+            "ece",
+            "Calibration error (ECE)",
+            estimate_of(own.ece),
+            lower_is_better=True,
+            percent=True,
+            meaning="How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
+            "calibrated method would show its floor by chance. The interval is for the true "
+            "error, without what chance adds to this estimate, and may lie below it.",
+            floor=plain_number(own.ece_floor),
+        ),
+        Metric(
+            "debiased_ece",
+            "Debiased ECE",
+            resampled(debiased_calibration_error, confidence, correct),
+            lower_is_better=True,
+            percent=True,
+            meaning="The calibration error less an estimate of what chance adds to it; it may be "
+            "below 0.",
+        ),
+        Metric(
+            "brier",
+            "Brier score",
+            estimate_of(own.brier),
+            lower_is_better=True,
+            percent=False,
+            meaning="Squared error of all class probabilities, from 0 to 2: accuracy and "
+            "calibration in one.",
+        ),
+        Metric(
+            "nll",
+            "Log loss",
+            resampled(np.mean, losses, bounds=(0.0, -np.log(LEAST_PROBABILITY))),
+            lower_is_better=True,
+            percent=False,
+            meaning="Mean of -log p(true class); a probability below "
+            f"{LEAST_PROBABILITY} counts as {LEAST_PROBABILITY}.",
+        ),
+        Metric(
+            "aurc",
+            "Area under risk-coverage",
+            resampled(area_under_risk_coverage, confidence, correct),
+            lower_is_better=True,
+            percent=True,
+            meaning="Share of wrong answers among those accepted, averaged over all thresholds.",
+        ),
+        Metric(
+            "error_auroc",
+            "Error detection (AUROC)",
+            resampled(error_detection_auroc, confidence, correct),
+            lower_is_better=False,
+            percent=True,
+            meaning="How often a right answer is surer than a wrong one; 50% is chance.",
+        ),
+        *_unknown_metrics(answered, resampled),
+    )
+
+
+def _unknown_metrics(answered: Answered, resampled: Callable[..., Estimate]) -> tuple[Metric, ...]:
+    """What fits where queries are, or are expected to be, of classes that the gallery lacks."""
+    known, prediction = answered.known, answered.prediction
+    found: list[Metric] = []
+    if not known.all() and known.any():
+        found.append(
+            Metric(
+                "known_accuracy",
+                "Accuracy on known classes",
+                share_of(int(answered.correct.sum()), int(known.sum())),
+                lower_is_better=False,
+                percent=True,
+                meaning="Share of right answers among queries of classes that the gallery has.",
+            )
+        )
+    if prediction.p_known is None or prediction.verdicts is None:
+        return tuple(found)
+    refused = prediction.verdicts == "unknown"
+    if not known.all():
+        found.append(
+            Metric(
+                "unknown_caught",
+                "Unknowns recognised",
+                share_of(int(refused[~known].sum()), int((~known).sum())),
+                lower_is_better=False,
+                percent=True,
+                meaning="Share of the queries of other classes that are called unknown.",
+            )
+        )
+    if known.any():
+        found.append(
+            Metric(
+                "known_refused",
+                "Known queries called unknown",
+                share_of(int(refused[known].sum()), int(known.sum())),
+                lower_is_better=True,
+                percent=True,
+                meaning="Share of the queries of the gallery's classes that are called unknown.",
+            )
+        )
+    if known.any() and not known.all():
+        found.append(
+            Metric(
+                "unknown_auroc",
+                "Unknown detection (AUROC)",
+                resampled(error_detection_auroc, prediction.p_known, known),
+                lower_is_better=False,
+                percent=True,
+                meaning="How often a known query has a higher p(known) than an unknown one; 50% is "
+                "chance.",
+            )
+        )
+    return tuple(found)
+
+
+def _resampled(
+    metric: Callable[..., float],
+    *data: ArrayLike,
+    seed: int,
+    n_resamples: int,
+    bounds: tuple[float, float] | None = None,
+) -> Estimate:
+    return estimate_of(
+        bootstrap_interval(metric, *data, seed=seed, n_resamples=n_resamples, bounds=bounds)
+    )
+
+
+OWN_NAME = "nearsure"
+CURVE_POINTS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedMethods:
+    """All methods, and what was measured of the classifier itself."""
+
+    methods: tuple[Method, ...]
+    own: RuleResult
+
+
+def compared_methods(
+    answered: Answered,
+    *,
+    title: str,
+    temperature: float | None,
+    seed: int,
+    n_resamples: int,
+) -> ComparedMethods:
+    """Score the neighbours by every rule.
+
+    Parameters
+    ----------
+    answered : Answered
+        The queries.
+    title : str
+        What the classifier is called in the table.
+    temperature : float or None
+        T of NED; without one, NED is left out.
+    seed, n_resamples : int
+        Of the bootstrap.
+    """
+    neighbors, own = answered.prediction.neighbors, answered.prediction.posterior
+    rules: tuple[RuleName, ...] = tuple(
+        rule for rule in RULE_NAMES if rule != "ned" or temperature is not None
+    )
+    any_temperature = 1.0 if temperature is None else temperature
+    posteriors: dict[str, Posterior] = {
+        rule: score_by(rule, neighbors, any_temperature) for rule in rules
+    }
+    posteriors[OWN_NAME] = own
+    comparison = compare_rules(
+        neighbors,
+        answered.codes,
+        temperature=any_temperature,
+        seed=seed,
+        rules=rules,
+        others={OWN_NAME: own},
+        n_resamples=n_resamples,
+    )
+    methods = tuple(
+        _method(
+            result,
+            title if result.rule == OWN_NAME else title_of(result.rule),
+            posteriors[result.rule],
+            answered,
+        )
+        for result in comparison.results
+    )
+    return ComparedMethods(methods, comparison.results[-1])
+
+
+def _method(result: RuleResult, title: str, posterior: Posterior, answered: Answered) -> Method:
+    correct = posterior.labels == answered.codes
+    return Method(
+        name=result.rule,
+        title=title,
+        accuracy=share_of(int(correct.sum()), len(correct)),
+        ece=estimate_of(result.ece),
+        brier=estimate_of(result.brier),
+        ece_floor=plain_number(result.ece_floor),
+        risk_coverage=thinned_curve(posterior.confidence, correct),
+    )
+
+
+def thinned_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
+    """Points of the risk-coverage curve, the first that reach each percent of coverage."""
+    curve = risk_coverage_curve(confidence, correct)
+    wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS
+    places = np.unique(np.searchsorted(curve.coverage, wanted - 1e-12))
+    return tuple(
+        CurvePoint(float(curve.coverage[place]), float(curve.risk[place])) for place in places
+    )
+
+
+NEIGHBORS_SHOWN = 8
+
+
+def confident_mistakes(
+    answered: Answered,
+    classifier: NEDClassifier,
+    *,
+    n_mistakes: int,
+    thumbnails: Thumbnails,
+    picture_of_row: Callable[[int], Picture | None] = lambda _: None,
+    gallery_pictures: Pictures | None = None,
+) -> tuple[Mistake, ...]:
+    """Wrong answers, the most confident first, each with its nearest neighbours.
+
+    Parameters
+    ----------
+    answered : Answered
+        The queries.
+    classifier : NEDClassifier
+        Whose votes they were.
+    n_mistakes : int
+        At most so many.
+    thumbnails : Thumbnails
+        Makes the pictures.
+    picture_of_row : callable
+        From the row of a query to its picture.
+    gallery_pictures : mapping of id to picture
+        Of the neighbours.
+    """
+    wrong = np.flatnonzero(~answered.correct)
+    first = wrong[np.argsort(-answered.confidence[wrong], kind="stable")][:n_mistakes]
+    if not first.size:
+        return ()
+    neighbors = answered.prediction.neighbors.take(first)
+    shares = classifier.vote_shares(neighbors)
+
+    def show(name: object) -> str | None:
+        return thumbnails.of(picture_under(gallery_pictures, name))
+
+    return tuple(
+        Mistake(
+            id=plain_label(answered.ids[row]),
+            label=answered.label_of(int(answered.answers[row])),
+            truth=plain_label(answered.truth[row]),
+            confidence=float(answered.confidence[row]),
+            neighbors=tuple(
+                _vouching(answered, neighbors, shares, (place, rank), show)
+                for rank in range(min(int(neighbors.counts[place]), NEIGHBORS_SHOWN))
+            ),
+            picture=thumbnails.of(picture_of_row(int(row))),
+        )
+        for place, row in enumerate(first)
+    )
+
+
+def _vouching(
+    answered: Answered,
+    neighbors: Neighbors,
+    shares: FloatArray,
+    at: tuple[int, int],
+    show: Callable[[object], str | None],
+) -> Vouching:
+    # Neighbours without ids are known by their rank.
+    name = at[1] if neighbors.ids is None else neighbors.ids[at]
+    return Vouching(
+        id=plain_label(name),
+        label=answered.label_of(int(neighbors.labels[at])),
+        sq_distance=float(neighbors.sq_distances[at]),
+        share=float(shares[at]),
+        picture=show(name),
+    )
+
+
+# Steps of 0.005, then 0.001, then 0.0005: most confidences lie near 1, and so do most choices.
+GRID = np.concatenate(
+    [np.arange(190) / 200, np.arange(950, 990) / 1000, np.arange(1980, 2001) / 2000]
+)
+
+
+def operating_points(
+    confidence: FloatArray, correct: BoolArray, promises: Sequence[Promise] = ()
+) -> tuple[OperatingPoint, ...]:
+    """One point for each threshold of a grid, and for those that were promised, ascending.
+
+    Parameters
+    ----------
+    confidence, correct : array of shape (n,)
+        Of the answers; those of at least the threshold are accepted.
+    promises : sequence of Promise
+        Whose thresholds are to be found among the points.
+    """
+    promised = [promise.threshold for promise in promises if promise.threshold is not None]
+    thresholds = np.unique(np.concatenate([GRID, promised]))
+    order = np.argsort(confidence, kind="stable")
+    below = np.searchsorted(confidence[order], thresholds, side="left")
+    right_above = np.append(np.cumsum(correct[order][::-1])[::-1], 0)
+    accepted = len(confidence) - below
+    shares = shares_of(right_above[below], accepted)
+    return tuple(
+        OperatingPoint(float(threshold), int(n), int(n) / len(confidence), share)
+        for threshold, n, share in zip(thresholds, accepted, shares, strict=True)
+    )
+
+
+TARGETS = (0.9, 0.95, 0.99, 0.995)
+
+
+def held_out_promises(confidence: FloatArray, correct: BoolArray) -> tuple[Promise, ...]:
+    """What the answers to held-out queries allow to promise."""
+    return tuple(
+        _promise(choose_threshold(confidence, correct, precision=target)) for target in TARGETS
+    )
+
+
+def rehearsed_promises(classifier: NEDClassifier) -> tuple[Promise, ...]:
+    """What the gallery's own points do: the same as ``classifier.accept_threshold`` says.
+
+    Where unknown queries are expected, points that leave their class out play them.
+    """
+    return tuple(_promise(classifier.accept_threshold(precision=target)) for target in TARGETS)
+
+
+def _promise(chosen: AcceptThreshold) -> Promise:
+    return Promise(
+        precision=chosen.target,
+        threshold=float(chosen.threshold) if chosen.reached else None,
+        coverage=float(chosen.coverage) if chosen.reached else None,
+        sentence=str(chosen),
+    )
+
+
+# The bins of every calibration error in nearsure.
+RELIABILITY_BINS = 15
+HISTOGRAM_BINS = 20
+
+
+def reliability_bins(confidence: FloatArray, correct: BoolArray) -> tuple[ReliabilityBin, ...]:
+    """The bins that the ECE is made of, without empty ones.
+
+    Parameters
+    ----------
+    confidence, correct : array of shape (n,)
+        Of the answers.
+    """
+    bins = bin_by_confidence(confidence, correct, n_bins=RELIABILITY_BINS)
+    right = np.rint(np.nan_to_num(bins.accuracy) * bins.counts).astype(np.int64)
+    shares = shares_of(right, bins.counts)
+    return tuple(
+        ReliabilityBin(
+            low=float(bins.edges[place]),
+            high=float(bins.edges[place + 1]),
+            count=int(bins.counts[place]),
+            confidence=float(bins.mean_confidence[place]),
+            accuracy=shares[place],
+        )
+        for place in np.flatnonzero(bins.counts)
+    )
+
+
+def confidence_histogram(confidence: FloatArray, correct: BoolArray) -> tuple[HistogramBin, ...]:
+    """Right and wrong answers by confidence, empty bins included."""
+    places = width_bins(confidence, HISTOGRAM_BINS)
+    right = np.bincount(places[correct], minlength=HISTOGRAM_BINS)
+    wrong = np.bincount(places[~correct], minlength=HISTOGRAM_BINS)
+    return tuple(
+        HistogramBin(
+            place / HISTOGRAM_BINS,
+            (place + 1) / HISTOGRAM_BINS,
+            int(right[place]),
+            int(wrong[place]),
+        )
+        for place in range(HISTOGRAM_BINS)
+    )

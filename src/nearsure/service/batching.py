@@ -1,0 +1,321 @@
+"""Single queries that come at the same time are answered together."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.service.errors import Overloaded
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class WorkThreads(Executor):
+    """Some threads that take work in the order in which it comes.
+
+    Python waits at its end for the threads of its own pools, however long; not for these.
+
+    Parameters
+    ----------
+    n_threads : int
+        How much is done at a time.
+    name : str
+        Of the threads.
+
+    Examples
+    --------
+    >>> threads = WorkThreads(2, "adds")
+    >>> threads.submit(sum, [1, 1]).result()
+    2
+    >>> threads.shutdown(wait=False)
+    >>> threads.join(5.0)
+    True
+    """
+
+    def __init__(self, n_threads: int, name: str) -> None:
+        self._n_threads, self._name = n_threads, name
+        self._lock = Lock()
+        self._threads: list[Thread] = []
+        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._is_shut_down = False
+
+    def submit(
+        self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
+    ) -> Future[Result]:
+        """Have something done; as long as nobody has begun with it, it can be cancelled."""
+        future: Future[Result] = Future()
+        with self._lock:
+            if self._is_shut_down:
+                raise RuntimeError("Nothing can be submitted after shutdown.")
+            self._work.put((future, partial(fn, *args, **kwargs)))
+            if len(self._threads) < self._n_threads:
+                name = f"{self._name}-{len(self._threads)}"
+                self._threads.append(Thread(target=self._run, name=name, daemon=True))
+                self._threads[-1].start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Python's
+        """Take nothing new; do what waits still, or cancel it."""
+        with self._lock:
+            while cancel_futures and (waiting := self._next_waiting()) is not None:
+                waiting.cancel()
+            if not self._is_shut_down:
+                self._is_shut_down = True
+                for _ in self._threads:
+                    self._work.put(None)
+        if wait:
+            self.join()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the threads after `shutdown`; whether all have ended in time."""
+        deadline = None if timeout is None else monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _next_waiting(self) -> Future[Any] | None:
+        try:
+            waiting = self._work.get_nowait()
+        except Empty:
+            return None
+        return None if waiting is None else waiting[0]
+
+    def _run(self) -> None:
+        while (taken := self._work.get()) is not None:
+            _do(*taken)
+            # What was worked on must not live on until there is more to do.
+            del taken
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - it is handed to whoever asked
+        future.set_exception(error)
+
+
+# Single queries that come at the same time are answered together.
+#
+# One thread answers. Whatever came while it was busy is its next batch, so that a query alone waits
+# for nothing and many queries share one search.
+
+
+Answered = TypeVar("Answered")
+
+
+@dataclass(eq=False, slots=True)
+class _Question(Generic[Answered]):
+    vector: AnyArray
+    future: asyncio.Future[Answered]
+
+
+class MicroBatcher(Generic[Answered]):
+    """Gathers questions of coroutines into batches for one function in a thread.
+
+    Parameters
+    ----------
+    answer : callable
+        Takes an array of shape (m, d) and returns m answers in the order of its rows. It runs in a
+        thread, one call at a time. If it raises, each row is tried alone, so that a bad row fails
+        nobody else; save for an OSError, which is everybody's.
+    largest_batch : int
+        Rows of one call.
+    largest_queue : int
+        Questions that may wait; the next raises `Overloaded` at once.
+    patience : float, optional
+        Seconds after which nobody waits any longer for an answer, be the question in the queue or
+        with a function that hangs.
+    on_batch : callable, optional
+        Is told the number of rows of each batch before it is answered, in the event loop.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> async def ask_three() -> list[float]:
+    ...     batcher = MicroBatcher(lambda rows: rows.sum(axis=1).tolist(), largest_queue=10)
+    ...     answers = await asyncio.gather(*(batcher.ask(np.full(2, i)) for i in range(3)))
+    ...     await batcher.close()
+    ...     return answers
+    >>> asyncio.run(ask_three())
+    [0, 2, 4]
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[AnyArray], Sequence[Answered]],
+        *,
+        largest_batch: int = 256,
+        largest_queue: int,
+        patience: float | None = None,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> None:
+        self._answer = answer
+        self._largest_batch = largest_batch
+        self._largest_queue = largest_queue
+        self._patience = patience
+        self._on_batch = on_batch
+        self._waiting: deque[_Question[Answered]] = deque()
+        self._thread = WorkThreads(1, "nearsure-answers")
+        self._busy = False
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def queue_length(self) -> int:
+        """How many questions wait, without those that are being answered."""
+        return len(self._waiting)
+
+    async def ask(self, vector: AnyArray) -> Answered:
+        """Wait for the answer to one row, of shape (d,).
+
+        Raises
+        ------
+        Overloaded
+            If the queue is full, no answer came in time, or the service is stopping.
+        """
+        if self._closing:
+            raise Overloaded("The service is stopping. Ask again shortly.")
+        if len(self._waiting) >= self._largest_queue:
+            raise Overloaded(
+                f"{self._largest_queue} queries wait already. Ask again shortly, or less often."
+            )
+        loop = asyncio.get_running_loop()
+        question: _Question[Answered] = _Question(vector, loop.create_future())
+        self._waiting.append(question)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            # Not at once: requests that came in the same turn of the loop still join the batch.
+            loop.call_soon(self._start_batch)
+        limit = asyncio.timeout(self._patience)
+        try:
+            async with limit:
+                return await question.future
+        except TimeoutError:
+            if not limit.expired():
+                raise  # The function's own.
+            raise Overloaded(
+                f"There was no answer within {self._patience:g} s. Ask again shortly."
+            ) from None
+
+    async def close(self) -> None:
+        """Answer what waits, take nothing new, and end the thread, if it does not hang."""
+        self._closing = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self._idle.wait()
+        self._thread.shutdown(wait=self._idle.is_set())
+
+    def _start_batch(self) -> None:
+        """Hand the next questions to the thread, or rest."""
+        batch = self._next_batch()
+        if not batch:
+            self._busy = False
+            self._idle.set()
+            return
+        if self._on_batch is not None:
+            self._on_batch(len(batch))
+        loop = asyncio.get_running_loop()
+        outcome = self._thread.submit(self._answer_all, [question.vector for question in batch])
+        outcome.add_done_callback(
+            lambda done: loop.call_soon_threadsafe(self._end_batch, batch, done)
+        )
+
+    def _next_batch(self) -> list[_Question[Answered]]:
+        batch: list[_Question[Answered]] = []
+        while self._waiting and len(batch) < self._largest_batch:
+            question = self._waiting.popleft()
+            # Otherwise whoever asked has gone, or waits no longer.
+            if not question.future.done():
+                batch.append(question)
+        return batch
+
+    def _end_batch(
+        self,
+        batch: list[_Question[Answered]],
+        outcome: Future[Sequence[Answered | Exception]],
+    ) -> None:
+        # The thread goes on with the next batch while the answers of this one are sent.
+        self._start_batch()
+        failure = outcome.exception()
+        answers = [failure] * len(batch) if failure is not None else outcome.result()
+        for question, answer in zip(batch, answers, strict=True):
+            if question.future.done():
+                continue
+            if isinstance(answer, BaseException):
+                question.future.set_exception(answer)
+            else:
+                question.future.set_result(answer)
+
+    def _answer_all(self, vectors: list[AnyArray]) -> Sequence[Answered | Exception]:
+        """Answers in the thread, or the errors of rows that cannot be answered."""
+        try:
+            return self._checked(vectors)
+        except OSError as error:
+            # An engine that cannot be reached is no row's fault, and would be waited for each time.
+            return [error] * len(vectors)
+        except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
+            if len(vectors) == 1:
+                return [error]
+        return [self._answer_all([vector])[0] for vector in vectors]
+
+    def _checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
+        answers = self._answer(np.stack(vectors))
+        if len(answers) != len(vectors):
+            raise RuntimeError(f"{len(vectors)} rows were asked, {len(answers)} answers came.")
+        return answers
+
+
+class ShortQueue(WorkThreads):
+    """Threads that turn work away when too much waits, which holds its input in memory.
+
+    Parameters
+    ----------
+    n_threads : int
+        How much is done at a time.
+    largest_queue : int
+        How much may wait; `submit` raises `Overloaded` for the next.
+    name : str
+        Of the threads.
+    """
+
+    def __init__(self, n_threads: int, largest_queue: int, name: str) -> None:
+        super().__init__(n_threads, name)
+        self._largest = n_threads + largest_queue
+        self._under_way = 0
+        self._counting = Lock()
+
+    def submit(
+        self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
+    ) -> Future[Result]:
+        """Do something when a thread is free."""
+        with self._counting:
+            if self._under_way >= self._largest:
+                raise Overloaded(f"{self._largest} wait for this already. Ask again shortly.")
+            self._under_way += 1
+        try:
+            future = super().submit(fn, *args, **kwargs)
+        except BaseException:
+            self._end(None)
+            raise
+        # Also of what is cancelled because nobody waits for it any longer.
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: object) -> None:
+        with self._counting:
+            self._under_way -= 1

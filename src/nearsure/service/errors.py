@@ -1,0 +1,218 @@
+"""Problems as answers, and the exception handlers that make them."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from sklearn.exceptions import NotFittedError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearsure.errors import (
+    BrokenImageError,
+    EngineError,
+    GalleryMismatchError,
+    InvalidInputError,
+    MissingExtraError,
+    NearsureError,
+)
+
+# A client that is turned away for the moment may come back after so many seconds.
+SHORTLY = 1
+
+
+class ProblemError(Exception):
+    """Whatever ends a request early; an exception handler of the app turns it into an answer.
+
+    Parameters
+    ----------
+    status : int
+        HTTP status.
+    error : str
+        Code for programs, such as ``"overloaded"``.
+    message : str
+        Sentence for people: what was wrong and what to do. It holds no secrets.
+    headers : mapping, optional
+        Further headers of the answer.
+
+    Examples
+    --------
+    >>> problem = ProblemError(503, "overloaded", "Too many wait.", {"retry-after": "1"})
+    >>> problem.body()
+    b'{"error":"overloaded","message":"Too many wait."}'
+    """
+
+    def __init__(
+        self, status: int, error: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, error, message)
+        self.status = status
+        self.error = error
+        self.message = message
+        self.headers = dict(headers or {})
+
+    def __str__(self) -> str:
+        return self.message
+
+    def body(self) -> bytes:
+        """The answer's bytes."""
+        document = {"error": self.error, "message": self.message}
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    async def answer(self, send: Send) -> None:
+        """Send it, where no response has been started."""
+        body = self.body()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in self.headers.items()),
+        ]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def engine_unavailable() -> ProblemError:
+    """The problem of an engine that fails; what it says itself is for the log, not for clients."""
+    return ProblemError(
+        503,
+        "engine_unavailable",
+        "The gallery cannot be reached or cannot do this now. Ask again shortly.",
+        {"retry-after": str(SHORTLY)},
+    )
+
+
+class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the answer
+    """More is asked than can be answered; it passes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(503, "overloaded", message, {"retry-after": str(SHORTLY)})
+
+
+log = logging.getLogger("nearsure.service")
+
+# Of all that is wrong with a request, so much is told.
+MOST_TOLD = 3
+MOST_READ = 100
+LONGEST_NAME = 50
+NAMES = {
+    400: ("bad_request", "The request cannot be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not take this method."),
+    415: ("unsupported_media_type", "This address does not take this kind of content."),
+}
+
+
+def problem_of(error: Exception) -> ProblemError | None:
+    """The problem that an error is to a client; None for one that should not happen."""
+    if isinstance(error, ProblemError):
+        return error
+    return next((make(error) for kinds, make in PROBLEMS if isinstance(error, kinds)), None)
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Let an app answer its errors so."""
+    for kind in (ProblemError, RequestValidationError, ValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(NearsureError, _answer)
+    app.add_exception_handler(NotFittedError, _answer)
+
+
+class UnexpectedErrors:
+    """ASGI middleware around the routes and the guards that read what a client sends.
+
+    500 without details for all that nobody foresaw.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and answer in the place of what breaks down."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def noticing(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noticing)
+        except Exception as error:
+            if started:
+                raise
+            problem = problem_of(error)
+            if problem is None:
+                log.exception("A request failed.")
+                problem = ProblemError(
+                    500, "internal_error", "The service failed. Its log tells why."
+                )
+            await problem.answer(send)
+
+
+async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    problem = problem_of(error)
+    if problem is None:
+        raise error
+    return Response(problem.body(), problem.status, problem.headers, media_type="application/json")
+
+
+def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAPI's
+    if isinstance(error, ValidationError):
+        n_mistakes = error.error_count()
+        if n_mistakes > MOST_READ:
+            # Each would become a Python object, in the loop where everybody waits.
+            return ProblemError(422, "invalid_request", f"body: {n_mistakes} mistakes.")
+        told: Any = error.errors(include_url=False, include_context=False, include_input=False)
+    else:
+        told = error.errors()
+    if any(one["type"] == "json_invalid" for one in told):
+        return ProblemError(400, "malformed_json", "The body must be JSON. It cannot be read.")
+    sentences = [f"{_place(one['loc'])}: {one['msg']}" for one in told[:MOST_TOLD]]
+    if len(told) > MOST_TOLD:
+        sentences.append(f"and {len(told) - MOST_TOLD} more")
+    return ProblemError(422, "invalid_request", "; ".join(sentences) + ".")
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where something is wrong; names that a client made up may be long."""
+    return ".".join(str(part)[:LONGEST_NAME] for part in location) or "body"
+
+
+def _of_framework(error: Any) -> ProblemError:  # noqa: ANN401
+    name, message = NAMES.get(error.status_code, ("http_error", str(error.detail)))
+    return ProblemError(error.status_code, name, message, error.headers)
+
+
+def _of_engine(error: Exception) -> ProblemError:
+    log.warning("The engine failed: %s", error)
+    return engine_unavailable()
+
+
+# The first that fits: what does not fit the gallery is an error of an engine, too.
+PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]], ...] = (
+    ((ValidationError, RequestValidationError), _invalid),
+    ((HTTPException,), _of_framework),
+    (
+        # Nobody reads this answer, but a client that leaves is no failure of the service.
+        (ClientDisconnect,),
+        lambda _: ProblemError(400, "incomplete", "The connection ended before the request did."),
+    ),
+    (
+        (InvalidInputError, GalleryMismatchError, BrokenImageError),
+        lambda error: ProblemError(422, "invalid_input", str(error)),
+    ),
+    ((MissingExtraError,), lambda error: ProblemError(501, "not_installed", str(error))),
+    ((EngineError,), _of_engine),
+    (
+        (NotFittedError,),
+        lambda _: ProblemError(409, "not_fitted_yet", "Nothing is fitted yet. POST /v1/refit."),
+    ),
+)

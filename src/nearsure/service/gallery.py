@@ -1,0 +1,470 @@
+"""The served gallery: it answers while it is changed and while it is refitted."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from threading import Lock, RLock, Thread
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Engine, Stored
+from nearsure.errors import EngineError, InvalidInputError, NearsureError
+from nearsure.index import unit_vectors
+from nearsure.service.answers import Answers, answered
+from nearsure.service.errors import ProblemError, engine_unavailable
+from nearsure.service.items import free_integers, new_ids
+from nearsure.service.schemas import RefitState
+from nearsure.service.snapshot import SteadyCopy, SteadyView
+from nearsure.service.store import (
+    THRESHOLD,
+    Fit,
+    KeptFit,
+    Notes,
+    RecordedChanges,
+    counted_anew,
+    fitted_again,
+    fitted_from_nothing,
+    ignore_fit_warnings,
+    keep,
+    with_changes,
+)
+from nearsure.service.thresholds import ThresholdInUse, set_by_hand
+
+SMALLEST_GALLERY = 2
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def _or_gone(
+    method: Callable[Concatenate["ServedGallery", AnyArray, Given], Result],
+) -> Callable[Concatenate["ServedGallery", AnyArray, Given], Result]:
+    """Let a method that looks for points first answer 404 if one goes right after that."""
+
+    @wraps(method)
+    def asked(
+        gallery: "ServedGallery", ids: AnyArray, /, *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result:
+        try:
+            return method(gallery, ids, *args, **kwargs)
+        except InvalidInputError:
+            gallery.stored(np.unique(ids))
+            raise
+
+    return asked
+
+
+class ServedGallery:
+    """An engine and the fit on what it holds.
+
+    Methods may be called from several threads. One writes at a time; reading waits for nobody, and
+    a writer never for somebody who reads for long. What a method has changed is durable when it
+    returns, as far as the engine's changes are.
+
+    Parameters
+    ----------
+    engine : Engine
+        Holds the points.
+    notes : Notes
+        Where fit and threshold are kept.
+    fit : Fit or None
+        None as long as there are too few points.
+    precision : float or None
+        Target of the threshold, if none was set.
+    changes : RecordedChanges or None
+        Where the engine writes down what is changed, if it does.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        notes: Notes,
+        fit: Fit | None,
+        precision: float | None = None,
+        changes: RecordedChanges | None = None,
+    ) -> None:
+        self.engine = engine
+        self._notes, self._fit, self._changes = notes, fit, changes
+        # What a fit goes on from while nothing answers.
+        self._kept: KeptFit | None = None
+        self._first_threshold = ThresholdInUse(precision=precision)
+        self._writing, self._copying = RLock(), Lock()
+        self._views: WeakSet[SteadyView] = WeakSet()
+        self._copy: SteadyCopy | None = None
+        self._n_writes = 0
+        self._written_since: list[AnyArray] | None = None
+        self._unsaved = False
+        self._free: range | None = None
+
+    def continue_from(self, kept: KeptFit) -> None:
+        """Take an earlier fit, which the gallery has no points left for, as the one before."""
+        self._kept = kept
+
+    @property
+    def fit(self) -> Fit:
+        """What answers now.
+
+        Raises
+        ------
+        ProblemError
+            409 if nothing is fitted yet.
+        """
+        fit = self._fit
+        if fit is None:
+            raise ProblemError(
+                409,
+                "not_fitted_yet",
+                "The gallery holds too few items to answer from. Add some with POST /v1/items, "
+                "then POST /v1/refit.",
+            )
+        return fit
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there is something that answers."""
+        return self._fit is not None
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes with each fit and each write."""
+        fit = self._fit
+        return 0 if fit is None else fit.number, self._n_writes
+
+    def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
+        """Answers to queries, shape (n, dimension), each with its row."""
+        fit = self.fit
+        prediction = fit.classifier.predict_with_confidence(vectors)
+        answers = answered(fit.classifier, prediction, fit.threshold, fit.number)
+        return [(answers, row) for row in range(len(vectors))]
+
+    @_or_gone
+    def predict_item(self, item: AnyArray) -> Answers:
+        """What a point, given as an array of one id, would be taken for without itself."""
+        fit = self.fit
+        self.stored(item)
+        prediction = fit.classifier.predict_own(item)
+        return answered(fit.classifier, prediction, fit.threshold, fit.number)
+
+    def stored(self, ids: AnyArray) -> Stored:
+        """Points with labels and vectors; 404 if one is not there."""
+        try:
+            return self.engine.fetch(ids)
+        except InvalidInputError as error:
+            missing = [own for own in ids.tolist() if not self._holds(own, ids)]
+            named = ", ".join(repr(own) for own in missing[:3])
+            raise ProblemError(
+                404, "no_such_item", f"The gallery holds no item {named or 'of this id'}."
+            ) from error
+
+    def labels_beside(self, ids: AnyArray) -> AnyArray:
+        """Labels of points in an engine that holds none."""
+        return self.fit.classifier.support_labels(ids)
+
+    def add(self, vectors: AnyArray, labels: AnyArray, texts: Sequence[str | None]) -> AnyArray:
+        """Add points, all or none.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, dimension)
+            Finite. Where vectors are compared by cosine, they are kept at unit length.
+        labels : array of shape (n,)
+            As the engine has them.
+        texts : sequence of str or None
+            Ids; None where one is to be made.
+        """
+        self._check_writable()
+        with self._writing:
+            ids = new_ids(texts, self.engine, self._free_integers(texts))
+            if len(np.unique(ids)) < len(ids):
+                raise InvalidInputError("The ids of new items must differ. Got one twice.")
+            self._touch(ids)
+            try:
+                if self._fit is None:
+                    is_cosine = self.engine.metric == "cosine"
+                    self.engine.add(unit_vectors(vectors) if is_cosine else vectors, ids, labels)
+                else:
+                    given = ids[[text is not None for text in texts]]
+                    self._check_before_naming(self._fit, labels, given)
+                    ignore_fit_warnings()
+                    self._fit.classifier.add(vectors, labels, ids=ids)
+            except InvalidInputError as error:
+                if None in texts:
+                    # Others may have taken what was thought to be free.
+                    self._free = None
+                raise self._taken(ids) or error from error
+            if self._free is not None:
+                self._free = free_integers([np.sort(ids)], 1, self._free)
+            self._note(ids)
+            return ids
+
+    @_or_gone
+    def relabel(self, ids: AnyArray, label: AnyArray) -> int:
+        """Give points one other label, all or none; how many there were."""
+        self._check_writable()
+        with self._writing:
+            self._check_there(ids)
+            self._touch(ids)
+            labels = np.repeat(label, len(ids))
+            if self._fit is None:
+                self.engine.relabel(ids, labels)
+            else:
+                ignore_fit_warnings()
+                self._fit.classifier.relabel(ids, labels, allow_empty_class=True)
+            self._note(ids)
+            return len(ids)
+
+    @_or_gone
+    def remove(self, ids: AnyArray) -> int:
+        """Remove points, all or none; how many there were."""
+        self._check_writable()
+        with self._writing:
+            stored = self._check_there(ids)
+            for view in self._views:
+                view.bury(stored)
+            if self._fit is None:
+                self.engine.remove(ids)
+            elif len(ids) >= self.engine.size():
+                raise ProblemError(
+                    409, "last_item", "At least one item must be left in a gallery that answers."
+                )
+            else:
+                ignore_fit_warnings()
+                self._fit.classifier.remove(ids, allow_empty_class=True)
+            self._note(ids)
+            return len(ids)
+
+    def refit(self) -> Fit:
+        """Fit anew on the gallery of now; the old fit answers until the new one takes over."""
+        with self._writing:
+            view, before, in_use = self._new_view(), self._before(), self._threshold()
+            last_change = None if self._changes is None else self._changes.last()
+            self._written_since = []
+        try:
+            view.look()
+            if before is None:
+                fitted = fitted_from_nothing(view)
+            else:
+                fitted = fitted_again(before.model, view)
+            copy = SteadyCopy(fitted, 1 if before is None else before.number + 1)
+            classifier = counted_anew(fitted.to_bytes(), self.engine)
+            while True:
+                threshold = copy.threshold_like(in_use)
+                with self._writing:
+                    if self._threshold() is not in_use:
+                        # Somebody has set another one meanwhile.
+                        in_use = self._threshold()
+                        continue
+                    with_changes(classifier, self._written_since or [])
+                    new = Fit(classifier, copy.number, threshold, last_change=last_change)
+                    keep(new, self._notes)
+                    self._fit, self._unsaved = new, False
+                    self._copy = None if self._written_since else copy
+                    break
+        finally:
+            self._written_since = None
+        if self._changes is not None and last_change is not None:
+            self._changes.forget(last_change)
+        return new
+
+    def threshold_for(self, precision: float, certainty: float) -> ThresholdInUse:
+        """The threshold that would be chosen now."""
+        copy = self.steady()
+        try:
+            return copy.threshold_for(precision, certainty)
+        except InvalidInputError as error:
+            # What was asked is right: the gallery has too few points of the fit left.
+            raise ProblemError(409, "no_threshold", str(error)) from error
+
+    def use_threshold(self, chosen: ThresholdInUse) -> bool:
+        """Use what `threshold_for` gave from now on; False if another fit has taken over since."""
+        with self._writing:
+            if chosen.model != self.fit.number:
+                return False
+            new = replace(chosen, is_set=True)
+            self._notes.put({THRESHOLD: new.to_bytes()})
+            self._fit = replace(self.fit, threshold=new)
+        return True
+
+    def set_threshold(self, threshold: float | None) -> ThresholdInUse:
+        """Use a threshold from now on, or none."""
+        with self._writing:
+            new = set_by_hand(threshold, self.fit.number)
+            self.use_threshold(new)
+        return new
+
+    def steady(self) -> SteadyCopy:
+        """A copy of the classifier whose gallery holds still, for what reads all of it."""
+        with self._copying:
+            copy = self._copy
+            if copy is not None:
+                return copy
+            with self._writing:
+                fit, version, view = self.fit, self.version, self._new_view()
+                model = fit.classifier.to_bytes()
+            view.look()
+            copy = SteadyCopy(counted_anew(model, view), fit.number)
+            with self._writing:
+                if self.version == version:
+                    self._copy = copy
+            return copy
+
+    def close(self, patience: float = 5.0) -> None:
+        """Keep what is known of changes since the fit, and close the engine.
+
+        Parameters
+        ----------
+        patience : float
+            Seconds to wait for a writer.
+        """
+        if self._writing.acquire(timeout=patience):
+            try:
+                # Where some were not seen, the older note tells how many.
+                if self._fit is not None and self._unsaved and not self._fit.n_unseen:
+                    keep(self._fit, self._notes)
+            finally:
+                self._writing.release()
+        self.engine.close()
+
+    def _before(self) -> KeptFit | None:
+        """What a new fit goes on from."""
+        if self._fit is None:
+            return self._kept
+        return KeptFit(self._fit.classifier.to_bytes(), self._fit.number, self._fit.threshold)
+
+    def _threshold(self) -> ThresholdInUse:
+        if self._fit is not None:
+            return self._fit.threshold
+        kept, first = None if self._kept is None else self._kept.threshold, self._first_threshold
+        if kept is None or (first.precision is not None and not kept.is_set):
+            return first
+        return kept
+
+    def _free_integers(self, texts: Sequence[str | None]) -> range:
+        """As many integers that are no ids as there are items, or more, if any is needed."""
+        if None not in texts or self.engine.capabilities.ids == "text":
+            return range(0)
+        if self._free is None or self._free.stop - self._free.start < len(texts):
+            self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
+        return self._free
+
+    def _new_view(self) -> SteadyView:
+        view = SteadyView(self.engine)
+        self._views.add(view)
+        return view
+
+    def _touch(self, ids: AnyArray) -> None:
+        for view in self._views:
+            view.touch(ids)
+
+    def _check_writable(self) -> None:
+        if not self.engine.capabilities.holds_labels:
+            raise ProblemError(
+                409,
+                "labels_elsewhere",
+                "This engine holds no labels, so that items cannot be changed here: change them "
+                "there, and fit again.",
+            )
+
+    def _check_there(self, ids: AnyArray) -> Stored:
+        if len(np.unique(ids)) < len(ids):
+            raise InvalidInputError("The ids must differ. Got one twice.")
+        return self.stored(ids)
+
+    def _check_before_naming(self, fit: Fit, labels: AnyArray, ids: AnyArray) -> None:
+        """An error if ids are taken, before a classifier gets to know new classes for good."""
+        if not np.isin(labels, fit.classifier.classes_).all():
+            taken = self._taken(ids)
+            if taken is not None:
+                raise taken
+
+    def _taken(self, ids: AnyArray) -> ProblemError | None:
+        """The problem that some of these ids are there already, if that is one."""
+        there = [own for own in ids.tolist() if self._holds(own, ids)]
+        if not there:
+            return None
+        named = ", ".join(repr(own) for own in there[:3])
+        return ProblemError(409, "item_exists", f"The gallery holds {named} already.")
+
+    def _holds(self, own: str | int, like: AnyArray) -> bool:
+        try:
+            self.engine.fetch(np.array([own], like.dtype))
+        except InvalidInputError:
+            return False
+        return True
+
+    def _note(self, ids: AnyArray) -> None:
+        """Remember that points were changed."""
+        self._n_writes += 1
+        self._unsaved, self._copy = True, None
+        if self._written_since is not None:
+            self._written_since.append(ids)
+
+
+log = logging.getLogger("nearsure.service")
+
+
+class Refits:
+    """Starts fits of a gallery, and knows how the last one ended.
+
+    Parameters
+    ----------
+    gallery : ServedGallery
+        What is fitted.
+    """
+
+    def __init__(self, gallery: ServedGallery) -> None:
+        self._gallery = gallery
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._failure: str | None = None
+
+    def state(self) -> RefitState:
+        """Whether a fit is under way, and how the last one ended."""
+        number = self._gallery.version[0]
+        if self._thread is not None:
+            return RefitState(state="running", model=number)
+        if self._failure is not None:
+            return RefitState(state="failed", model=number, message=self._failure)
+        return RefitState(state="idle", model=number)
+
+    def start(self) -> RefitState:
+        """Start a fit, unless one is under way."""
+        n_items = self._gallery.engine.size()
+        if n_items < SMALLEST_GALLERY:
+            raise ProblemError(
+                409,
+                "too_few_items",
+                f"A fit needs {SMALLEST_GALLERY} items. The gallery holds {n_items}: add some with "
+                "POST /v1/items.",
+            )
+        with self._lock:
+            if self._thread is None:
+                self._failure = None
+                # A daemon: a fit that takes long must not keep a service from stopping.
+                self._thread = Thread(target=self._run, name="nearsure-refit", daemon=True)
+                self._thread.start()
+        return self.state()
+
+    def wait(self, timeout: float) -> None:
+        """Wait for the fit that is under way."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def _run(self) -> None:
+        failure: str | None = None
+        try:
+            fit = self._gallery.refit()
+            log.info("Fit %d answers from now on.", fit.number)
+        except NearsureError as error:
+            # Where an engine is, and as whom it is asked, is nobody's business.
+            failure = str(engine_unavailable() if isinstance(error, EngineError) else error)
+            log.warning("The fit failed: %s", error)
+        except Exception:
+            failure = "The fit failed for a reason that the log of the service tells."
+            log.exception("The fit failed.")
+        with self._lock:
+            self._failure, self._thread = failure, None

@@ -1,1 +1,0 @@
-"""The gallery that is served: the fit that answers, what is kept of it, and what it is asked."""

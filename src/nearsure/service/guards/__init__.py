@@ -1,1 +1,0 @@
-"""Who may ask, how much at once, and what is counted; each a layer around the routes."""

@@ -1,0 +1,128 @@
+"""The service as a process: start, drain, stop, and limits for slow clients."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from asyncio import AbstractEventLoop, get_running_loop
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from threadpoolctl import threadpool_limits
+
+from nearsure.errors import ConfigError
+from nearsure.service.app import create_app
+from nearsure.service.auth import Tokens, check_listening
+from nearsure.service.service import open_gallery
+from nearsure.service.settings import ServiceSettings
+from nearsure.service.slow_clients import connections_that_fit, make_protocol
+
+log = logging.getLogger("nearsure.service")
+
+# So long it goes on answering after it was told to stop, but says at /readyz that it will, so that
+# whoever distributes requests sends them elsewhere.
+DRAIN_SECONDS = 0.5
+BACKLOG = 2048
+# How long the thread that answers waits for the one that talks to clients, and the other way
+# round; with Python's 5 ms a batch of queries would mostly wait.
+SWITCH_SECONDS = 0.0001
+# Seconds that a connection may be silent between two requests.
+KEPT_ALIVE = 30
+
+
+def run_service(settings: ServiceSettings) -> None:
+    """Serve until SIGTERM or SIGINT, then end what is under way and close the gallery.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        Without tokens, `host` must be this machine alone.
+
+    Raises
+    ------
+    NearsureError
+        If it cannot start: the gallery cannot be opened, the address is taken or not allowed.
+    """
+    tokens = Tokens(settings.read_tokens, settings.write_tokens)
+    check_listening(settings.host, tokens)
+    if not tokens:
+        log.warning("Authentication is off: every program on this machine may ask and change.")
+    listener = _listener(settings.host, settings.port)
+    with listener:
+        app = create_app(settings, opened=open_gallery(settings))
+        server = _Server(app, settings)
+        log.info("Serving on %s", _address(listener))
+        sys.setswitchinterval(SWITCH_SECONDS)
+        # One core is left to talk to clients: threads of a matrix product wait busily.
+        with threadpool_limits(max(1, (os.cpu_count() or 1) - 1)):
+            server.run(sockets=[listener])
+    log.info("Stopped.")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which says that it is stopping before it stops."""
+
+    def __init__(self, app: FastAPI, settings: ServiceSettings) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=make_protocol(settings.patience, connections_that_fit()),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEPT_ALIVE,
+                timeout_graceful_shutdown=max(1, round(settings.patience)),
+            )
+        )
+        self._app = app
+        self._loop: AbstractEventLoop | None = None
+        self._is_told = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Note the loop in which everything runs."""
+        self._loop = get_running_loop()
+        await super().startup(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
+        """Stop soon; at once if told again.
+
+        The signal is not raised anew afterwards, as uvicorn would: stopping is no failure.
+        """
+        if self._is_told or self._loop is None or not self.started:
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
+            return
+        self._is_told = True
+        self._app.state.status = "stopping"
+        self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
+
+    def _exit(self) -> None:
+        self.should_exit = True
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"The service cannot listen on {host}, port {port}: {error.strerror}. "
+            "Choose another port, or stop what uses it."
+        ) from error
+    listener.set_inheritable(False)
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

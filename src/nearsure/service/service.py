@@ -1,0 +1,394 @@
+"""What is alive while the service runs, and how it is opened."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Thread
+from time import monotonic
+from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+from fastapi import Request
+
+from nearsure.arrays import AnyArray
+from nearsure.classifier import NEDClassifier
+from nearsure.encoders import Encoder, open_encoder
+from nearsure.engines.contract import Engine
+from nearsure.engines.registry import open_engine
+from nearsure.errors import ConfigError, EngineError, InvalidInputError
+from nearsure.service.answers import Answers
+from nearsure.service.batching import MicroBatcher, ShortQueue, WorkThreads
+from nearsure.service.documents import LiveDocument, audit_document, report_document
+from nearsure.service.errors import Overloaded, ProblemError
+from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
+from nearsure.service.items import vectors_of
+from nearsure.service.settings import ServiceSettings
+from nearsure.service.store import (
+    THRESHOLD,
+    Fit,
+    KeptFit,
+    Notes,
+    NotesInFiles,
+    NotesInMemory,
+    RecordedChanges,
+    changes_in,
+    counted_anew,
+    fitted_from_nothing,
+    keep,
+    least_changes,
+    notes_in,
+    read_kept,
+    with_changes,
+)
+from nearsure.service.telemetry import Measurements
+from nearsure.service.thresholds import ThresholdInUse, chosen_for, not_chosen_yet
+
+log = logging.getLogger("nearsure.service")
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A gallery, and what turns images or text into its vectors, if anything does."""
+
+    gallery: ServedGallery
+    encoder: Encoder | None
+
+
+def open_gallery(
+    settings: ServiceSettings, engine: Engine | None = None, encoder: Encoder | None = None
+) -> Opened:
+    """Open the engine, and read the fit that was kept or make the first.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        Where the gallery is.
+    engine, encoder : optional
+        Used instead of those that the settings name.
+    """
+    if encoder is None and settings.encoder is not None:
+        encoder = open_encoder(settings.encoder)
+    own = open_engine(settings.gallery, **settings.engine_options) if engine is None else engine
+    try:
+        _check_encoder(encoder, own)
+        notes = _notes(settings, own, is_given=engine is not None)
+        gallery = _served(settings, own, notes, changes_in(own))
+    except BaseException:
+        if engine is None:
+            own.close()
+        raise
+    return Opened(gallery, encoder)
+
+
+def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
+    if encoder is not None and encoder.dimension != engine.dimension:
+        raise ConfigError(
+            f"The encoder makes vectors of {encoder.dimension} numbers. "
+            f"Those of the gallery have {engine.dimension}."
+        )
+
+
+def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
+    if settings.model is not None:
+        return NotesInFiles(settings.model)
+    notes = notes_in(engine)
+    if notes is not None:
+        return notes
+    if is_given:
+        return NotesInMemory()
+    raise ConfigError(
+        "The fit needs a file to be kept in: this engine keeps none. Give the path of one as model."
+    )
+
+
+def _served(
+    settings: ServiceSettings, engine: Engine, notes: Notes, changes: RecordedChanges | None
+) -> ServedGallery:
+    """The gallery with the fit that was kept, or else with the first, if it has points for one."""
+    n_items, kept = engine.size(), read_kept(notes, changes)
+    fit: Fit | None = None
+    if kept is not None and n_items:
+        fit = _continued(kept, engine, changes, settings.precision)
+        if fit.threshold is not kept.threshold:
+            notes.put({THRESHOLD: fit.threshold.to_bytes()})
+    elif kept is None and n_items >= SMALLEST_GALLERY:
+        fit = _first(engine, changes, settings.precision)
+        if fit is not None:
+            keep(fit, notes)
+    else:
+        log.warning("The gallery holds too few items to answer from; it can be added to.")
+    gallery = ServedGallery(engine, notes, fit, settings.precision, changes)
+    if fit is None and kept is not None:
+        gallery.continue_from(kept)
+    return gallery
+
+
+def _continued(
+    kept: KeptFit, engine: Engine, changes: RecordedChanges | None, precision: float | None
+) -> Fit:
+    """The fit that was kept, with the gallery counted as it is now."""
+    classifier = counted_anew(kept.model, engine)
+    if dict(engine.fingerprint()) != classifier.fingerprint_:
+        log.warning("The fit was made through another engine or index; a refit is due.")
+    n_unseen, last_change = least_changes(classifier, kept.model), kept.last_change
+    if changes is not None and last_change is not None:
+        changed = changes.since(last_change)
+        with_changes(classifier, [changed])
+        n_unseen = max(0, n_unseen - len(changed))
+    elif changes is not None:
+        last_change = changes.last()
+    threshold = _threshold(classifier, kept, precision)
+    return Fit(classifier, kept.number, threshold, n_unseen, last_change)
+
+
+def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None) -> ThresholdInUse:
+    """The threshold that was set, or else the one for the precision that is asked for now."""
+    in_use = kept.threshold or ThresholdInUse(model=kept.number)
+    if precision is not None and in_use.precision != precision:
+        if in_use.is_set:
+            log.warning(
+                "A threshold was set, and is used instead of precision %g: %s "
+                "PUT /v1/threshold sets another.",
+                precision,
+                in_use.sentence,
+            )
+        else:
+            in_use = not_chosen_yet(precision, 0)
+    if in_use.precision is None or in_use.model == kept.number:
+        return in_use
+    try:
+        chosen = chosen_for(classifier, in_use.precision, kept.number)
+    except InvalidInputError as error:
+        log.warning("No threshold can be chosen on the gallery as it is: %s", error)
+        return in_use
+    return replace(chosen, is_set=in_use.is_set)
+
+
+def _first(engine: Engine, changes: RecordedChanges | None, precision: float | None) -> Fit | None:
+    log.info("There is no fit yet: making the first.")
+    last_change = None if changes is None else changes.last()
+    try:
+        classifier = fitted_from_nothing(engine)
+        threshold = ThresholdInUse(model=1)
+        if precision is not None:
+            threshold = chosen_for(classifier, precision, 1)
+    except InvalidInputError as error:
+        log.warning("Nothing can be fitted on the gallery as it is: %s", error)
+        return None
+    return Fit(classifier, 1, threshold, last_change=last_change)
+
+
+Result = TypeVar("Result")
+# Whoever stops the service waits no longer than this for what is under way, save for a write.
+LAST_WAIT = 5.0
+READERS = 4
+# Images and texts: each takes an encoder longer than a search takes.
+WAITING_ENCODINGS = 64
+# However many ask whether the service is ready, its engine is asked once in this time.
+FRESH_SECONDS = 1.0
+# An engine that hangs is not waited for any longer by those who ask so.
+PROBE_SECONDS = 2.0
+
+
+@runtime_checkable
+class CheckedEngine(Protocol):
+    """An engine that can tell by itself whether it is able to answer."""
+
+    def check(self) -> None:
+        """An error if it is not."""
+
+
+class RunningService:
+    """The gallery with its threads: one answers queries, one writes, some read.
+
+    What takes long keeps nobody waiting but its like: what reads the whole gallery for an answer
+    has a thread, and documents have one; so have figures, which are wanted most when all is slow.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        Its limits.
+    opened : Opened
+        The gallery and its encoder.
+    measurements : Measurements
+        Where answers are counted.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, opened: Opened, measurements: Measurements
+    ) -> None:
+        self.settings = settings
+        self.gallery, self.encoder = opened.gallery, opened.encoder
+        self.refits = Refits(self.gallery)
+        self._documents = _threads(1, "documents")
+        self.report = LiveDocument(self.gallery, report_document, self._documents)
+        self.audit = LiveDocument(self.gallery, audit_document, self._documents)
+        self.measurements = measurements
+        self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
+            self.predict,
+            largest_queue=settings.largest_queue,
+            patience=settings.patience,
+            on_batch=measurements.batch,
+        )
+        measurements.watch_queue(lambda: self.batcher.queue_length)
+        measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
+        self._readers = _threads(READERS, "reads")
+        self._writer = _threads(1, "writes")
+        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
+        self._probes = _threads(1, "probes")
+        self._probe: asyncio.Future[str | None] | None = None
+        self._probed_at, self._was_unavailable = 0.0, False
+        self._encoding = ShortQueue(1, WAITING_ENCODINGS, "nearsure-encodes")
+
+    def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
+        """Answers to queries, shape (n, dimension), each with its row."""
+        answers = self.gallery.predict(vectors)
+        self.count(answers[0][0])
+        return answers
+
+    def count(self, answers: Answers) -> None:
+        """Count answers by confidence and outcome."""
+        said = answers.prediction
+        accepted = [answers.accepted(row) for row in range(len(said.labels))]
+        n_unknown = 0 if said.verdicts is None else int((said.verdicts == "unknown").sum())
+        self.measurements.answered(
+            said.confidence, None if None in accepted else np.array(accepted), n_unknown
+        )
+
+    def vectors(self, rows: list[list[float]]) -> AnyArray:
+        """Numbers of a request as vectors of this gallery."""
+        engine = self.gallery.engine
+        metric = self.gallery.fit.classifier.metric if self.gallery.is_fitted else engine.metric
+        return vectors_of(rows, engine.dimension, metric)
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Do something that only reads, if it does not have to wait too long."""
+        return await self._in_time(self._readers, work)
+
+    async def survey(self, work: Callable[[], Result]) -> Result:
+        """The same of something that reads the whole gallery."""
+        return await self._in_time(self._surveys, work)
+
+    async def figures(self, work: Callable[[], Result]) -> Result:
+        """The same of something short about the service."""
+        return await self._in_time(self._figures, work)
+
+    async def write(self, work: Callable[[], Result]) -> Result:
+        """Do something that changes the gallery, one at a time, in the order of requests.
+
+        Raises
+        ------
+        Overloaded
+            If nobody has begun with it within `patience`. What is begun is waited for: who is told
+            to come again must know that nothing was changed.
+        """
+        begun = self._writer.submit(work)
+        outcome = asyncio.wrap_future(begun)
+        await asyncio.wait([outcome], timeout=self.settings.patience)
+        if not outcome.done() and begun.cancel():
+            raise Overloaded(
+                f"The change has waited for {self.settings.patience:g} s behind others, and was "
+                "not made. Send it again shortly."
+            )
+        return await outcome
+
+    async def encoded(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
+        """The vector of an image or a text, shape (dimension,)."""
+        encoder = self.encoder
+        if encoder is None or encoder.kind != kind:
+            raise ProblemError(
+                501,
+                f"no_{kind}_encoder",
+                f"No {kind} encoder is configured: start the service with one, or send a vector.",
+            )
+        return await self._in_time(self._encoding, partial(_encode, encoder, content))
+
+    async def why_unavailable(self) -> str | None:
+        """Why the gallery cannot be asked now; None if it can."""
+        probe = self._probe
+        if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
+            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
+            self._probe = probe
+        done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
+        return probe.result() if done else "The gallery does not answer."
+
+    async def close(self) -> None:
+        """Answer what waits, write what is to be kept, close the engine."""
+        await self.batcher.close()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._end)
+
+    async def _in_time(self, threads: WorkThreads, work: Callable[[], Result]) -> Result:
+        try:
+            async with asyncio.timeout(self.settings.patience):
+                return await asyncio.get_running_loop().run_in_executor(threads, work)
+        except TimeoutError:
+            raise Overloaded(
+                f"There was no answer within {self.settings.patience:g} s. Ask again shortly."
+            ) from None
+
+    def _try_engine(self) -> str | None:
+        try:
+            check_engine(self.gallery.engine)
+            reason = None
+            if self._was_unavailable:
+                log.info("The service is ready again.")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the engine does not answer
+            # What it says may name files and hosts, which are not for everybody.
+            reason = "The gallery cannot be read or reached. The log of the service says why."
+            if not self._was_unavailable:
+                log.warning("The service is not ready: %s", error)
+        self._was_unavailable, self._probed_at = reason is not None, monotonic()
+        return reason
+
+    def _size(self) -> float:
+        """For the figures, which are needed most when the engine fails: NaN then."""
+        try:
+            return self.gallery.engine.size()
+        except EngineError:
+            return float("nan")
+
+    def _end(self) -> None:
+        self._writer.shutdown()
+        deadline = monotonic() + LAST_WAIT
+        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
+        for threads in (*readers, self._documents):
+            threads.shutdown(wait=False, cancel_futures=True)
+        have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
+        self.refits.wait(max(0.0, deadline - monotonic()))
+        # An engine that keeps a reader for so long may keep whoever closes it as well.
+        closing = Thread(target=self.gallery.close, name="nearsure-closes", daemon=True)
+        closing.start()
+        closing.join(None if all(have_ended) else LAST_WAIT)
+        if not all(have_ended):
+            log.warning("The gallery was still being read when the service stopped.")
+
+
+def service_of(request: Request) -> RunningService:
+    """The service that a request is for."""
+    service: RunningService | None = getattr(request.app.state, "service", None)
+    if service is None:
+        raise Overloaded("The service is starting. Ask again shortly.")
+    return service
+
+
+def check_engine(engine: Engine) -> None:
+    """An error if an engine does not answer a short question."""
+    if isinstance(engine, CheckedEngine):
+        engine.check()
+        return
+    # Whoever says that there is no such point does answer.
+    with suppress(InvalidInputError):
+        engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
+
+
+def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
+    contents = cast("Sequence[str]", [content])
+    return np.array(encoder.encode(contents)[0], np.float32)
+
+
+def _threads(number: int, name: str) -> WorkThreads:
+    return WorkThreads(number, f"nearsure-{name}")

@@ -1,0 +1,178 @@
+"""What the service reports to Prometheus."""
+
+from collections.abc import Callable, Iterator
+from threading import Lock
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearsure.arrays import AnyArray
+
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONFIDENCES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Paths and methods that somebody made up must not each become a series of its own.
+OTHER: Final = "other"
+
+
+class Measurements:
+    """Counters and histograms of one app, in a registry of its own.
+
+    Examples
+    --------
+    >>> measurements = Measurements()
+    >>> measurements.answered(np.array([0.93, 0.41]), np.array([True, False]), n_unknown=0)
+    >>> b'nearsure_answers_total{accepted="yes"} 1.0' in measurements.text()
+    True
+    """
+
+    content_type: Final = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "nearsure_requests",
+            "Requests that were answered.",
+            ["route", "method", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "nearsure_request_seconds",
+            "Time from the head of a request to the end of its answer.",
+            ["route", "method"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._batches = Histogram(
+            "nearsure_batch_size",
+            "Single queries that were answered together.",
+            buckets=BATCH_SIZES,
+            registry=self.registry,
+        )
+        self._queue = Gauge(
+            "nearsure_queue_length", "Single queries that wait.", registry=self.registry
+        )
+        self._answers = Counter(
+            "nearsure_answers",
+            "Answers, by whether their confidence reached the threshold in use.",
+            ["accepted"],
+            registry=self.registry,
+        )
+        self._unknown = Counter(
+            "nearsure_unknown_answers",
+            "Answers with the verdict that the query is of no known class.",
+            registry=self.registry,
+        )
+        self._size = Gauge("nearsure_gallery_items", "Items.", registry=self.registry)
+        self._model = Gauge(
+            "nearsure_model_number",
+            "Number of the fit that answers; it grows with each refit.",
+            registry=self.registry,
+        )
+        self._confidences = _ConfidenceHistogram()
+        self.registry.register(self._confidences)
+
+    def batch(self, n_queries: int) -> None:
+        """Note how many single queries go into one search."""
+        self._batches.observe(n_queries)
+
+    def answered(self, confidence: AnyArray, accepted: AnyArray | None, n_unknown: int = 0) -> None:
+        """Note the answers to some queries.
+
+        Parameters
+        ----------
+        confidence : array of shape (n,)
+        accepted : array of bool, shape (n,), optional
+            None where no threshold is in use.
+        n_unknown : int
+            How many have the verdict "unknown".
+        """
+        self._confidences.add(confidence)
+        if accepted is None:
+            self._answers.labels("undecided").inc(len(confidence))
+        else:
+            n_accepted = int(np.count_nonzero(accepted))
+            self._answers.labels("yes").inc(n_accepted)
+            self._answers.labels("no").inc(len(accepted) - n_accepted)
+        if n_unknown:
+            self._unknown.inc(n_unknown)
+
+    def watch_queue(self, length: Callable[[], int]) -> None:
+        """Ask for the length of the queue whenever the figures are read."""
+        self._queue.set_function(length)
+
+    def watch_gallery(self, size: Callable[[], float], model: Callable[[], int]) -> None:
+        """Ask for the size of the gallery and the number of its model likewise."""
+        self._size.set_function(size)
+        self._model.set_function(model)
+
+    def request(self, route: str, method: str, status: int, duration: float) -> None:
+        """Note a request that was answered."""
+        known = method if method in METHODS else OTHER
+        self._requests.labels(route, known, str(status)).inc()
+        self._seconds.labels(route, known).observe(duration)
+
+    def text(self) -> bytes:
+        """All figures, as Prometheus reads them; `content_type` goes with it."""
+        return generate_latest(self.registry)
+
+
+class Measured:
+    """ASGI middleware that notes every request."""
+
+    def __init__(self, app: ASGIApp, measurements: Measurements) -> None:
+        self.app = app
+        self.measurements = measurements
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and take its time."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start = perf_counter()
+        status = 500  # What a server answers for an app that raises.
+
+        async def noticing(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noticing)
+        finally:
+            # The router has left in the scope which route it took.
+            route = getattr(scope.get("route"), "path", OTHER)
+            self.measurements.request(route, scope["method"], status, perf_counter() - start)
+
+
+class _ConfidenceHistogram(Collector):
+    """A histogram to which many values are added at once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = np.zeros(len(CONFIDENCES), np.int64)
+        self._sum = 0.0
+
+    def add(self, confidence: AnyArray) -> None:
+        # The first bound that is not below a value: Prometheus' buckets include their bound.
+        places = np.minimum(np.searchsorted(CONFIDENCES, confidence), len(CONFIDENCES) - 1)
+        counts = np.bincount(places, minlength=len(CONFIDENCES))
+        with self._lock:
+            self._counts += counts
+            self._sum += float(np.sum(confidence))
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            cumulated, total = np.cumsum(self._counts).tolist(), self._sum
+        buckets = [(str(bound), count) for bound, count in zip(CONFIDENCES, cumulated, strict=True)]
+        family = HistogramMetricFamily("nearsure_confidence", "Confidence of answers.")
+        family.add_metric([], [*buckets, ("+Inf", cumulated[-1])], sum_value=total)
+        yield family
