@@ -20,11 +20,11 @@ from benchmarks.report import finish, say
 from nearsure import Neighbors
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.classifier.parameters import chosen_calibration, chosen_rule
-from nearsure.classifier.rule import fit_rule, own_pass
+from nearsure.classifier.rule import fit_rule, self_search
 from nearsure.drift import Evidence, compare_samples, fit_cut, gather_evidence
 from nearsure.errors import NearsureError
 from nearsure.gallery.gallery import SupportSet
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
 from nearsure.lab.protocols import encode_labels
@@ -93,7 +93,7 @@ def measure(
         Share of the large falls of accuracy that raise an alarm.
     """
     chosen = chosen_rule(rule, "auto", "nll")
-    own_points = own_pass(support, support.ids, K)
+    own_points = self_search(support, support.ids, K)
     n_classes = len(support.class_counts)
     fitted = fit_rule(
         chosen,
@@ -181,7 +181,7 @@ def stored(
     run = chosen.runs[chosen.main]
     split = load_split(run.dataset, seed=run.seed)
     training = EmbeddingRun(run, split, RUNS).training_stage.key
-    embeddings = Stage(RUNS, "embeddings", {"training": training})
+    embeddings = CachedStep(RUNS, "embeddings", {"training": training})
     n_images = len(split.queries)
     _refuse_missing(
         embeddings, [f"queries-{start:07d}" for start in range(0, n_images, FEATURE_CHUNK)]
@@ -191,7 +191,7 @@ def stored(
     support = frozen_supports(vectors, codes, None, seed=SEED)["gallery_and_queries"]
     settings: RobustSettings = robust_settings(dataset, {}, source="settings")
     rows = damaged_rows(support, settings.for_queries(len(codes)).corrupted_queries, seed=SEED)
-    stage = Stage(
+    stage = CachedStep(
         RUNS,
         "corrupted",
         {
@@ -218,7 +218,7 @@ def _by_confidence(evidence: Evidence) -> Evidence:
     return Evidence(evidence.confidence, evidence.confidence, evidence.distance)
 
 
-def _refuse_missing(stage: Stage, files: list[str]) -> None:
+def _refuse_missing(stage: CachedStep, files: list[str]) -> None:
     if not all((stage.folder / f"{name}.safetensors").exists() for name in files):
         raise NotCachedError
 

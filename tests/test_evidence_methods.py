@@ -6,7 +6,7 @@ import pytest
 from nearsure import NEDClassifier, Neighbors
 from nearsure.arrays import AnyArray
 from nearsure.errors import InvalidInputError
-from nearsure.posterior import aggregate, divided_among
+from nearsure.posterior import aggregate, neighbor_shares
 
 RNG = np.random.default_rng(0)
 CENTRES = RNG.normal(size=(6, 5)) * 2
@@ -40,7 +40,7 @@ def test_nearer_neighbours_of_a_class_have_larger_shares() -> None:
 def test_padding_has_no_share() -> None:
     found = Neighbors([[0.0, 1.0, np.inf], [0.0, 2.0, 3.0]], [[1, 0, -1], [1, 1, 0]], counts=[2, 3])
     weights = np.array([[0.6, 0.4, 0.0], [0.5, 0.3, 0.2]])
-    shares = divided_among(found, weights, aggregate(found, weights, sharpness=2.0))
+    shares = neighbor_shares(found, weights, aggregate(found, weights, sharpness=2.0))
     np.testing.assert_allclose(shares[0], [0.36 / 0.52, 0.16 / 0.52, 0])
     # Classes weigh 0.8 and 0.2; squared, 0.64 and 0.04.
     np.testing.assert_allclose(shares[1] * 0.68, [0.64 * 5 / 8, 0.64 * 3 / 8, 0.04])

@@ -12,11 +12,11 @@ import pytest
 
 from nearsure.atomic import (
     Draft,
+    atomic_write,
     remove_dead_drafts,
     remove_drafts,
     resolved,
     write_text_whole,
-    written_whole,
 )
 
 # Writes a draft, says so, and waits to be killed.
@@ -42,7 +42,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.txt"
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text("half")
         assert not path.exists()
         assert draft.parent == path.parent  # on the same file system
@@ -58,7 +58,7 @@ def test_an_exception_leaves_neither_file_nor_draft(tmp_path: Path, old: str | N
         path.write_text(old)
 
     def interrupted() -> None:
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text("half")
             raise KeyboardInterrupt
 
@@ -70,14 +70,14 @@ def test_an_exception_leaves_neither_file_nor_draft(tmp_path: Path, old: str | N
 
 def test_a_draft_ends_like_its_file_only_if_asked_to(tmp_path: Path) -> None:
     for keep, suffix in ((True, ".npz"), (False, ".nearsure-draft")):
-        with written_whole(tmp_path / "a.npz", keep_suffix=keep) as draft:
+        with atomic_write(tmp_path / "a.npz", keep_suffix=keep) as draft:
             draft.touch()
             assert draft.suffix == suffix
 
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     for keep in (True, False):
-        with written_whole(tmp_path / "deep" / "a.npz", keep_suffix=keep) as draft:
+        with atomic_write(tmp_path / "deep" / "a.npz", keep_suffix=keep) as draft:
             draft.touch()
         draft.touch()
     remove_drafts(tmp_path)
@@ -112,7 +112,7 @@ def test_errors_name_the_file_and_not_its_draft(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
 
     def fill_the_disk(*, with_name: bool) -> None:
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             name = (str(draft),) if with_name else ()
             raise OSError(errno.ENOSPC, "No space left on device", *name)
 
@@ -130,7 +130,7 @@ def test_only_drafts_of_processes_that_are_gone_are_removed(
     command = [sys.executable, "-c", WRITER, "a.npz", "b.sqlite"]
     with (
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as running,  # noqa: S603
-        written_whole(tmp_path / "own.txt") as own,
+        atomic_write(tmp_path / "own.txt") as own,
     ):
         own.write_text("whole")
         try:
@@ -169,7 +169,7 @@ def test_a_lock_that_is_taken_for_one_that_was_left(
     monkeypatch.undo()
     remove_dead_drafts(tmp_path)
     assert draft.path.exists()
-    draft.keep()
+    draft.commit()
     assert names(tmp_path) == ["a.txt"]
 
 
@@ -186,7 +186,7 @@ def test_a_file_that_came_meanwhile_stays(
     path = tmp_path / "a.txt"
 
     def write(text: str, *, meanwhile: str | None = None) -> None:
-        with written_whole(path, replace=False) as draft:
+        with atomic_write(path, replace=False) as draft:
             draft.write_text(text)
             if meanwhile is not None:
                 path.write_text(meanwhile)

@@ -64,7 +64,7 @@ class Draft:
         """Whether what is written is there at once."""
         return self.path == self.target
 
-    def keep(self, *, replace: bool = True) -> None:
+    def commit(self, *, replace: bool = True) -> None:
         """Give it the name of the file; unless `replace`, there must be none of that name."""
         if self.is_in_place:
             return
@@ -76,7 +76,7 @@ class Draft:
             _name_first(self.path, self.target)
         self._release()
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Remove it, if it is there still."""
         if not self.is_in_place:
             _remove(self.path)
@@ -111,7 +111,7 @@ class Draft:
 
 
 @contextmanager
-def written_whole(path: Path, *, keep_suffix: bool = False, replace: bool = True) -> Iterator[Path]:
+def atomic_write(path: Path, *, keep_suffix: bool = False, replace: bool = True) -> Iterator[Path]:
     """A temporary path that becomes `path` when the block ends well, and vanishes otherwise.
 
     Parameters
@@ -127,19 +127,19 @@ def written_whole(path: Path, *, keep_suffix: bool = False, replace: bool = True
     draft = Draft.of(path, keep_suffix=keep_suffix)
     try:
         yield draft.path
-        draft.keep(replace=replace)
+        draft.commit(replace=replace)
     except OSError as error:
         # Nobody knows the name of a draft, and a full disk has no name at all.
         if error.errno is not None and error.filename in {None, str(draft.path), draft.path}:
             error.filename, error.filename2 = str(path), None
         raise
     finally:
-        draft.drop()
+        draft.discard()
 
 
 def write_text_whole(path: Path, text: str) -> None:
     """Write a file of UTF-8."""
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save, save_file
 
 from nearsure.arrays import AnyArray
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.errors import ModelFileError
 from nearsure.schema import OBJECT, check_fields, integer, unreadable
 
@@ -44,7 +44,7 @@ def write_model(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to save a model in.")
     tensors, metadata = _writable(manifest, tensors)
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         # Others may read what they may read of a new file here; safetensors would let nobody.
         draft.touch()
         mode = draft.stat().st_mode

@@ -248,7 +248,7 @@ def aggregate(
     return Posterior(indptr, codes, shares, n_classes)
 
 
-def divided_among(neighbors: Neighbors, weights: FloatArray, posterior: Posterior) -> FloatArray:
+def neighbor_shares(neighbors: Neighbors, weights: FloatArray, posterior: Posterior) -> FloatArray:
     """Each class's probability divided among its neighbours in proportion to their weights.
 
     Parameters
@@ -269,7 +269,7 @@ def divided_among(neighbors: Neighbors, weights: FloatArray, posterior: Posterio
     --------
     >>> found = Neighbors([[0.0, 1.0, 4.0]], [[2, 0, 0]])
     >>> weights = np.array([[0.5, 0.3, 0.2]])
-    >>> divided_among(found, weights, aggregate(found, weights, sharpness=2.0))
+    >>> neighbor_shares(found, weights, aggregate(found, weights, sharpness=2.0))
     array([[0.5, 0.3, 0.2]])
     """
     # One number for each pair of query and class; classes of padding never meet a weight.
@@ -419,7 +419,7 @@ def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
 DENSE_BLOCK_ENTRIES = 1 << 20
 
 
-def filled(
+def to_dense(
     posterior: Posterior, totals: FloatArray, possible: BoolArray | None = None
 ) -> FloatArray:
     """Probabilities of all classes; what a row lacks of its total goes to the others.

@@ -35,11 +35,11 @@ def check_distinct(ids: IntArray) -> None:
     distinct, counts = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
         raise InvalidInputError(
-            f"ids must be distinct. Got {a_few(distinct[counts > 1].tolist())} more than once."
+            f"ids must be distinct. Got {preview(distinct[counts > 1].tolist())} more than once."
         )
 
 
-def a_few(numbers: list[int]) -> str:
+def preview(numbers: list[int]) -> str:
     """The first few of many numbers, for a message."""
     named = ", ".join(map(str, numbers[:FEW]))
     return named if len(numbers) <= FEW else f"{named} and {len(numbers) - FEW} more"

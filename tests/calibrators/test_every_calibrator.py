@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from miscalibrated import GRID, halved_logits, scored, votes
 
-from nearsure.calibration import CALIBRATORS, calibrator_from_dict, with_confidence
+from nearsure.calibration import CALIBRATORS, calibrator_from_dict
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.metrics import calibration_floor, expected_calibration_error
-from nearsure.posterior import score
+from nearsure.posterior import score, with_confidence
 from nearsure.rules import RuleName
 
 EVERY = sorted(CALIBRATORS)

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearsure.arrays import FloatArray
-from nearsure.calibration import with_confidence
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, filled, score
+from nearsure.posterior import Posterior, score, to_dense, with_confidence
 
 
 def one_row(codes: list[int], probabilities: list[float], n_classes: int) -> Posterior:
@@ -19,7 +18,7 @@ def filled_row(
     codes: list[int], probabilities: list[float], n_classes: int, total: float = 1.0
 ) -> list[float]:
     posterior = one_row(codes, probabilities, n_classes)
-    row: list[float] = filled(posterior, np.array([total]))[0].tolist()
+    row: list[float] = to_dense(posterior, np.array([total]))[0].tolist()
     return row
 
 
@@ -62,9 +61,9 @@ def test_a_row_that_lacks_nothing_is_left_alone(seed: int, n_classes: int, k: in
     neighbors = Neighbors(np.sort(rng.random((8, k)), axis=1), rng.integers(0, n_classes, (8, k)))
     posterior = score(neighbors, temperature=0.3, n_classes=n_classes)
     dense = posterior.to_csr().toarray()
-    np.testing.assert_allclose(filled(posterior, np.ones(8)), dense, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(to_dense(posterior, np.ones(8)), dense, rtol=0, atol=1e-15)
     scaled = Posterior(posterior.indptr, posterior.codes, posterior.probabilities * 0.25, n_classes)
-    np.testing.assert_allclose(filled(scaled, np.full(8, 0.25)), 0.25 * dense, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(to_dense(scaled, np.full(8, 0.25)), 0.25 * dense, rtol=0, atol=1e-15)
 
 
 def random_rows(seed: int, n_classes: int) -> tuple[Posterior, FloatArray]:
@@ -96,7 +95,7 @@ def test_rows_sum_to_their_totals_and_no_class_rises_above_the_top(
     seed: int, n_classes: int
 ) -> None:
     posterior, totals = random_rows(seed, n_classes)
-    dense = filled(posterior, totals)
+    dense = to_dense(posterior, totals)
     assert (dense >= 0).all()
     np.testing.assert_allclose(dense.sum(axis=1), totals, rtol=1e-9)
     np.testing.assert_array_equal(dense.max(axis=1), posterior.confidence)
@@ -132,7 +131,7 @@ def test_the_most_probable_class_is_the_label_after_any_calibration(
     scaled = Posterior(
         calibrated.indptr, calibrated.codes, calibrated.probabilities * known, n_classes
     )
-    dense = filled(scaled, np.full(10, known))
+    dense = to_dense(scaled, np.full(10, known))
     np.testing.assert_allclose(dense.sum(axis=1), known, rtol=1e-8, atol=1e-300)
     if known > 1e-9:
         np.testing.assert_array_equal(dense.argmax(axis=1), posterior.labels)

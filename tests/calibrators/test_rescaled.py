@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearsure.calibration import with_confidence
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, score
+from nearsure.posterior import Posterior, score, with_confidence
 
 
 def row(*probabilities: float) -> Posterior:

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from drifting_queries import made_gallery, scored
 
-from nearsure.calibration import with_confidence
 from nearsure.drift import certainty
-from nearsure.posterior import Posterior
+from nearsure.posterior import Posterior, with_confidence
 
 
 def row(probabilities: list[float], n_classes: int = 100) -> Posterior:

@@ -13,7 +13,7 @@ from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.gallery import EngineGallery
 from nearsure.gallery import leave_out as leaving_out_module
 from nearsure.gallery.gallery import SupportSet
-from nearsure.gallery.opening import loaded, opened
+from nearsure.gallery.opening import create_gallery, open_gallery
 from nearsure.neighbors import Neighbors
 
 N, DIMENSION, K = 150, 4, 6
@@ -36,7 +36,7 @@ def _both(
     vectors, codes = _points()
     classes = np.arange(9) if labels == "integer" else np.array([f"class {i}" for i in range(9)])
     engine = NumpyEngine(DIMENSION, labels=labels, largest_k=largest_k)
-    gallery = loaded(engine, vectors, codes, classes, groups)
+    gallery = create_gallery(engine, vectors, codes, classes, groups)
     assert isinstance(gallery, EngineGallery)
     return SupportSet(vectors, codes, groups), gallery
 
@@ -146,7 +146,7 @@ def test_short_lists_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_class_that_fills_every_list_leaves_rows_empty() -> None:
     vectors = np.append(np.linspace(0, 1, 50), np.linspace(9, 10, 10))[:, None].astype(np.float32)
     codes = np.repeat([0, 1], [50, 10])
-    gallery = loaded(NumpyEngine(1, largest_k=20), vectors, codes, np.array([0, 1]), None)
+    gallery = create_gallery(NumpyEngine(1, largest_k=20), vectors, codes, np.array([0, 1]), None)
     assert gallery.leave_class_out(np.array([0, 1, 55]), 3).counts.tolist() == [0, 0, 3]
 
 
@@ -193,9 +193,9 @@ def test_labels_beside_must_be_those_of_all_points() -> None:
     engine = NumpyEngine(1, labels=None)
     engine.add(np.ones((3, 1)), np.arange(3))
     with pytest.raises(InvalidInputError, match="2"):
-        opened(engine, np.array(["a", "b"]), np.array([0, 1]))
+        open_gallery(engine, np.array(["a", "b"]), np.array([0, 1]))
     with pytest.raises(GalleryMismatchError, match="fit_engine"):
-        opened(engine)
+        open_gallery(engine)
 
 
 def test_counts_that_a_caller_holds_cannot_be_overwritten() -> None:
@@ -208,7 +208,7 @@ def test_counts_that_a_caller_holds_cannot_be_overwritten() -> None:
 def test_ids_of_text_must_be_given() -> None:
     engine = NumpyEngine(1, ids="text", labels="text")
     engine.add(np.ones((2, 1)), np.array(["x", "y"]), np.array(["a", "b"]))
-    gallery = opened(engine)
+    gallery = open_gallery(engine)
     assert gallery.classes.tolist() == ["a", "b"]
     with pytest.raises(InvalidInputError, match="text"):
         gallery.add(np.ones((1, 1)), np.array(["a"]))

@@ -116,7 +116,7 @@ def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine
 
 
 def test_a_server_that_falls_silent_is_noticed(engine: PostgresEngine) -> None:
-    with engine._connections.apart() as connection:
+    with engine._connections.dedicated() as connection:
         parameters = connection.info.get_parameters()
     assert parameters["keepalives_idle"] == "30"
     assert parameters["tcp_user_timeout"] == "60000"

@@ -49,7 +49,7 @@ def plan_of(engine: PostgresEngine, *, by_index: bool, options: str = "") -> str
     statements, layout = engine._statements, engine._layout
     queries = np.ones((2, engine.dimension))
     with psycopg.connect(engine._address.conninfo, options=options) as connection:
-        layout.asked.take_up(connection)
+        layout.asked.register(connection)
         if by_index:
             engine._settings.of_index_scan(connection, layout, 18)
             asked: bytes = layout.asked.as_array(queries)

@@ -16,7 +16,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.embedded import IndexSettings
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.engines.sqlite import engine as memory
-from nearsure.engines.sqlite.index import CHECKSUM, GalleryIndex
+from nearsure.engines.sqlite.index import CHECKSUM, CommittedIndex
 from nearsure.model_file import read_model, write_model
 
 N_POINTS = 200
@@ -45,8 +45,8 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     build = memory._built
 
     def counting(
-        empty: GalleryIndex, rows: AnyArray, vectors: AnyArray, shown: str
-    ) -> GalleryIndex:
+        empty: CommittedIndex, rows: AnyArray, vectors: AnyArray, shown: str
+    ) -> CommittedIndex:
         counted.append(len(rows))
         return build(empty, rows, vectors, shown)
 
@@ -168,7 +168,7 @@ def test_nothing_of_another_gallery_reaches_faiss(
     gallery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_another_gallery(cache_of(gallery))
-    monkeypatch.setattr(GalleryIndex, "from_state", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(CommittedIndex, "from_state", lambda *_: pytest.fail("it was read"))
     with SqliteEngine(gallery) as engine:
         assert engine.size() == N_POINTS
 

@@ -13,7 +13,7 @@ import pytest
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.engines.sqlite.engine import Memory
 from nearsure.engines.sqlite.file import KIND, engine_error
-from nearsure.engines.sqlite.index import GalleryIndex
+from nearsure.engines.sqlite.index import CommittedIndex
 from nearsure.engines.sqlite.points import PointNames
 from nearsure.engines.sqlite.schema import VERSION
 from nearsure.errors import (
@@ -325,7 +325,7 @@ def test_no_password_of_a_mistaken_address_is_repeated() -> None:
 
 def test_prepared_before_it_is_committed() -> None:
     """An index that refuses a change has not let it be committed."""
-    index = GalleryIndex(DIMENSION, "exact")
+    index = CommittedIndex(DIMENSION, "exact")
     with (
         index.committing(lambda: pytest.fail("it was committed")),
         pytest.raises(InvalidInputError),

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_images import SETTINGS, write_tree
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.cli import main
 from nearsure.lab import report
 from nearsure.lab.training import read_tensors
@@ -151,7 +151,7 @@ def test_tuning_has_a_folder_of_its_own_and_no_unseen_class(
     prepare(tmp_path, n_images=6)
     changes = {**SETTINGS, "dataset": {"image_size": 32, "part": "tuning"}}
     (tmp_path / "small.json").write_text(json.dumps(changes))
-    with written_whole(tmp_path / "tree" / "h" / "0.png", keep_suffix=True) as draft:
+    with atomic_write(tmp_path / "tree" / "h" / "0.png", keep_suffix=True) as draft:
         draft.write_bytes(b"")  # of an unseen class: never opened
     monkeypatch.chdir(tmp_path)
     run_here(monkeypatch)

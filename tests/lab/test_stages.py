@@ -10,7 +10,7 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import NearsureError
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 
 
 class Counted:
@@ -27,8 +27,8 @@ class Counted:
         return np.array([[row, row**2] for row in rows])
 
 
-def stage(root: Path, **inputs: Any) -> Stage:  # noqa: ANN401
-    return Stage(root, "work", inputs)
+def stage(root: Path, **inputs: Any) -> CachedStep:  # noqa: ANN401
+    return CachedStep(root, "work", inputs)
 
 
 def names(folder: Path) -> list[str]:
@@ -67,7 +67,7 @@ def test_another_input_is_another_folder(tmp_path: Path) -> None:
         stage(tmp_path, seed=1, loss="triplet").folder,
         stage(tmp_path, loss="triplet", seed=1).folder,  # the order does not matter
         stage(tmp_path, seed=2, loss="triplet").folder,
-        Stage(tmp_path, "other", {"seed": 1, "loss": "triplet"}).folder,
+        CachedStep(tmp_path, "other", {"seed": 1, "loss": "triplet"}).folder,
     }
     assert len(folders) == 3
     assert digest({"a": 1}) != digest({"a": 1.5})
@@ -103,7 +103,7 @@ def test_rows_go_on_after_a_failure_in_the_middle(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_named_and_what_to_do(
-    tmp_path: Path, read: Callable[[Stage], object]
+    tmp_path: Path, read: Callable[[CachedStep], object]
 ) -> None:
     work = stage(tmp_path)
     read(work)

@@ -10,8 +10,8 @@ from nearsure.service.store import (
     MODEL,
     NUMBER,
     THRESHOLD,
+    FileStore,
     Fit,
-    NotesInFiles,
     NotesInMemory,
     keep,
     read_kept,
@@ -51,7 +51,7 @@ class Killed(BaseException):
     """The end of a process."""
 
 
-class CutOff(NotesInFiles):
+class CutOff(FileStore):
     """Files, of which only so many are written."""
 
     left = 0
@@ -81,7 +81,7 @@ def test_a_kill_between_files_does_no_harm(
     else:
         keep(fit_of(5, b"five"), notes)
     for _ in range(2):
-        kept = read_kept(NotesInFiles(tmp_path / "fit"), None)
+        kept = read_kept(FileStore(tmp_path / "fit"), None)
         assert kept is not None
         # A number that was given to one fit is never that of another.
         assert (kept.model, kept.number) == (content, number)

@@ -17,7 +17,7 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
 from nearsure.service import ServiceSettings, create_app
 from nearsure.service.service import open_gallery
-from nearsure.service.store import MODEL, NUMBER, NotesInFiles
+from nearsure.service.store import MODEL, NUMBER, FileStore
 
 FAR = [40.0] * DIMENSION
 
@@ -70,7 +70,7 @@ def test_another_engine_has_its_fit_in_files(tmp_path: Path) -> None:
 
 def test_what_cannot_be_served_is_said_before_it_starts(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no folder"):
-        NotesInFiles(tmp_path / "nowhere" / "fit")
+        FileStore(tmp_path / "nowhere" / "fit")
     path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=3)
 
     class Encoder:

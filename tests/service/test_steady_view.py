@@ -10,19 +10,19 @@ from nearsure import NEDClassifier
 from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
-from nearsure.service.snapshot import SteadyView
+from nearsure.service.snapshot import SnapshotEngine
 
 
 def test_what_is_gone_relabelled_or_new_is_as_it_was() -> None:
     vectors, codes = clusters(8)
     engine = FaissEngine.from_points(vectors, labels=codes)
-    view = SteadyView(engine)
-    view.look()
+    view = SnapshotEngine(engine)
+    view.refresh()
     gone = np.array([3, 20, 31])
-    view.bury(engine.fetch(gone))
+    view.record_removed(engine.fetch(gone))
     engine.remove(gone)
     engine.relabel(np.array([0, 1]), np.array([7, 7]))
-    view.touch(np.array([0, 1, 20, 100]))
+    view.record_changed(np.array([0, 1, 20, 100]))
     engine.add(np.full((2, 6), 9.0), np.array([20, 100]), np.array([5, 5]))
     assert (view.size(), engine.size()) == (32, 31)
     (portion,) = view.scan()
@@ -56,12 +56,12 @@ def test_what_has_come_is_not_found_and_labels_are_as_they_were() -> None:
     queries = np.random.default_rng(2).normal(size=(9, 6))
     before = FaissEngine.from_points(vectors, labels=codes)
     engine = FaissEngine.from_points(vectors, labels=codes)
-    view = SteadyView(engine)
-    view.look()
+    view = SnapshotEngine(engine)
+    view.refresh()
     expected = before.search(queries, 5)
     come, relabelled = np.arange(100, 104), np.arange(0, 32, 2)
     # Said already, but not done yet.
-    view.touch(np.concatenate([come, relabelled]))
+    view.record_changed(np.concatenate([come, relabelled]))
     check_same(view.search(queries, 5), expected)
     engine.add(queries[:4], come, np.full(4, 9))
     engine.relabel(relabelled, np.full(16, 9))
@@ -73,7 +73,7 @@ def test_what_has_come_is_not_found_and_labels_are_as_they_were() -> None:
 def test_it_changes_nothing() -> None:
     vectors, codes = clusters(8)
     engine = FaissEngine.from_points(vectors, labels=codes)
-    view: Any = SteadyView(engine)
+    view: Any = SnapshotEngine(engine)
     one = np.array([1])
     for method, given in (
         ("add", (vectors[:1], one + 100, codes[:1])),
@@ -90,8 +90,8 @@ def test_it_changes_nothing() -> None:
 def test_a_classifier_takes_it_for_an_engine() -> None:
     vectors, codes = clusters(8)
     engine = FaissEngine.from_points(vectors, labels=codes)
-    view = SteadyView(engine)
-    view.look()
+    view = SnapshotEngine(engine)
+    view.refresh()
     direct = NEDClassifier(engine=engine).fit_engine()
     through = NEDClassifier(engine=view).fit_engine()
     np.testing.assert_array_equal(direct.predict_proba(vectors), through.predict_proba(vectors))

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.embedding_files.parquet import opened
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
@@ -240,7 +240,7 @@ def write_manifest(
         "settings": dict(settings),
         "partitions": [partition.to_dict() for partition in partitions],
     }
-    with written_whole(output / MANIFEST) as draft:
+    with atomic_write(output / MANIFEST) as draft:
         draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.atomic import remove_drafts, written_whole
+from nearsure.atomic import atomic_write, remove_drafts
 from nearsure.batch.partitions import (
     FOOTER_KEY,
     MANIFEST,
@@ -381,7 +381,7 @@ def score_partition(job: Job) -> int:
     n_rows = 0
     with (
         lent_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
-        written_whole(Path(job["output"])) as draft,
+        atomic_write(Path(job["output"])) as draft,
     ):
         tables = _scored_tables(partition, classifier, job)
         first = next(tables)

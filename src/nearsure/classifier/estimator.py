@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
 from nearsure.classifier.known import (
-    KnownJudge,
-    fit_known_judge,
+    UnknownDetector,
+    fit_unknown_detector,
     has_company,
     rehearse_gallery,
     with_p_known,
@@ -38,7 +38,7 @@ from nearsure.classifier.results import (
     mean_and_error,
     own_losses,
 )
-from nearsure.classifier.rule import FittedRule, OwnPass, class_sizes, fit_rule, own_pass
+from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes, fit_rule, self_search
 from nearsure.classifier.state import from_state, to_state
 from nearsure.decisions import (
     AcceptThreshold,
@@ -65,10 +65,10 @@ from nearsure.gallery.gallery import SupportSet
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
+    create_gallery,
     fingerprint_of,
-    loaded,
-    opened,
-    reopened,
+    open_gallery,
+    reopen_gallery,
 )
 from nearsure.index import unit_vectors
 from nearsure.labels import (
@@ -81,7 +81,7 @@ from nearsure.labels import (
 )
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, filled
+from nearsure.posterior import Posterior, to_dense
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
 
@@ -97,9 +97,9 @@ class FittedGallery:
         Through what it was fitted, and of which other engine was warned already.
     _rule, _prior : FittedRule, prior
         From neighbours to p(c | known).
-    _known : KnownJudge or None
+    _known : UnknownDetector or None
         p(known); None if every query is taken for known.
-    _own, _rehearsal : OwnPass, pair of OwnPass and Rehearsal, or None
+    _self_search, _rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
         The gallery asked about itself, and as known and unknown queries; kept until it changes.
     _fit_mark, _fit_loss, _warned_stale : int, pair of float or None, bool
         The state of the gallery at the fit, and whether its age was said.
@@ -121,9 +121,9 @@ class FittedGallery:
     _warned_of: Fingerprint | None = None
     _rule: FittedRule
     _prior: Literal["support", "uniform"] | FloatArray
-    _known: KnownJudge | None
-    _own: OwnPass | None
-    _rehearsal: tuple[OwnPass, Rehearsal] | None
+    _known: UnknownDetector | None
+    _self_search: SelfSearch | None
+    _rehearsal: tuple[SelfSearch, Rehearsal] | None
     _fit_mark: int
     _fit_loss: tuple[float, float] | None
     _warned_stale: bool
@@ -144,10 +144,10 @@ class FittedGallery:
     def _predicted(self, neighbors: Neighbors) -> Prediction:
         raise NotImplementedError
 
-    def _own_pass(self) -> OwnPass:
+    def _own_pass(self) -> SelfSearch:
         raise NotImplementedError
 
-    def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
+    def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
         raise NotImplementedError
 
     def _prior_factors(self) -> FloatArray | None:
@@ -377,7 +377,7 @@ class DecisionMethods(FittedGallery):
             np.concatenate([correct[drawn], np.zeros(len(others), np.bool_)]),
         )
 
-    def _rehearsal_of(self, own: OwnPass) -> Rehearsal:
+    def _rehearsal_of(self, own: SelfSearch) -> Rehearsal:
         """The points of an own pass as known and as unknown queries, kept beside it."""
         # Others may ask at the same time: what is kept is looked at once, and replaced as one.
         kept = self._rehearsal
@@ -473,7 +473,7 @@ class EngineMethods(FittedGallery):
             )
         if own_ids is not None and groups is not None:
             names, own_groups = groups_and_codes(groups, len(own_ids))
-        self._fit_on(opened(engine, labels, own_ids, own_groups))
+        self._fit_on(open_gallery(engine, labels, own_ids, own_groups))
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = engine.dimension
         self._adapted = False
@@ -498,8 +498,8 @@ class EngineMethods(FittedGallery):
             If engine, index type or parameters are others than those of the fit.
         """
         check_is_fitted(self, "classes_")
-        self._support = reopened(engine, self.classes_, self.n_features_in_, self._metric)
-        self._group_names, self._own, self._rehearsal = None, None, None
+        self._support = reopen_gallery(engine, self.classes_, self.n_features_in_, self._metric)
+        self._group_names, self._self_search, self._rehearsal = None, None, None
         self._fit_mark = 0
         self._warn_if_other_engine()
         return self
@@ -724,7 +724,7 @@ class GalleryMethods(EngineMethods):
             )
         rng = np.random.default_rng(WATCH_SEED)
         watched = self._support.ids_at(drawn_places(len(self._support), WATCHED, rng))
-        now, error_now = self._watched_loss(own_pass(self._support, watched, self.n_neighbors_))
+        now, error_now = self._watched_loss(self_search(self._support, watched, self.n_neighbors_))
         then, error_then = self._fit_loss
         share = self._share_changed()
         shared = isinstance(self._support, EngineGallery)
@@ -761,7 +761,7 @@ class GalleryMethods(EngineMethods):
             self._known = self._known.with_model(model, before.unknown_share)
         return self
 
-    def _watched_loss(self, own: OwnPass) -> tuple[float, float]:
+    def _watched_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
         return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
@@ -979,7 +979,7 @@ class NEDClassifier(
             check_metric(engine, self.metric)
             # All that may be wrong is found out before an engine is filled.
             settings_for(self.get_params(deep=False), np.bincount(codes), classes)
-        return loaded(engine, points, codes, classes, groups)
+        return create_gallery(engine, points, codes, classes, groups)
 
     def _fit_on(self, support: SupportSet | EngineGallery) -> None:
         """Fit everything on a support set; nothing is assigned before all has succeeded."""
@@ -987,10 +987,10 @@ class NEDClassifier(
         classes = support.classes
         sizes = class_sizes(support, len(classes))
         settings = settings_for(self.get_params(deep=False), sizes, classes)
-        own: OwnPass | None = None
+        own: SelfSearch | None = None
         ids = self._draw_fit_ids(support)
         if settings.needs_own_pass:
-            own = own_pass(support, ids, settings.k)
+            own = self_search(support, ids, settings.k)
             if len(support.classes) > len(classes):
                 # Somebody has added a class meanwhile.
                 self._fit_on(support)
@@ -1004,19 +1004,19 @@ class NEDClassifier(
             class_sizes=sizes,
             prior_factors=settings.prior_factors,
         )
-        known: KnownJudge | None = None
+        known: UnknownDetector | None = None
         rehearsal: Rehearsal | None = None
         if self.unknown_share is not None and own is not None:
             to_posterior = partial(
                 rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
             )
             rehearsal = rehearse_gallery(support, own, rule, to_posterior, sizes)
-            known = fit_known_judge(own, rehearsal, float(self.unknown_share), sizes)
+            known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
         self._support = support
         self.n_neighbors_, self.fit_indices_ = settings.k, ids
         self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
         self._rule, self._known, self._prior = rule, known, settings.prior
-        self._own = own
+        self._self_search = own
         self._rehearsal = None if own is None or rehearsal is None else (own, rehearsal)
         self._fingerprint, self._warned_of = fingerprint_of(support), None
         self._fit_mark, self._warned_stale = support.n_changes, False
@@ -1077,7 +1077,7 @@ class NEDClassifier(
         check_dense_fits(len(queries), len(self.classes_))
         posterior, p_known, _ = self._judged(self._search(queries))
         totals = np.ones(len(queries)) if p_known is None else p_known
-        return filled(posterior, totals, class_sizes(self._support, len(self.classes_)) > 0)
+        return to_dense(posterior, totals, class_sizes(self._support, len(self.classes_)) > 0)
 
     def predict_posterior(self, Q: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
@@ -1194,7 +1194,7 @@ class NEDClassifier(
         self._warn_if_other_engine()
         return self._support.search(queries, min(n_neighbors or k, len(self._support)))
 
-    def _posterior(self, neighbors: Neighbors, own: OwnPass | None = None) -> Posterior:
+    def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
         """p(c | known)."""
         sizes = class_sizes(self._support, len(self.classes_))
         return self._rule.posterior(
@@ -1219,10 +1219,10 @@ class NEDClassifier(
         p_known = self._known.p_known(neighbors, within)
         return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
-    def _own_pass(self) -> OwnPass:
+    def _own_pass(self) -> SelfSearch:
         """The gallery of now asked about itself, at the points of the fit that are still there."""
         check_is_fitted(self, "classes_")
-        own = self._own
+        own = self._self_search
         if own is None or own.mark != self._support.n_changes:
             still = self._support.holds(self.fit_indices_)
             if len(self._support) == 1 or not still.any():
@@ -1230,8 +1230,8 @@ class NEDClassifier(
                     "The gallery must hold two points, of which one was there at the last fit, to "
                     "be asked about itself. Call refit()."
                 )
-            own = own_pass(self._support, self.fit_indices_[still], self.n_neighbors_)
-            self._own = own
+            own = self_search(self._support, self.fit_indices_[still], self.n_neighbors_)
+            self._self_search = own
         return own
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.classifier.rule import FittedRule, OwnPass
+from nearsure.classifier.rule import FittedRule, SelfSearch
 from nearsure.errors import InvalidInputError
 from nearsure.gallery.gallery import Gallery
 from nearsure.labels import restored_classes, stored_classes
@@ -34,7 +34,7 @@ _STORED = {
 
 
 @dataclass(frozen=True, eq=False)
-class KnownJudge:
+class UnknownDetector:
     """The model of p(known), and how dense the gallery is about each of its points.
 
     Parameters
@@ -114,7 +114,7 @@ class KnownJudge:
 
 def rehearse_gallery(
     gallery: Gallery,
-    own: OwnPass,
+    own: SelfSearch,
     rule: FittedRule,
     to_posterior: Callable[..., Posterior],
     class_sizes: IntArray,
@@ -128,7 +128,7 @@ def rehearse_gallery(
     ----------
     gallery : Gallery
         The gallery.
-    own : OwnPass
+    own : SelfSearch
         The points.
     rule : FittedRule
         Whose temperature the evidence is measured with; one without any has NED's.
@@ -165,18 +165,18 @@ def rehearse_gallery(
     )
 
 
-def has_company(own: OwnPass) -> BoolArray:
+def has_company(own: SelfSearch) -> BoolArray:
     """Which points have a fellow of their class left when they, or their groups, are out."""
     return np.asarray(own.factors > 1.0, np.bool_)
 
 
-def fit_known_judge(
-    own: OwnPass, rehearsal: Rehearsal, unknown_share: float, class_sizes: IntArray
-) -> KnownJudge:
+def fit_unknown_detector(
+    own: SelfSearch, rehearsal: Rehearsal, unknown_share: float, class_sizes: IntArray
+) -> UnknownDetector:
     """Learn p(known) from a gallery's rehearsal."""
     density = rehearsal.density
     measured, stand_ins = np.split(density.member_log_masses, [len(own.ids)])
-    return KnownJudge(
+    return UnknownDetector(
         KnownModel.fit(rehearsal.known, rehearsal.unknown),
         unknown_share,
         density.kernel_width,

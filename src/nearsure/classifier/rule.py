@@ -13,7 +13,6 @@ from nearsure.calibration import (
     ShrunkPlatt,
     Unchanged,
     calibrator_from_dict,
-    with_confidence,
 )
 from nearsure.classifier.parameters import check_among, chosen_calibration
 from nearsure.errors import InvalidInputError
@@ -22,7 +21,7 @@ from nearsure.forms.sharpened import SHARPENED_NAMES
 from nearsure.gallery.gallery import Gallery
 from nearsure.loo import factors_of_sizes
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, aggregate, divided_among
+from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
 from nearsure.rules import RULE_NAMES, rule_weights
 from nearsure.schema import (
     OBJECT,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPass:
+class SelfSearch:
     """Support points with their leave-one-out neighbours.
 
     Parameters
@@ -66,13 +65,13 @@ class OwnPass:
     factors: FloatArray
     mark: int
 
-    def without_factors(self) -> "OwnPass":
+    def without_factors(self) -> "SelfSearch":
         """The same points, taken as they are."""
         return replace(self, factors=np.ones(len(self.factors)))
 
-    def take(self, rows: slice) -> "OwnPass":
+    def take(self, rows: slice) -> "SelfSearch":
         """The same of some of the points."""
-        return OwnPass(
+        return SelfSearch(
             self.ids[rows],
             self.neighbors.take(rows),
             self.codes[rows],
@@ -81,12 +80,12 @@ class OwnPass:
         )
 
 
-def own_pass(gallery: Gallery, ids: AnyArray, k: int) -> OwnPass:
+def self_search(gallery: Gallery, ids: AnyArray, k: int) -> SelfSearch:
     """Search some points of a gallery without themselves, or their groups."""
     # Before the searches: what is changed while they run makes the pass an old one.
     mark = gallery.n_changes
     codes = gallery.codes_of(ids)
-    return OwnPass(
+    return SelfSearch(
         ids,
         gallery.leave_one_out(ids, k),
         codes,
@@ -144,7 +143,7 @@ class FittedRule:
         n_classes: int | None = None,
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
-        own: OwnPass | None = None,
+        own: SelfSearch | None = None,
     ) -> Posterior:
         """Calibrated probabilities of queries, or of the support points of an own pass.
 
@@ -158,10 +157,10 @@ class FittedRule:
             Members of each class now; by default as at the fit.
         prior_factors : array of shape (n_classes,), optional
             See `nearsure.forms.prior`.
-        own : OwnPass, optional
+        own : SelfSearch, optional
             That these are points of the gallery.
         """
-        posterior = self.claimed(
+        posterior = self.uncalibrated_posterior(
             neighbors,
             n_classes=n_classes,
             class_sizes=class_sizes,
@@ -177,14 +176,14 @@ class FittedRule:
         confidence = np.maximum(self.calibrator(posterior.confidence), least)
         return with_confidence(posterior, np.where(np.diff(posterior.indptr) > 0, confidence, 0.0))
 
-    def claimed(
+    def uncalibrated_posterior(
         self,
         neighbors: Neighbors,
         *,
         n_classes: int | None = None,
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
-        own: OwnPass | None = None,
+        own: SelfSearch | None = None,
     ) -> Posterior:
         """The same before calibration."""
         if self.form is not None:
@@ -215,12 +214,14 @@ class FittedRule:
         array of shape (n, k)
             In [0, 1], rows sum to 1; 0 behind ``neighbors.counts``.
         """
-        claimed = self.claimed(neighbors, class_sizes=class_sizes, prior_factors=prior_factors)
+        claimed = self.uncalibrated_posterior(
+            neighbors, class_sizes=class_sizes, prior_factors=prior_factors
+        )
         if self.form is None:
             weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
         else:
             weights = self.form.weights(neighbors)
-        return divided_among(neighbors, weights, claimed)
+        return neighbor_shares(neighbors, weights, claimed)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
@@ -268,7 +269,7 @@ class FittedRule:
 
 def fit_rule(
     name: str,
-    own: OwnPass | None,
+    own: SelfSearch | None,
     *,
     temperature: float | None,
     objective: ObjectiveName,
@@ -282,7 +283,7 @@ def fit_rule(
     ----------
     name : str
         The rule.
-    own : OwnPass or None
+    own : SelfSearch or None
         The points; None where nothing has to be fitted.
     temperature : float or None
         T of NED, if it is given.
@@ -321,7 +322,9 @@ def fit_rule(
     n_classes = len(class_sizes)
     if calibration == "none" or own is None or n_classes == 1:
         return rule
-    claimed = rule.claimed(own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own)
+    claimed = rule.uncalibrated_posterior(
+        own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own
+    )
     asked = np.diff(claimed.indptr) > 0
     confidence, correct = claimed.confidence[asked], (claimed.labels == own.codes)[asked]
     calibrator: Calibrator
@@ -389,7 +392,7 @@ def fit_confidence(
     factors = factors_of_sizes(counts[codes], counts[codes] - 1)
     return fit_rule(
         rule,
-        OwnPass(np.arange(len(codes)), own, codes, factors, 0),
+        SelfSearch(np.arange(len(codes)), own, codes, factors, 0),
         temperature=None,
         objective="nll",
         calibration=chosen_calibration(calibration, rule, "support"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.classifier.known import KnownJudge
+from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
 from nearsure.classifier.rule import FittedRule, class_sizes
 from nearsure.engines.contract import Engine
@@ -15,7 +15,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
 from nearsure.gallery.gallery import SupportSet
-from nearsure.gallery.opening import check_fits, fingerprint_of, reopened
+from nearsure.gallery.opening import check_fits, fingerprint_of, reopen_gallery
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
     ARRAY,
@@ -138,7 +138,7 @@ def gallery_from_state(
         check_fields("The gallery", counts, {"class_counts": members})
     if stored is None or "faiss" in stored:
         if engine is not None:
-            return reopened(engine, classes, n_features, metric)
+            return reopen_gallery(engine, classes, n_features, metric)
     elif engine is None:
         name = stored["fingerprint"].get("engine", "an engine")
         raise InvalidInputError(
@@ -359,11 +359,11 @@ def from_state(
     classifier._known = (  # noqa: SLF001
         None
         if known is None
-        else KnownJudge.from_state(
+        else UnknownDetector.from_state(
             known, tensors, fit_ids=names["fit_indices"], n_classes=len(names["classes"])
         )
     )
-    classifier._own = classifier._rehearsal = None  # noqa: SLF001
+    classifier._self_search = classifier._rehearsal = None  # noqa: SLF001
     loss = manifest["fit_loss"]
     classifier._fit_loss = None if loss is None else (loss[0], loss[1])  # noqa: SLF001
     classifier._fit_mark, classifier._warned_stale = 0, False  # noqa: SLF001

@@ -78,5 +78,5 @@ def _copy(source: dict[str, Path], target: dict[str, Path], *, replace: bool) ->
                 copy_gallery(resolved(own), copy, advance)
             place_gallery(copy, place, replace=replace)
         finally:
-            draft.drop()
+            draft.discard()
     say_files([output])

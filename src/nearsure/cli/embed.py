@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import typer
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.cli.console import progress, tell
 from nearsure.cli.files import check_files, writing
 from nearsure.cli.options import OUTPUT, register
@@ -204,7 +204,7 @@ def _npz(path: Path) -> Iterator[Records]:
 
     rows = _Collected()
     yield rows
-    with writing("--output", path), written_whole(path, keep_suffix=True) as draft:
+    with writing("--output", path), atomic_write(path, keep_suffix=True) as draft:
         np.savez(
             draft,
             **{  # type: ignore[arg-type]

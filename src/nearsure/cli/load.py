@@ -179,7 +179,7 @@ def filled_sqlite(
             engine.close()
         place_gallery(made, path, replace=replace)
     finally:
-        draft.drop()
+        draft.discard()
 
 
 def place_gallery(made: Path, path: Path, *, replace: bool) -> None:

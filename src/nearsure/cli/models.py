@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.cli.files import refuse_address, writing
 from nearsure.errors import ConfigError, GalleryNotFoundError, InvalidInputError
 from nearsure.extras import require
@@ -202,7 +202,7 @@ def classifier_in(engine: "Engine", name: str) -> "NEDClassifier":
 def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> None:
     """Write a model file, whole or not at all; unless `replace`, there must be none."""
     try:
-        with written_whole(path, replace=replace) as draft, writing("--output", path):
+        with atomic_write(path, replace=replace) as draft, writing("--output", path):
             classifier.save(draft)
     except FileExistsError as error:
         raise ConfigError(

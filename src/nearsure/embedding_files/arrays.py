@@ -23,7 +23,7 @@ from nearsure.embedding_files.rows import (
     as_pictures,
     pieces_of,
 )
-from nearsure.embedding_files.source import Source, in_one_sentence
+from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
 # Names that say what an array is, where a file holds several that would do.
@@ -184,14 +184,14 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> Non
 
 def _read_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
     _refuse_objects(source, ONLY, dtype)
-    with in_one_sentence(source), source.file.open("rb") as stream:
+    with translate_errors(source), source.file.open("rb") as stream:
         yield from _pieces_in(stream, rows)
 
 
 def _mapped_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
     """Of an array whose rows are spread over the whole file."""
     _refuse_objects(source, ONLY, dtype)
-    with in_one_sentence(source):
+    with translate_errors(source):
         yield from _mapped(source.file, rows)
 
 
@@ -202,7 +202,7 @@ def _mapped(path: Path, rows: int) -> Iterator[AnyArray]:
 def _read_member(source: Source, name: str, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
     _refuse_objects(source, name, dtype)
     with (
-        in_one_sentence(source),
+        translate_errors(source),
         zipfile.ZipFile(source.file) as archive,
         archive.open(f"{name}.npy") as stream,
     ):
@@ -216,7 +216,7 @@ def _mapped_member(
 ) -> Iterator[AnyArray]:
     """Of an array whose rows are spread over the whole member, unpacked to a temporary file."""
     _refuse_objects(source, name, dtype)
-    with in_one_sentence(source), tempfile.NamedTemporaryFile(suffix=".npy") as copy:
+    with translate_errors(source), tempfile.NamedTemporaryFile(suffix=".npy") as copy:
         with (
             zipfile.ZipFile(source.file) as archive,
             archive.open(f"{name}.npy") as stream,
@@ -288,7 +288,7 @@ def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iter
         raise EmbeddingsFileError(
             f"{name!r} in {source} is {dtype}, which numpy does not know. Save it as float32."
         )
-    with in_one_sentence(source), safe_open(source.file, framework="numpy") as file:
+    with translate_errors(source), safe_open(source.file, framework="numpy") as file:
         part = file.get_slice(name)
         n_rows = part.get_shape()[0]
         for first in range(0, n_rows, rows):
@@ -332,7 +332,7 @@ def stored_arrays(source: Source) -> dict[str, StoredArray]:
     EmbeddingsFileError
         If it is broken.
     """
-    with in_one_sentence(source):
+    with translate_errors(source):
         return _READERS[source.format](source)
 
 

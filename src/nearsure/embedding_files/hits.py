@@ -12,7 +12,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.embedding_files.arrays import listing, stored_arrays
 from nearsure.embedding_files.parquet import BUFFER_BYTES, arrow
 from nearsure.embedding_files.rows import StoredArray, as_names
-from nearsure.embedding_files.source import Source, in_one_sentence, open_source
+from nearsure.embedding_files.source import Source, open_source, translate_errors
 from nearsure.embedding_files.tables import (
     NameColumn,
     PlacedObject,
@@ -433,7 +433,7 @@ def _objects_of_parquet(source: Source) -> Iterator[PlacedObject]:
     parquet = arrow("pyarrow.parquet")
     first = 0
     with (
-        in_one_sentence(source),
+        translate_errors(source),
         parquet.ParquetFile(source.file, buffer_size=BUFFER_BYTES) as file,
     ):
         for batch in file.iter_batches():

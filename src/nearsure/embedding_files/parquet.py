@@ -12,7 +12,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files.rows import Columns, StoredArray, in_even_pieces, plain_column
-from nearsure.embedding_files.source import Source, in_one_sentence
+from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.extras import require
 
@@ -86,7 +86,7 @@ def _batches(
     parquet = arrow("pyarrow.parquet")
     options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False}
     first_row, length = 0, None
-    with in_one_sentence(source), parquet.ParquetFile(source.file, **options) as file:
+    with translate_errors(source), parquet.ParquetFile(source.file, **options) as file:
         for batch in file.iter_batches(rows, columns=[name]):
             column = batch.column(0)
             if is_list:

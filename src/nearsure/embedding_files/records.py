@@ -144,7 +144,7 @@ class WholeFile:
         """Close the file and give it its name."""
         try:
             self.stream.close()
-            self._draft.keep()
+            self._draft.commit()
         except BaseException:
             self.drop()
             raise
@@ -154,7 +154,7 @@ class WholeFile:
         # On a full or lost disk this fails, too, and would hide why.
         with suppress(OSError):
             self.stream.close()
-        self._draft.drop()
+        self._draft.discard()
 
     def forsake(self) -> None:
         """Whoever read from a pipe has gone."""

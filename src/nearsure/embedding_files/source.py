@@ -238,7 +238,7 @@ BROKEN = (
 
 
 @contextmanager
-def in_one_sentence(source: Source) -> Iterator[None]:
+def translate_errors(source: Source) -> Iterator[None]:
     """Turn what a broken file makes a library raise into an EmbeddingsFileError."""
     try:
         yield

@@ -16,7 +16,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, stored_arrays
 from nearsure.embedding_files.rows import EmbeddingChunk, Keys, StoredArray, as_float32, check_text
-from nearsure.embedding_files.source import Source, file_source, in_one_sentence
+from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
 LIST_NAMES = ("vector", "embedding")
@@ -135,7 +135,7 @@ PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 
 def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
     """The objects of a file of JSON lines; blank lines are passed over."""
-    with in_one_sentence(source), source.lines() as lines:
+    with translate_errors(source), source.lines() as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -394,7 +394,7 @@ class CsvRows:
 
 def csv_header(source: Source) -> list[str]:
     """The names of the columns, from the first line."""
-    with in_one_sentence(source), source.lines() as lines:
+    with translate_errors(source), source.lines() as lines:
         header = next((row for row in csv.reader(lines, strict=True) if row), None)
     if header is None:
         raise EmbeddingsFileError(f"{source} is empty: it must begin with a line of names.")
@@ -404,7 +404,7 @@ def csv_header(source: Source) -> list[str]:
 def csv_records(source: Source, header: list[str]) -> Generator[tuple[str, list[str]], None, None]:
     """The rows below the header, each with its place for messages; blank lines are passed over."""
     n_rows = 0
-    with in_one_sentence(source), source.lines() as lines:
+    with translate_errors(source), source.lines() as lines:
         reader = csv.reader(lines, strict=True)
         next(row for row in reader if row)
         for row in reader:
@@ -569,14 +569,14 @@ def labels_in(path: Path, column: str | None) -> StoredArray:
 def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredArray:
     """A column of texts; one pass tells how many there are, and whether all are integers."""
     n, are_integers = 0, True
-    with in_one_sentence(source):
+    with translate_errors(source):
         for entry in entries():
             n += 1
             check_text(f"Row {n} of {source}", "label", entry)
             are_integers = are_integers and is_written_integer(entry)
 
     def pieces(rows: int) -> Iterator[AnyArray]:
-        with in_one_sentence(source):
+        with translate_errors(source):
             left = entries()
             while piece := list(islice(left, rows)):
                 yield written_names(piece, are_integers=are_integers)

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 
 def checked_queries(queries: ArrayLike, dimension: int) -> AnyArray:
@@ -55,7 +55,7 @@ def checked_ids(ids: ArrayLike, capabilities: Capabilities) -> AnyArray:
     distinct, counts = np.unique(own, return_counts=True)
     if len(distinct) < len(own):
         raise InvalidInputError(
-            f"ids must be distinct. Got {a_few(distinct[counts > 1].tolist())} more than once."
+            f"ids must be distinct. Got {preview(distinct[counts > 1].tolist())} more than once."
         )
     if own.size and own.dtype.kind == "U" and not distinct[0]:
         raise InvalidInputError('ids must not be empty. Got "" instead.')

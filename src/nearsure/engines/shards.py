@@ -26,7 +26,7 @@ from nearsure.errors import (
     NearsureError,
     PartialGalleryError,
 )
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 Placement: TypeAlias = Callable[[AnyArray, int], IntArray]
 
@@ -110,7 +110,7 @@ def _placed(engine: Engine, shard: int, n_shards: int, placement: Placement) -> 
             if len(strangers):
                 raise GalleryMismatchError(
                     f"Shard {shard} of {n_shards} must hold only ids that belong to it. Got "
-                    f"{a_few(strangers.tolist())}. Give the engines in the order in which they "
+                    f"{preview(strangers.tolist())}. Give the engines in the order in which they "
                     "were filled, with the placement that divided them."
                 )
             yield portion

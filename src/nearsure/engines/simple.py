@@ -13,7 +13,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits
 from nearsure.errors import EngineUnavailableError, InvalidInputError
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 
 class SimpleEngine(ABC):
@@ -101,7 +101,8 @@ class SimpleEngine(ABC):
             there = self.get(ids).ids
             if len(there):
                 raise InvalidInputError(
-                    f"ids of new points must be new. Got {a_few(there.tolist())}, which are there."
+                    f"ids of new points must be new. Got {preview(there.tolist())}, which "
+                    "are there."
                 )
             self.put(vectors, ids, labels)
 
@@ -125,7 +126,7 @@ class SimpleEngine(ABC):
         place = {own: row for row, own in enumerate(stored.ids.tolist())}
         missing = [own for own in wanted.tolist() if own not in place]
         if missing:
-            raise InvalidInputError(f"ids must be there. Got {a_few(missing)}, which are not.")
+            raise InvalidInputError(f"ids must be there. Got {preview(missing)}, which are not.")
         rows = np.array([place[own] for own in wanted.tolist()], np.int64)
         labels = None if stored.labels is None else stored.labels[rows]
         return Stored(wanted, labels, np.asarray(stored.vectors)[rows])

@@ -9,7 +9,7 @@ from nearsure.engines.contract import Engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index.rows import next_id_after
 from nearsure.labels import codes_of
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 
 def sizes_of_classes(codes: IntArray | None) -> dict[int, int]:
@@ -25,7 +25,7 @@ def check_not_emptied(counts: dict[int, int], *, allowed: bool) -> None:
     emptied = [code for code, n_points in counts.items() if n_points == 0]
     if emptied and not allowed:
         raise InvalidInputError(
-            f"Every class must keep a point. Got the last of class codes {a_few(emptied)}. "
+            f"Every class must keep a point. Got the last of class codes {preview(emptied)}. "
             "Pass allow_empty_class=True if this is meant."
         )
 
@@ -160,7 +160,7 @@ class IdTable:
         if not there.all():
             raise InvalidInputError(
                 "A label or group was given for other ids than these: "
-                f"{a_few(np.unique(ids[~there]).tolist())}. Points that came from elsewhere have "
+                f"{preview(np.unique(ids[~there]).tolist())}. Points that came from elsewhere have "
                 "theirs after fit_engine(y, ids)."
             )
         return places

@@ -29,7 +29,7 @@ def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
     return dict(gallery.engine.fingerprint())
 
 
-def loaded(
+def create_gallery(
     engine: str | Engine,
     vectors: AnyArray,
     codes: IntArray,
@@ -71,7 +71,7 @@ def loaded(
     return _with_beside(gallery, codes, groups)
 
 
-def opened(
+def open_gallery(
     engine: Engine,
     y: AnyArray | None = None,
     ids: AnyArray | None = None,
@@ -109,7 +109,7 @@ def opened(
     return gallery
 
 
-def reopened(engine: Engine, classes: AnyArray, dimension: int, metric: str) -> EngineGallery:
+def reopen_gallery(engine: Engine, classes: AnyArray, dimension: int, metric: str) -> EngineGallery:
     """A gallery of what an engine holds, with the class codes of an earlier fit.
 
     Parameters

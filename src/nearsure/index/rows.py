@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.validation import a_few, check_distinct, integer_ids
+from nearsure.validation import check_distinct, integer_ids, preview
 
 # Rows that come and go: room is kept behind the last one, and the last ones fill the holes.
 #
@@ -206,7 +206,7 @@ class StableIds:
         if not known.all():
             raise InvalidInputError(
                 "ids must be those of points in the gallery. "
-                f"Got {a_few(wanted[~known].tolist())}, which it does not hold."
+                f"Got {preview(wanted[~known].tolist())}, which it does not hold."
             )
         return rows
 
@@ -223,7 +223,7 @@ class StableIds:
             taken = np.array([own in row_of for own in given.tolist()], np.bool_)
         if taken.any():
             raise InvalidInputError(
-                f"ids of new points must be new. Got {a_few(given[taken].tolist())}, which the "
+                f"ids of new points must be new. Got {preview(given[taken].tolist())}, which the "
                 "gallery holds already. Remove these points first, or leave ids out to have new "
                 "ones."
             )
@@ -429,7 +429,7 @@ class PointTable:
         if unknown.size:
             raise InvalidInputError(
                 "ids must be those of points in the gallery. "
-                f"Got {a_few(unknown.tolist())}, which it does not hold."
+                f"Got {preview(unknown.tolist())}, which it does not hold."
             )
         return rows
 
@@ -438,7 +438,7 @@ class PointTable:
         taken = ids[self._counts(self.ids.last_rows(ids))]
         if taken.size:
             raise InvalidInputError(
-                f"ids of new points must be new. Got {a_few(taken.tolist())}, which the gallery "
+                f"ids of new points must be new. Got {preview(taken.tolist())}, which the gallery "
                 "holds already. Remove these points first."
             )
 
@@ -457,7 +457,7 @@ class PointTable:
             self._alive.append(np.ones(len(ids), np.bool_))
         self.n_alive += len(ids)
 
-    def bury(self, rows: IntArray) -> None:
+    def mark_deleted(self, rows: IntArray) -> None:
         """Let living rows be dead from now on."""
         if self._alive is None:
             self._alive = GrowingRows(np.ones(len(self.ids), np.bool_))

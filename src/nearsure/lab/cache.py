@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from nearsure.arrays import AnyArray
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.errors import NearsureError
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
@@ -31,7 +31,7 @@ def digest(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Stage:
+class CachedStep:
     """One cached step.
 
     Parameters
@@ -62,7 +62,7 @@ class Stage:
         """Write down what the stage depends on, for people who look into the folder."""
         path = self.folder / "inputs.json"
         if not path.exists():
-            with written_whole(path, keep_suffix=True) as draft:
+            with atomic_write(path, keep_suffix=True) as draft:
                 draft.write_text(json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
 
     def arrays(
@@ -73,7 +73,7 @@ class Stage:
         if not path.exists():
             self.describe()
             result = {key: np.ascontiguousarray(value) for key, value in compute().items()}
-            with written_whole(path, keep_suffix=True) as draft:
+            with atomic_write(path, keep_suffix=True) as draft:
                 save_file(result, draft)
         try:
             return load_file(path)
@@ -87,7 +87,7 @@ class Stage:
         path = self.folder / f"{name}.json"
         if not path.exists():
             self.describe()
-            with written_whole(path, keep_suffix=True) as draft:
+            with atomic_write(path, keep_suffix=True) as draft:
                 draft.write_text(json.dumps(compute(), indent=1) + "\n", encoding="utf-8")
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import NearsureError
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 from nearsure.lab.images import central_view, random_view
@@ -79,7 +79,7 @@ class EmbeddingRun:
         )
 
     @property
-    def training_stage(self) -> Stage:
+    def training_stage(self) -> CachedStep:
         """Where the trained weights are."""
         inputs = {
             "images": self.images_key,
@@ -87,13 +87,13 @@ class EmbeddingRun:
             "training": self.settings.training.model_dump(),
             "seed": self.settings.seed,
         }
-        return Stage(self.cache, "training", inputs)
+        return CachedStep(self.cache, "training", inputs)
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
         images = self.images_of(part)
         embedder = self.trained.embedder
-        stage = Stage(self.cache, "embeddings", {"training": self.training_stage.key})
+        stage = CachedStep(self.cache, "embeddings", {"training": self.training_stage.key})
         from_images = self.settings.model.trained == "all"
         features = None if from_images else torch.from_numpy(self.features(part))
 
@@ -112,7 +112,7 @@ class EmbeddingRun:
         """Pooled features of the backbone before any training, shape (n, n_features)."""
         images = self.images_of(part)
         inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
-        stage = Stage(self.cache, "features", inputs)
+        stage = CachedStep(self.cache, "features", inputs)
         return stage.rows(
             part,
             len(images),
@@ -235,7 +235,7 @@ def forward_in_batches(
     return torch.cat(outputs).numpy()
 
 
-def refuse_other_versions(stage: Stage, made_with: dict[str, str], steps: int) -> None:
+def refuse_other_versions(stage: CachedStep, made_with: dict[str, str], steps: int) -> None:
     """Half of a training by one version and half by another would be neither's numbers."""
     path = stage.folder / CHECKPOINT
     if made_with != versions() and path.exists() and read_tensors(path)[1] < steps:

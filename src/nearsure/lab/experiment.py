@@ -11,7 +11,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.cache import Stage
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
 from nearsure.lab.protocols import (
     ProtocolName,
@@ -118,7 +118,7 @@ def run_experiment(
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():
         inputs = {"embeddings": key, "protocol": protocol, **asdict(settings)}
-        stages = [Stage(cache, name, inputs) if cache else None for name in STAGES]
+        stages = [CachedStep(cache, name, inputs) if cache else None for name in STAGES]
         found = _cached_neighbors(search, stages[0])
         measured = _cached_document(partial(_evaluation_of, found, settings), stages[1])
         swept = _cached_document(partial(_sweep_of, found), stages[2])
@@ -143,7 +143,9 @@ def _sweep_of(found: ProtocolNeighbors) -> dict[str, Any]:
     return asdict(temperature_and_k_sweep(found, ks=ks))
 
 
-def _cached_document(compute: Callable[[], dict[str, Any]], stage: Stage | None) -> dict[str, Any]:
+def _cached_document(
+    compute: Callable[[], dict[str, Any]], stage: CachedStep | None
+) -> dict[str, Any]:
     return compute() if stage is None else stage.document(stage.name, compute)
 
 
@@ -170,7 +172,7 @@ def _searches(
 
 
 def _cached_neighbors(
-    search: Callable[[], ProtocolNeighbors], stage: Stage | None
+    search: Callable[[], ProtocolNeighbors], stage: CachedStep | None
 ) -> ProtocolNeighbors:
     if stage is None:
         return search()

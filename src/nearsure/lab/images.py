@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from nearsure.errors import DatasetError, InvalidInputError
 from nearsure.extras import require
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets import load_split
 from nearsure.lab.datasets.images import (
@@ -60,7 +60,7 @@ def refuse_other_pixels(split: ImageSplit, cache: Path) -> None:
     for part, images in _parts(split).items():
         names = digest([images.names, images.labels])
         now = _sample(images)
-        stage = Stage(cache, "sampled", {"images": names})
+        stage = CachedStep(cache, "sampled", {"images": names})
         if stage.document("pixels", partial(_sample, images)) != now:
             raise DatasetError(
                 f"The {part} images of {split.dataset} have the names of those that {cache} was "
@@ -83,7 +83,7 @@ def _in_memory(
     """Images of one size, drawn once, kept on disk and in memory."""
     # Which characters there are depends on the fonts that are installed.
     names = digest([images.names, images.labels])
-    pixels = Stage(cache, "pixels", {**inputs, "images": names}).rows(
+    pixels = CachedStep(cache, "pixels", {**inputs, "images": names}).rows(
         part,
         len(images),
         lambda rows: np.stack([images.read(row) for row in rows]),
@@ -104,7 +104,7 @@ def _broken_images(split: ImageSplit, cache: Path) -> dict[str, str]:
     """Names of the images that cannot be decoded, with the reason."""
     broken: dict[str, str] = {}
     for part, images in _parts(split).items():
-        stage = Stage(cache, "checked", {"images": digest([images.names, images.labels])})
+        stage = CachedStep(cache, "checked", {"images": digest([images.names, images.labels])})
 
         def look_through(images: LabelledImages = images, part: str = part) -> dict[str, str]:
             return find_broken(

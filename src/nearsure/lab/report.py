@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
@@ -135,7 +135,7 @@ def write_report(
             files.append(path)
         text += [SWEEP, by_name[main].sweeps[protocol].to_markdown()]
     readme = folder / "README.md"
-    with written_whole(readme, keep_suffix=True) as draft:
+    with atomic_write(readme, keep_suffix=True) as draft:
         draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
     return [readme, *files]
 
@@ -174,6 +174,6 @@ def _write_json(
         "evaluation": dict(settings),
         "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
     }
-    with written_whole(path, keep_suffix=True) as draft:
+    with atomic_write(path, keep_suffix=True) as draft:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path

@@ -14,7 +14,7 @@ from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experime
 from nearsure.lab.images import contact_sheet, prepare_images, refuse_other_pixels
 from nearsure.lab.recipes import Recipe
 from nearsure.lab.report import write_report
-from nearsure.lab.training import keep_freed_memory, refuse_too_many_classes
+from nearsure.lab.training import refuse_too_many_classes, tune_malloc
 
 # Rows and columns of the picture of examples.
 SHOWN = 12
@@ -51,7 +51,7 @@ def reproduce(
     list of Path
         The files of the report.
     """
-    keep_freed_memory()
+    tune_malloc()
     splits = prepared_splits(recipe, cache)
     experiments: list[Experiment] = []
     for name, run in recipe.runs.items():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from nearsure.arrays import IntArray
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.errors import InvalidInputError, NearsureError
 from nearsure.lab.config import TrainingSettings
 
@@ -126,7 +126,7 @@ class TrainingState:
                 tensors[f"optimizer/{index}/{key}"] = tensor
         # Weights in channels-last order are stored in plain order, which safetensors wants.
         plain = {key: tensor.detach().clone().contiguous() for key, tensor in tensors.items()}
-        with written_whole(path, keep_suffix=True) as draft:
+        with atomic_write(path, keep_suffix=True) as draft:
             save_file(plain, draft, metadata={"step": str(step)})
 
     def load(self, path: Path) -> tuple[int, list[float]]:
@@ -307,7 +307,7 @@ KEEP_ALL = 2**31 - 1
 TOP_PAD = 64 * 2**20
 
 
-def keep_freed_memory() -> bool:
+def tune_malloc() -> bool:
     """Ask for it, where the C library is glibc; says whether it was done."""
     if not sys.platform.startswith("linux"):
         return False

@@ -42,7 +42,7 @@ class MetricTraits:
 _DECLARED: dict[Callable[..., float], MetricTraits] = {}
 
 
-def declare(
+def bounded(
     low: float, high: float, *, plug_in: Callable[..., float] | None = None
 ) -> Callable[[Callable[Parameters, float]], Callable[Parameters, float]]:
     """Declare the range of the decorated metric, which is returned unchanged.

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.metrics.bootstrap import declare
+from nearsure.metrics.bootstrap import bounded
 from nearsure.posterior import Posterior
 from nearsure.validation import (
     check_confidence,
@@ -182,7 +182,7 @@ def _first_of_ties(ordered: FloatArray) -> IntArray:
     return np.searchsorted(ordered, ordered, side="left").astype(np.int64)
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def expected_calibration_error(
     confidence: ArrayLike,
     correct: ArrayLike,
@@ -230,7 +230,7 @@ def expected_calibration_error(
     return float(np.nansum(bins.weights * np.abs(bins.gap)))
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def maximum_calibration_error(
     confidence: ArrayLike,
     correct: ArrayLike,
@@ -275,7 +275,7 @@ def maximum_calibration_error(
     return float(np.nanmax(np.abs(bins.gap)))
 
 
-@declare(-1.0, 1.0, plug_in=expected_calibration_error)
+@bounded(-1.0, 1.0, plug_in=expected_calibration_error)
 def debiased_calibration_error(
     confidence: ArrayLike,
     correct: ArrayLike,
@@ -353,7 +353,7 @@ def _mean_folded_normal(mu: FloatArray, sigma: FloatArray) -> FloatArray:
     return mean
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def classwise_calibration_error(
     posterior: Posterior,
     labels: ArrayLike,
@@ -455,7 +455,7 @@ def _mass_bins_by_class(
 MAX_DRAWS = 1 << 21
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def calibration_floor(
     confidence: ArrayLike,
     *,

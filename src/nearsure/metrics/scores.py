@@ -9,12 +9,12 @@ from scipy.stats import rankdata
 
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
-from nearsure.metrics.bootstrap import declare
+from nearsure.metrics.bootstrap import bounded
 from nearsure.posterior import Posterior
 from nearsure.validation import check_correct, check_labels, check_open_fraction, check_scored
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def accuracy(correct: ArrayLike) -> float:
     """Return the fraction of rows that are right.
 
@@ -36,7 +36,7 @@ def accuracy(correct: ArrayLike) -> float:
     return float(check_correct(correct).mean())
 
 
-@declare(0.0, 2.0)
+@bounded(0.0, 2.0)
 def brier_score(posterior: Posterior, labels: ArrayLike) -> float:
     """Return the multiclass Brier score: the mean over rows of the sum over classes.
 
@@ -107,7 +107,7 @@ def row_brier_scores(posterior: Posterior, labels: ArrayLike) -> FloatArray:
     return scores + (1.0 - has_true)
 
 
-@declare(0.0, inf)
+@bounded(0.0, inf)
 def negative_log_likelihood(
     posterior: Posterior, labels: ArrayLike, *, floor: float | None = None
 ) -> float:
@@ -184,7 +184,7 @@ def row_negative_log_likelihoods(
     return surprise
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def error_detection_auroc(confidence: ArrayLike, correct: ArrayLike) -> float:
     """Return the area under the ROC curve of confidence as a detector of right predictions.
 
@@ -290,7 +290,7 @@ def risk_coverage_curve(confidence: ArrayLike, correct: ArrayLike) -> RiskCovera
     return RiskCoverageCurve(accepted / accepted[-1], errors / accepted, threshold)
 
 
-@declare(0.0, 1.0)
+@bounded(0.0, 1.0)
 def area_under_risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> float:
     """Return the area under the risk-coverage curve (AURC); smaller is better.
 

@@ -18,7 +18,7 @@ from nearsure.service.answers import Answers, answered
 from nearsure.service.errors import ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.schemas import RefitState
-from nearsure.service.snapshot import SteadyCopy, SteadyView
+from nearsure.service.snapshot import ClassifierSnapshot, SnapshotEngine
 from nearsure.service.store import (
     THRESHOLD,
     Fit,
@@ -92,8 +92,8 @@ class ServedGallery:
         self._kept: KeptFit | None = None
         self._first_threshold = ThresholdInUse(precision=precision)
         self._writing, self._copying = RLock(), Lock()
-        self._views: WeakSet[SteadyView] = WeakSet()
-        self._copy: SteadyCopy | None = None
+        self._views: WeakSet[SnapshotEngine] = WeakSet()
+        self._copy: ClassifierSnapshot | None = None
         self._n_writes = 0
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
@@ -223,7 +223,7 @@ class ServedGallery:
         with self._writing:
             stored = self._check_there(ids)
             for view in self._views:
-                view.bury(stored)
+                view.record_removed(stored)
             if self._fit is None:
                 self.engine.remove(ids)
             elif len(ids) >= self.engine.size():
@@ -243,12 +243,12 @@ class ServedGallery:
             last_change = None if self._changes is None else self._changes.last()
             self._written_since = []
         try:
-            view.look()
+            view.refresh()
             if before is None:
                 fitted = fitted_from_nothing(view)
             else:
                 fitted = fitted_again(before.model, view)
-            copy = SteadyCopy(fitted, 1 if before is None else before.number + 1)
+            copy = ClassifierSnapshot(fitted, 1 if before is None else before.number + 1)
             classifier = counted_anew(fitted.to_bytes(), self.engine)
             while True:
                 threshold = copy.threshold_like(in_use)
@@ -295,7 +295,7 @@ class ServedGallery:
             self.use_threshold(new)
         return new
 
-    def steady(self) -> SteadyCopy:
+    def steady(self) -> ClassifierSnapshot:
         """A copy of the classifier whose gallery holds still, for what reads all of it."""
         with self._copying:
             copy = self._copy
@@ -304,8 +304,8 @@ class ServedGallery:
             with self._writing:
                 fit, version, view = self.fit, self.version, self._new_view()
                 model = fit.classifier.to_bytes()
-            view.look()
-            copy = SteadyCopy(counted_anew(model, view), fit.number)
+            view.refresh()
+            copy = ClassifierSnapshot(counted_anew(model, view), fit.number)
             with self._writing:
                 if self.version == version:
                     self._copy = copy
@@ -350,14 +350,14 @@ class ServedGallery:
             self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
         return self._free
 
-    def _new_view(self) -> SteadyView:
-        view = SteadyView(self.engine)
+    def _new_view(self) -> SnapshotEngine:
+        view = SnapshotEngine(self.engine)
         self._views.add(view)
         return view
 
     def _touch(self, ids: AnyArray) -> None:
         for view in self._views:
-            view.touch(ids)
+            view.record_changed(ids)
 
     def _check_writable(self) -> None:
         if not self.engine.capabilities.holds_labels:

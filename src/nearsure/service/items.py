@@ -206,7 +206,7 @@ def _scanned(
 LARGEST_NUMBER = 1e15
 
 
-def vectors_of(rows: Sequence[Sequence[float]], dimension: int, metric: str) -> AnyArray:
+def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) -> AnyArray:
     """Rows of numbers as single precision, shape (n, dimension); or an error that says which.
 
     Examples

@@ -24,14 +24,14 @@ from nearsure.service.batching import MicroBatcher, ShortQueue, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
-from nearsure.service.items import vectors_of
+from nearsure.service.items import parse_vectors
 from nearsure.service.settings import ServiceSettings
 from nearsure.service.store import (
     THRESHOLD,
+    FileStore,
     Fit,
     KeptFit,
     Notes,
-    NotesInFiles,
     NotesInMemory,
     RecordedChanges,
     changes_in,
@@ -93,7 +93,7 @@ def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
 
 def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
     if settings.model is not None:
-        return NotesInFiles(settings.model)
+        return FileStore(settings.model)
     notes = notes_in(engine)
     if notes is not None:
         return notes
@@ -262,7 +262,7 @@ class RunningService:
         """Numbers of a request as vectors of this gallery."""
         engine = self.gallery.engine
         metric = self.gallery.fit.classifier.metric if self.gallery.is_fitted else engine.metric
-        return vectors_of(rows, engine.dimension, metric)
+        return parse_vectors(rows, engine.dimension, metric)
 
     async def read(self, work: Callable[[], Result]) -> Result:
         """Do something that only reads, if it does not have to wait too long."""

@@ -14,7 +14,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse, chosen_for
 
 
-class NamesThen:
+class LabelSnapshot:
     """What a scan gave, to be looked up by id.
 
     Parameters
@@ -24,7 +24,7 @@ class NamesThen:
 
     Examples
     --------
-    >>> then = NamesThen([Stored(np.array([2, 5]), np.array(["cat", "dog"]))])
+    >>> then = LabelSnapshot([Stored(np.array([2, 5]), np.array(["cat", "dog"]))])
     >>> len(then), then.labels_of(np.array([5, 3]))
     (2, ['dog', None])
     """
@@ -54,7 +54,7 @@ class NamesThen:
         return labels
 
 
-class SteadyView:
+class SnapshotEngine:
     """The points of an engine as they are when one looks: the same ids, labels and vectors since.
 
     Whoever changes the engine says so before. Searches go on in the engine itself, without what
@@ -68,24 +68,24 @@ class SteadyView:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._then = NamesThen([])
+        self._then = LabelSnapshot([])
         self._touched: set[str | int] = set()
-        self._graves: dict[str | int, tuple[str | int | None, AnyArray]] = {}
+        self._removed: dict[str | int, tuple[str | int | None, AnyArray]] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read ids and labels; from now on they stay."""
-        self._then = NamesThen([portion for portion in self._engine.scan() if len(portion.ids)])
+        self._then = LabelSnapshot([portion for portion in self._engine.scan() if len(portion.ids)])
 
-    def touch(self, ids: AnyArray) -> None:
+    def record_changed(self, ids: AnyArray) -> None:
         """Know of points that are about to be added or relabelled."""
         self._touched.update(ids.tolist())
 
-    def bury(self, stored: Stored) -> None:
+    def record_removed(self, stored: Stored) -> None:
         """Remember points, with vectors, that are about to be removed."""
         ids: list[str | int] = stored.ids.tolist()
         labels = [None] * len(ids) if stored.labels is None else stored.labels.tolist()
         for own, label, vector in zip(ids, labels, np.asarray(stored.vectors), strict=True):
-            self._graves.setdefault(own, (label, vector))
+            self._removed.setdefault(own, (label, vector))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -175,7 +175,7 @@ class SteadyView:
     def _with_those_gone(self, asked: AnyArray) -> Stored:
         n_gone = -1
         while True:
-            gone = np.array([own in self._graves for own in asked.tolist()], np.bool_)
+            gone = np.array([own in self._removed for own in asked.tolist()], np.bool_)
             try:
                 if not gone.any():
                     return self._engine.fetch(asked)
@@ -193,7 +193,7 @@ class SteadyView:
             return Stored(asked, labels, _joined(rest.vectors, buried.vectors, places))
 
     def _buried(self, ids: AnyArray) -> Stored:
-        found = [self._graves[own] for own in ids.tolist()]
+        found = [self._removed[own] for own in ids.tolist()]
         labels = None if found[0][0] is None else np.array([label for label, _ in found])
         return Stored(ids, labels, np.array([vector for _, vector in found]))
 
@@ -214,8 +214,8 @@ MOST_THRESHOLDS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class SteadyCopy:
-    """A classifier on a `SteadyView`, and what was worked out with it.
+class ClassifierSnapshot:
+    """A classifier on a `SnapshotEngine`, and what was worked out with it.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.atomic import remove_dead_drafts, written_whole
+from nearsure.atomic import atomic_write, remove_dead_drafts
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning, InvalidInputError
@@ -148,7 +148,7 @@ class NotesInEngine:
         self._notes.update(notes)
 
 
-class NotesInFiles:
+class FileStore:
     """A model file, and files beside it whose names begin with its name."""
 
     def __init__(self, model: Path) -> None:
@@ -166,7 +166,7 @@ class NotesInFiles:
         """Write some, each before the next."""
         for name, content in notes.items():
             path = self._path(name)
-            with written_whole(path) as draft:
+            with atomic_write(path) as draft:
                 draft.write_bytes(content)
             _make_durable(path.parent)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nearsure.errors import NearsureError
-from nearsure.lab.cache import Stage
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.network import Embedder, SmallCNN, to_tensor
 from nearsure.lab.robust import damaged
 from nearsure.lab.robust.damaged import AttackedQueries, central_views
@@ -56,7 +56,7 @@ def views() -> Tensor:
 
 
 def queries(folder: Path, embedder: Embedder | None = None, seed: int = 4) -> AttackedQueries:
-    stage = Stage(folder, "attacked", {"seed": seed})
+    stage = CachedStep(folder, "attacked", {"seed": seed})
     pixels = central_views(images(0, 2), ROWS, SIZE)
     return AttackedQueries(stage, embedder or CountingEmbedder(), pixels, seed)
 
@@ -168,7 +168,7 @@ def test_starts_are_the_same_for_other_losses_but_not_for_other_places(tmp_path:
     ours = made.under(still, "proxies", loss_of)
     theirs = made.under(still, "anchors", own_anchors)
     np.testing.assert_array_equal(ours.vectors, theirs.vectors)
-    same_image = replace(made, stage=Stage(tmp_path, "same", {}), views=made.views[[0] * N])
+    same_image = replace(made, stage=CachedStep(tmp_path, "same", {}), views=made.views[[0] * N])
     found = same_image.under(still, "proxies", loss_of)
     assert len(np.unique(found.vectors, axis=0)) == N
 

@@ -10,7 +10,7 @@ from small_runs import SIZE, images
 from torch import Tensor
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.lab.cache import Stage
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.network import to_tensor
 from nearsure.lab.robust import damaged as corrupted
 from nearsure.lab.robust.damaged import CorruptedQueries, central_views
@@ -40,7 +40,7 @@ class CountingEmbedder:
 def queries(
     folder: Path, rows: IntArray, embed: Callable[[Tensor], Tensor], seed: int = 5
 ) -> CorruptedQueries:
-    stage = Stage(folder, "corrupted", {"rows": rows.tolist(), "seed": seed})
+    stage = CachedStep(folder, "corrupted", {"rows": rows.tolist(), "seed": seed})
     return CorruptedQueries(stage, embed, central_views(ALL, rows, SIZE), rows, seed)
 
 

@@ -15,7 +15,7 @@ from nearsure.engines.embedded.base import (
     FaissRows,
     IndexSettings,
     Numbers,
-    Shelf,
+    Storage,
     found_of,
 )
 from nearsure.engines.embedded.hnsw import HnswRows
@@ -165,7 +165,7 @@ DEAD_SHARE = 0.2
 MORE_EFFORT = 8
 
 
-class ApproximateShelf:
+class ApproximateStorage:
     """Approximate search over rows that stay where they are.
 
     Parameters
@@ -215,7 +215,7 @@ class ApproximateShelf:
             grown = self._rebuilt(self._table.alive_rows(), moved, ids, labels)
             return lambda: grown
 
-        def add() -> Shelf:
+        def add() -> Storage:
             n_before = self._rows.n_rows
             self._table.reserve(len(ids))
             try:
@@ -224,7 +224,7 @@ class ApproximateShelf:
                 # faiss cannot take rows back: what it has taken is dead.
                 strays = np.arange(n_before, self._rows.n_rows)
                 self._table.append(ids[: len(strays)], labels[: len(strays)])
-                self._table.bury(strays)
+                self._table.mark_deleted(strays)
                 self._select()
                 raise
             self._table.append(ids, labels)
@@ -244,8 +244,8 @@ class ApproximateShelf:
             left = self._rebuilt(kept)
             return lambda: left
 
-        def remove() -> Shelf:
-            self._table.bury(removed)
+        def remove() -> Storage:
+            self._table.mark_deleted(removed)
             self._select()
             return self
 
@@ -255,7 +255,7 @@ class ApproximateShelf:
         """Give points other labels."""
         rows = self._table.rows_of(ids)
 
-        def relabel() -> Shelf:
+        def relabel() -> Storage:
             self._table.relabel(rows, labels)
             return self
 

@@ -16,7 +16,7 @@ Arrays: TypeAlias = dict[str, AnyArray]
 Numbers: TypeAlias = Mapping[str, float | int | str | None]
 
 
-class Shelf(Protocol):
+class Storage(Protocol):
     """At least one point, found again by id or by nearness.
 
     Changes come in two steps. A method that ends in "ing" checks and prepares, while others read,
@@ -48,7 +48,7 @@ class Shelf(Protocol):
         """All that it takes to make the same shelf."""
 
 
-Change: TypeAlias = Callable[[], Shelf | None]
+Change: TypeAlias = Callable[[], Storage | None]
 
 
 ApproximateType: TypeAlias = Literal["hnsw", "ivf"]

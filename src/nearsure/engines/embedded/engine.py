@@ -12,7 +12,7 @@ from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded.approximate import (
-    ApproximateShelf,
+    ApproximateStorage,
     CoarseCentre,
     Progress,
     loaded_rows,
@@ -23,11 +23,11 @@ from nearsure.engines.embedded.base import (
     FaissRows,
     IndexSettings,
     IndexType,
-    Shelf,
+    Storage,
     chosen_index,
     nothing_found,
 )
-from nearsure.engines.embedded.exact import ExactShelf
+from nearsure.engines.embedded.exact import ExactStorage
 from nearsure.engines.embedded.hnsw import HnswRows
 from nearsure.engines.embedded.ivf import IvfRows
 from nearsure.engines.embedded.serialization import restored_hnsw, restored_ivf
@@ -46,16 +46,16 @@ from nearsure.schema import (
     one_of,
     reading,
 )
-from nearsure.validation import a_few, integer_ids
+from nearsure.validation import integer_ids, preview
 
 
-def restored_shelf(
+def storage_from_state(
     index: str,
     dimension: int,
     settings: IndexSettings,
     numbers: Mapping[str, object],
     arrays: Mapping[str, AnyArray],
-) -> Shelf:
+) -> Storage:
     """The inverse of a shelf's `to_state`; `ModelFileError` if anything does not fit.
 
     Parameters
@@ -73,13 +73,13 @@ def restored_shelf(
     ids = _integers(arrays, "ids", n_rows) if "ids" in arrays else np.arange(n_rows)
     if index == "exact":
         _check_distinct(ids)
-        return ExactShelf(_floats(arrays, "vectors", (n_rows, dimension)), ids, labels)
+        return ExactStorage(_floats(arrays, "vectors", (n_rows, dimension)), ids, labels)
     is_alive = _alive(arrays, n_rows)
     _check_distinct(ids if is_alive is None else ids[is_alive])
     centre = _floats(arrays, "centre", (dimension,)).astype(np.float64)
     moved = CoarseCentre(centre, float(_positive(numbers, "scale")))
     rows = _rows(index, settings, numbers, arrays, shape=(n_rows, dimension))
-    return ApproximateShelf(rows, moved, PointTable(ids, labels, is_alive))
+    return ApproximateStorage(rows, moved, PointTable(ids, labels, is_alive))
 
 
 def _rows(
@@ -242,7 +242,7 @@ class FaissEngine:
         self._metric: Metric = metric
         self.index_type = index
         self.settings = settings
-        self._shelf: Shelf | None = None
+        self._shelf: Storage | None = None
         self._lock = ReadersAndWriter()
 
     @classmethod
@@ -422,7 +422,7 @@ class FaissEngine:
         if sorted(arrays) != state["arrays"]:
             raise InvalidInputError(f"its arrays are {', '.join(sorted(arrays))}")
         if arrays:
-            self._shelf = restored_shelf(
+            self._shelf = storage_from_state(
                 self.index_type, self._dimension, self.settings, state["shelf"], arrays
             )
         if self.size() != state["size"]:
@@ -447,7 +447,7 @@ class FaissEngine:
             index = chosen_index(self.index_type, len(points))
             shelf = self._first_shelf(index, points, new_ids, own_labels, progress)
 
-            def begin() -> Shelf:
+            def begin() -> Storage:
                 if self.index_type == "auto":
                     log.info("index %r was chosen for %d points", index, len(points))
                 self.index_type = index
@@ -464,20 +464,20 @@ class FaissEngine:
         ids: IntArray,
         labels: IntArray,
         progress: Progress | None,
-    ) -> Shelf:
+    ) -> Storage:
         if index == "exact":
             # The caller's own array may change; what was scaled is nobody else's.
             own = points if self._metric == "cosine" else points.copy()
-            return ExactShelf(own, ids, labels)
+            return ExactStorage(own, ids, labels)
         centre = CoarseCentre.of(points)
 
         def moved(rows: IntArray | slice) -> AnyArray:
             return centre.moved(points[rows], "vectors")
 
         rows = loaded_rows(index, self.settings, moved, len(points), progress)
-        return ApproximateShelf(rows, centre, PointTable(ids, labels))
+        return ApproximateStorage(rows, centre, PointTable(ids, labels))
 
-    def _change(self, prepared_by: Callable[[Shelf], Change], ids: IntArray) -> None:
+    def _change(self, prepared_by: Callable[[Storage], Change], ids: IntArray) -> None:
         def prepare() -> Change:
             if self._shelf is None:
                 raise _unknown(ids)
@@ -498,5 +498,5 @@ class FaissEngine:
 def _unknown(ids: IntArray) -> InvalidInputError:
     return InvalidInputError(
         "ids must be those of points in the gallery. "
-        f"Got {a_few(ids.tolist())}, and the gallery is empty."
+        f"Got {preview(ids.tolist())}, and the gallery is empty."
     )

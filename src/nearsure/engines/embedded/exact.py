@@ -4,12 +4,12 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.embedded.base import Arrays, Change, Numbers, Shelf, found_of
+from nearsure.engines.embedded.base import Arrays, Change, Numbers, Storage, found_of
 from nearsure.index import ExactIndex
 from nearsure.index.rows import GrowingRows
 
 
-class ExactShelf:
+class ExactStorage:
     """Exact search.
 
     Parameters
@@ -37,7 +37,7 @@ class ExactShelf:
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> Change:
         """Add points, in the precision of the first."""
 
-        def add() -> Shelf:
+        def add() -> Storage:
             self._labels.reserve(len(labels))
             self._index.add(vectors, ids)
             self._labels.append(labels)
@@ -49,7 +49,7 @@ class ExactShelf:
         """Remove points."""
         rows = self._index.rows_of(ids)
 
-        def remove() -> Shelf | None:
+        def remove() -> Storage | None:
             if len(rows) == len(self):
                 return None
             self._labels.remove(self._index.remove(rows))
@@ -61,7 +61,7 @@ class ExactShelf:
         """Give points other labels."""
         rows = self._index.rows_of(ids)
 
-        def relabel() -> Shelf:
+        def relabel() -> Storage:
             self._labels.put(rows, labels)
             return self
 

@@ -28,7 +28,7 @@ from nearsure.engines.milvus.collection import (
 )
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index import unit_vectors
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 CONVENTIONS = {
     "L2": neighbors.squared_l2,
@@ -314,7 +314,7 @@ def id_portions(ids: AnyArray, row_bytes: int = SMALL_ROW) -> Iterator[slice]:
 def unknown_ids(ids: list[Any]) -> InvalidInputError:
     """The error for ids that are not there."""
     return InvalidInputError(
-        f"ids must be those of points in the gallery. Got {a_few(ids)}, which it does not hold."
+        f"ids must be those of points in the gallery. Got {preview(ids)}, which it does not hold."
     )
 
 

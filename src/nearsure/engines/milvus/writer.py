@@ -34,7 +34,7 @@ from nearsure.errors import (
     InvalidInputError,
     PartialGalleryError,
 )
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 # Changes of several requests, announced before the first and struck off after the last.
 #
@@ -218,7 +218,7 @@ class Writer:
             there = self._reader.are_there(ids)
             if there.any() and not resumed:
                 raise InvalidInputError(
-                    f"ids of new points must be new. Got {a_few(ids[there].tolist())}, which the "
+                    f"ids of new points must be new. Got {preview(ids[there].tolist())}, which the "
                     "gallery holds already. Remove these points first."
                 )
             if change is not None:

@@ -94,7 +94,7 @@ class VectorCodec:
         numbers: AnyArray = np.frombuffer(data, self._layout)["numbers"].astype(np.float32)
         return numbers
 
-    def take_up(self, connection: Connection) -> None:
+    def register(self, connection: Connection) -> None:
         """Let a connection send encoded vectors as what they are."""
         connection.adapters.register_dumper(EncodedVector, _dumper_of(self.oid))
         connection.adapters.register_dumper(EncodedArray, _dumper_of(self.array_oid))

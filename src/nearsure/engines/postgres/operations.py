@@ -15,7 +15,7 @@ from nearsure.engines.postgres.schema import Layout, check_unit_length
 from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
 from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.exact import unit_vectors
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class Search:
         asked = layout.asked.as_array(queries)
 
         def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            layout.asked.take_up(connection)
+            layout.asked.register(connection)
             with connection.pipeline():
                 self.settings.of_index_scan(connection, layout, n_asked)
                 cursor = connection.cursor(binary=True)
@@ -134,9 +134,9 @@ class Search:
         asked = layout.asked.one_by_one(queries)
 
         def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            layout.asked.take_up(connection)
+            layout.asked.register(connection)
             with connection.pipeline():
-                self.settings.of_any(connection)
+                self.settings.apply(connection)
                 cursors = [
                     connection.cursor(binary=True).execute(
                         self.statements.nearest_by_scan, [query, n_asked]
@@ -172,7 +172,7 @@ class Search:
 
     def _count_up_to(self, n: int) -> int:
         def ask(connection: Connection) -> int:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             row = connection.execute(self.statements.count_up_to, [n]).fetchone()
             return 0 if row is None else int(row[0])
 
@@ -235,7 +235,7 @@ class Reading:
         """How many points there are."""
 
         def ask(connection: Connection) -> int:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             row = connection.execute(self.statements.count).fetchone()
             return 0 if row is None else int(row[0])
 
@@ -248,7 +248,7 @@ class Reading:
         size = max(1, _FETCHED_BYTES // layout.stored.n_bytes)
 
         def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             cursor = connection.cursor(binary=True)
             rows = []
             for start in range(0, len(own_ids) or 1, size):
@@ -267,8 +267,8 @@ class Reading:
         """All ids and labels, ids ascending, as they were when the scan began."""
         layout = self.statements.layout
         # A connection of its own: a slow reader shall not keep others waiting.
-        with self.connections.apart() as connection:
-            self.settings.of_any(connection)
+        with self.connections.dedicated() as connection:
+            self.settings.apply(connection)
             with connection.cursor("nearsure_scan", binary=True) as cursor:
                 cursor.execute(self.statements.scan)
                 while rows := cursor.fetchmany(_PORTION):
@@ -284,7 +284,7 @@ def check_all_there(asked: AnyArray, there: Sequence[Any]) -> None:
     if missing:
         raise InvalidInputError(
             "ids must be those of points in the gallery. "
-            f"Got {a_few(missing)}, which it does not hold."
+            f"Got {preview(missing)}, which it does not hold."
         )
 
 
@@ -328,7 +328,7 @@ class Changes:
         is_first = may_rebuild and self.connections.reading(self._is_empty)
 
         def write(connection: Connection) -> None:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             # An index is built faster, and the lists of "ivfflat" are better, when points are in.
             rebuilding = drop_if_empty(connection, self.statements) if is_first else None
             try:
@@ -347,7 +347,7 @@ class Changes:
         own_ids = self.statements.layout.id.outgoing(ids)
 
         def write(connection: Connection) -> None:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             removed = connection.execute(self.statements.remove, [own_ids]).fetchall()
             check_all_there(ids, [row[0] for row in removed])
 
@@ -362,7 +362,7 @@ class Changes:
         statement = self.statements.relabel(layout.label)
 
         def write(connection: Connection) -> None:
-            self.settings.of_any(connection)
+            self.settings.apply(connection)
             changed = connection.execute(statement, values).fetchall()
             check_all_there(ids, [row[0] for row in changed])
 
@@ -376,7 +376,7 @@ class Changes:
         progress: Callable[[int], None] | None,
     ) -> None:
         layout = self.statements.layout
-        layout.stored.take_up(connection)
+        layout.stored.register(connection)
         types: list[str | int] = [layout.id.type]
         if layout.label is not None:
             types.append(layout.label.type)
@@ -397,7 +397,7 @@ class Changes:
         there = connection.execute(self.statements.ids_among, [own_ids]).fetchall()
         if there:
             raise InvalidInputError(
-                f"ids of new points must be new. Got {a_few([row[0] for row in there])}, which the "
-                "gallery holds already. Nothing was added. Remove these points first, or leave "
+                f"ids of new points must be new. Got {preview([row[0] for row in there])}, which "
+                "the gallery holds already. Nothing was added. Remove these points first, or leave "
                 "them out."
             ) from None

@@ -228,7 +228,7 @@ class Connections:
             return self._once(work, checked=True)
 
     @contextmanager
-    def apart(self) -> Iterator[Connection]:
+    def dedicated(self) -> Iterator[Connection]:
         """A connection for what lasts long, beside those that may be open at once."""
         self._check_open()
         try:

@@ -19,7 +19,7 @@ from nearsure.errors import (
     InvalidInputError,
     UnusableGalleryError,
 )
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "uuid")
@@ -109,7 +109,7 @@ class Column:
             if beyond.size:
                 raise InvalidInputError(
                     f"Values of the column {self.name!r} must fit its type {self.type}. "
-                    f"Got {a_few(beyond.tolist())} instead."
+                    f"Got {preview(beyond.tolist())} instead."
                 )
             return list(values.tolist())
         texts: list[str] = values.tolist()

@@ -290,7 +290,7 @@ class Settings:
                 own["hnsw.max_scan_tuples"] = _NO_LIMIT
         self._apply(connection, own)
 
-    def of_any(self, connection: Connection) -> None:
+    def apply(self, connection: Connection) -> None:
         """What holds for every statement."""
         self._apply(connection, {})
 

@@ -23,16 +23,16 @@ from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.hits import SPARE_CANDIDATES
 from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.engines.sqlite.file import (
+    DatabaseFile,
     FileLock,
-    GalleryFile,
     beside,
     check_only_name,
     closed,
-    read_clearly,
     shown_as,
-    told_clearly,
+    translate_errors,
+    translate_value_errors,
 )
-from nearsure.engines.sqlite.index import CACHE_SUFFIX, GalleryIndex, IndexCache
+from nearsure.engines.sqlite.index import CACHE_SUFFIX, CommittedIndex, IndexCache
 from nearsure.engines.sqlite.notes import Changes, Notes
 from nearsure.engines.sqlite.points import (
     READ_AT_ONCE,
@@ -79,7 +79,7 @@ def create_gallery(path: Path, layout: Layout) -> None:
             draft = Draft.of(path)
             try:
                 with (
-                    told_clearly(shown),
+                    translate_errors(shown),
                     closing(sqlite3.connect(draft.path, isolation_level=None)) as connection,
                 ):
                     connection.execute("BEGIN")
@@ -87,7 +87,7 @@ def create_gallery(path: Path, layout: Layout) -> None:
                     connection.execute("COMMIT")
                 put_in_place(draft.path, path)
             finally:
-                draft.drop()
+                draft.discard()
         except NearsureError:
             raise
         except OSError as error:
@@ -138,7 +138,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
     with (
-        told_clearly(shown),
+        translate_errors(shown),
         closing(sqlite3.connect(address, uri=True, isolation_level=None)) as own,
         closing(sqlite3.connect(copy, isolation_level=None)) as copied,
     ):
@@ -155,7 +155,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         # One state from the first page to the last, whatever is written meanwhile.
         own.execute("BEGIN")
         own.execute("SELECT COUNT(*) FROM settings").fetchone()
-        with told_clearly(of_copy):
+        with translate_errors(of_copy):
             own.backup(copied, pages=PAGES, progress=progress)
             copied.execute("PRAGMA journal_mode = DELETE")
             copied.execute("PRAGMA trusted_schema = OFF")
@@ -168,7 +168,7 @@ def _check_whole(connection: sqlite3.Connection, shown: str) -> None:
     if found != "ok":
         raise EngineError(f"{shown} is damaged: {' '.join(found.split())}. Take an earlier backup.")
     check_tables(connection, shown)
-    with read_clearly(shown):
+    with translate_value_errors(shown):
         check_contents(connection, read_layout(connection, shown), shown)
 
 
@@ -199,7 +199,7 @@ class Memory:
 
     Parameters
     ----------
-    index : GalleryIndex
+    index : CommittedIndex
         Its ids are rows of the file; its labels mean nothing.
     names : PointNames
         Ids and labels of these rows.
@@ -207,12 +207,12 @@ class Memory:
         Whether the file beside the gallery holds just this index.
     """
 
-    index: GalleryIndex
+    index: CommittedIndex
     names: PointNames
     is_cached: bool
 
     @classmethod
-    def of(cls, file: GalleryFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
+    def of(cls, file: DatabaseFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
         """What a file holds; the index is built, or taken from beside the file."""
         points, names, cache = PointRows(layout), PointNames(layout), IndexCache(file)
         with file.reading() as connection:
@@ -220,7 +220,7 @@ class Memory:
                 rows, ids, labels = (list(column) for column in zip(*portion, strict=True))
                 names.put(np.array(rows, np.int64), ids, labels)
             rows_there = names.rows
-            empty = GalleryIndex(
+            empty = CommittedIndex(
                 layout.dimension, chosen_index(index, len(rows_there)), layout.metric, settings
             )
             if not len(rows_there):
@@ -246,13 +246,13 @@ class Memory:
         self.index.add(vectors, rows, np.zeros(len(rows), np.int64))
 
 
-def _differences(index: GalleryIndex, rows: IntArray) -> tuple[IntArray, IntArray]:
+def _differences(index: CommittedIndex, rows: IntArray) -> tuple[IntArray, IntArray]:
     """The rows that an index lacks, ascending, and those that it has too many."""
     held = np.concatenate([np.empty(0, np.int64), *(part.ids for part in index.scan())])
     return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
 
 
-def _has_followed(index: GalleryIndex, new: IntArray, vectors: AnyArray, gone: IntArray) -> bool:
+def _has_followed(index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray) -> bool:
     """Bring an index up to date, if it can take the new vectors."""
     try:
         if len(new):
@@ -264,10 +264,10 @@ def _has_followed(index: GalleryIndex, new: IntArray, vectors: AnyArray, gone: I
     return True
 
 
-def _built(empty: GalleryIndex, rows: IntArray, vectors: AnyArray, shown: str) -> GalleryIndex:
+def _built(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
     for index in (empty.index_type, "exact"):
         try:
-            return GalleryIndex.from_points(
+            return CommittedIndex.from_points(
                 vectors,
                 labels=np.zeros(len(rows), np.int64),
                 ids=rows,
@@ -291,7 +291,7 @@ class StoredGallery(ABC):
     """capabilities, dimension, metric, fingerprint; fetch, scan, page, count, picture, check."""
 
     index_type: str
-    _file: GalleryFile
+    _file: DatabaseFile
     _layout: Layout
     _points: PointRows
     _settings: IndexSettings
@@ -477,7 +477,7 @@ class SqliteEngine(StoredGallery):
         timeout: float = 5.0,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = GalleryFile(_resolved(path), timeout)
+        self._file = file = DatabaseFile(_resolved(path), timeout)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()

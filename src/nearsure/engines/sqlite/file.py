@@ -94,7 +94,7 @@ def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
 
 
 @contextmanager
-def told_clearly(shown: str) -> Iterator[None]:
+def translate_errors(shown: str) -> Iterator[None]:
     """What is asked of SQLite inside fails with errors of nearsure."""
     try:
         yield
@@ -103,7 +103,7 @@ def told_clearly(shown: str) -> Iterator[None]:
 
 
 @contextmanager
-def read_clearly(shown: str) -> Iterator[None]:
+def translate_value_errors(shown: str) -> Iterator[None]:
     """What is read inside fails with an error of nearsure if it is not what a gallery holds."""
     try:
         yield
@@ -225,7 +225,7 @@ def identity_of(path: Path) -> Identity | None:
 log = logging.getLogger("nearsure.engines")
 
 
-class GalleryFile:
+class DatabaseFile:
     """A gallery's file, owned by this process until it is closed.
 
     Parameters
@@ -270,7 +270,7 @@ class GalleryFile:
                 self._lock.path: self._lock.identity,
                 path: identity_of(path),
             }
-            with told_clearly(self.shown):
+            with translate_errors(self.shown):
                 self._writer = self._writing_connection()
             for suffix in ("-wal", "-shm"):
                 self._opened[beside(path, suffix)] = identity_of(beside(path, suffix))
@@ -283,7 +283,7 @@ class GalleryFile:
         """A connection that sees one state of the file from the first statement to the last."""
         connection = self._borrowed()
         try:
-            with told_clearly(self.shown), read_clearly(self.shown):
+            with translate_errors(self.shown), translate_value_errors(self.shown):
                 connection.execute("BEGIN")
                 yield connection
         finally:
@@ -296,7 +296,7 @@ class GalleryFile:
             self._check_open()
             self.check_in_place()
             writer = self._writer
-            with told_clearly(self.shown):
+            with translate_errors(self.shown):
                 try:
                     writer.execute("BEGIN IMMEDIATE")
                     yield writer
@@ -409,7 +409,7 @@ class GalleryFile:
             self.check_in_place()
             if self._idle:
                 return self._idle.pop()
-        with told_clearly(self.shown):
+        with translate_errors(self.shown):
             connection = self._connected()
             connection.execute("PRAGMA query_only = ON")
         return connection

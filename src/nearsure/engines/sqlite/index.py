@@ -10,12 +10,12 @@ from safetensors import SafetensorError
 
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.embedded.base import Change
-from nearsure.engines.sqlite.file import GalleryFile, beside
+from nearsure.engines.sqlite.file import DatabaseFile, beside
 from nearsure.errors import NearsureError
 from nearsure.model_file import read_model, write_model
 
 
-class GalleryIndex(FaissEngine):
+class CommittedIndex(FaissEngine):
     """A `FaissEngine` over the rows of a file.
 
     What it would refuse it refuses before the file is changed, as a change is prepared first; and
@@ -24,7 +24,7 @@ class GalleryIndex(FaissEngine):
     Examples
     --------
     >>> import numpy as np
-    >>> index = GalleryIndex(dimension=2)
+    >>> index = CommittedIndex(dimension=2)
     >>> with index.committing(lambda: print(index.size(), "point")):
     ...     index.add(np.zeros((1, 2)), ids=np.array([7]), labels=np.array([0]))
     0 point
@@ -69,15 +69,15 @@ class IndexCache:
 
     Parameters
     ----------
-    file : GalleryFile
+    file : DatabaseFile
         The gallery.
     """
 
-    def __init__(self, file: GalleryFile) -> None:
+    def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self._path = beside(file.path, CACHE_SUFFIX)
 
-    def read(self, like: GalleryIndex) -> GalleryIndex | None:
+    def read(self, like: CommittedIndex) -> CommittedIndex | None:
         """The index of the cache, if it is of this gallery and made as `like` is."""
         if like.index_type == "exact" or not self._path.is_file():
             return None
@@ -85,13 +85,13 @@ class IndexCache:
             if self._checksum() != self._expected():
                 return None
             manifest, arrays = read_model(self._path)
-            index = GalleryIndex.from_state(manifest["state"], arrays)
+            index = CommittedIndex.from_state(manifest["state"], arrays)
             return index if _make(index) == _make(like) else None
         except (NearsureError, OSError, KeyError, TypeError, ValueError) as error:
             log.warning("The index beside %s is not used: %s", self._file.shown, error)
             return None
 
-    def write(self, index: GalleryIndex) -> None:
+    def write(self, index: CommittedIndex) -> None:
         """Keep an index that fits what the gallery holds now."""
         if index.index_type == "exact" or not index.size():
             return
@@ -118,5 +118,5 @@ class IndexCache:
         return None if found is None else found[0]
 
 
-def _make(index: GalleryIndex) -> tuple[Any, ...]:
+def _make(index: CommittedIndex) -> tuple[Any, ...]:
     return (index.index_type, index.dimension, index.metric, index.settings)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.sqlite.file import GalleryFile
+from nearsure.engines.sqlite.file import DatabaseFile
 from nearsure.engines.sqlite.schema import Layout, changes_table
 from nearsure.errors import InvalidInputError
 
@@ -15,11 +15,11 @@ class Notes(MutableMapping[str, bytes]):
 
     Parameters
     ----------
-    file : GalleryFile
+    file : DatabaseFile
         Where they are.
     """
 
-    def __init__(self, file: GalleryFile) -> None:
+    def __init__(self, file: DatabaseFile) -> None:
         self._file = file
 
     def __getitem__(self, name: str) -> bytes:
@@ -84,13 +84,13 @@ class Changes:
 
     Parameters
     ----------
-    file : GalleryFile
+    file : DatabaseFile
         Where they are.
     layout : Layout
         What ids are.
     """
 
-    def __init__(self, file: GalleryFile, layout: Layout) -> None:
+    def __init__(self, file: DatabaseFile, layout: Layout) -> None:
         self._file, self._layout = file, layout
         with file.reading() as connection:
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'changes'")

@@ -12,7 +12,7 @@ from nearsure.engines.hits import nothing_of
 from nearsure.engines.sqlite.schema import Kind, Layout
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import GrowingRows
-from nearsure.validation import a_few
+from nearsure.validation import preview
 
 # SQLite binds 999 values to a statement in its oldest builds.
 PORTION = 900
@@ -68,7 +68,7 @@ class PointRows:
         there = [own for own, _ in self._found(connection, "row", ids.tolist())]
         if there:
             raise InvalidInputError(
-                f"ids of new points must be new. Got {a_few(there)}, which the gallery holds "
+                f"ids of new points must be new. Got {preview(there)}, which the gallery holds "
                 "already. Remove these points first."
             )
 
@@ -166,7 +166,7 @@ def _check_all_there(ids: AnyArray, there: dict[Any, Any]) -> None:
     if missing:
         raise InvalidInputError(
             "ids must be those of points in the gallery. "
-            f"Got {a_few(missing)}, which it does not hold."
+            f"Got {preview(missing)}, which it does not hold."
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearsure.arrays import FloatArray
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.displays.canvas import BLUE, GREEN, GREY, VERMILION
 from nearsure.errors import InvalidInputError
 from nearsure.extras import require
@@ -333,14 +333,14 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
         "goals": [goal.to_dict() for goal in all_goals(results)],
     }
     path = folder / "ablation.json"
-    with written_whole(path, keep_suffix=True) as draft:
+    with atomic_write(path, keep_suffix=True) as draft:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     pictures = [
         draw_accuracy_and_calibration(results, MAIN_K, folder / "accuracy-and-calibration.png"),
         draw_calibration_by_k(results, folder / "calibration-by-k.png"),
     ]
     readme = folder / "README.md"
-    with written_whole(readme, keep_suffix=True) as draft:
+    with atomic_write(readme, keep_suffix=True) as draft:
         draft.write_text(page(document), encoding="utf-8")
     return [readme, path, *pictures]
 

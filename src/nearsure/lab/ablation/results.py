@@ -20,7 +20,7 @@ from nearsure.lab.ablation.variants import (
     Searched,
     Variant,
 )
-from nearsure.lab.cache import Stage
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,
@@ -262,7 +262,7 @@ def cached_trial(
         "n_resamples": n_resamples if trial.condition in SINGLE else None,
         "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
     }
-    stage = Stage(cache, "ablation", inputs)
+    stage = CachedStep(cache, "ablation", inputs)
     found = stage.document(
         "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples).to_dict()
     )
@@ -366,7 +366,7 @@ def cached_corrupted(
             dataset, k, len(support.codes), len(rows), len(CELLS), clean, means
         ).to_dict()
 
-    found = Stage(cache, "ablation-corrupted", inputs).document("result", compute)
+    found = CachedStep(cache, "ablation-corrupted", inputs).document("result", compute)
     return CorruptedResult.from_dict(found)
 
 

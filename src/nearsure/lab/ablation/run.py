@@ -21,7 +21,7 @@ from nearsure.lab.ablation.results import (
 )
 from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
 from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
 from nearsure.lab.protocols import encode_labels
@@ -175,7 +175,7 @@ def corrupted(
         "seed": SEED,
         "corruptions": CORRUPTIONS_VERSION,
     }
-    stage = Stage(cache, "corrupted", inputs)
+    stage = CachedStep(cache, "corrupted", inputs)
     _check_cached(stage, ["clean", *CELLS], f"nearsure reproduce {dataset} --robust")
     asked = support.may_ask(rows)
 
@@ -192,7 +192,7 @@ def _embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, s
     run = chosen.runs[chosen.main]
     split = load_split(run.dataset, seed=run.seed)
     training = EmbeddingRun(run, split, cache).training_stage.key
-    stage = Stage(cache, "embeddings", {"training": training})
+    stage = CachedStep(cache, "embeddings", {"training": training})
     starts = range(0, len(split.queries), FEATURE_CHUNK)
     _check_cached(
         stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"
@@ -208,7 +208,7 @@ def _present(path: Path) -> Path:
     return path
 
 
-def _check_cached(stage: Stage, files: list[str], command: str) -> None:
+def _check_cached(stage: CachedStep, files: list[str], command: str) -> None:
     if not all((stage.folder / f"{name}.safetensors").exists() for name in files):
         raise AbsentError(f"its embeddings are not in the cache; `{command}` makes them")
 

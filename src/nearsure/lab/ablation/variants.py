@@ -9,8 +9,8 @@ from typing import NoReturn, Self
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.calibration import CALIBRATORS, PosteriorTemperature, with_confidence
-from nearsure.classifier.rule import JUST_ABOVE, OwnPass, fit_rule
+from nearsure.calibration import CALIBRATORS, PosteriorTemperature
+from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
 from nearsure.comparison import TITLES
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
@@ -18,7 +18,7 @@ from nearsure.forms.class_variance import class_variance_weights, fit_class_vari
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, aggregate
+from nearsure.posterior import Posterior, aggregate, with_confidence
 
 RAW = "raw"
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
@@ -188,11 +188,11 @@ class Gallery:
         return int(self.codes.max()) + 1
 
     @property
-    def own_pass(self) -> OwnPass:
+    def own_pass(self) -> SelfSearch:
         """The same in the classifier's terms."""
         rows = np.arange(len(self.codes))
         factors = own_class_factors(self.codes, rows)
-        return OwnPass(rows, self.own.neighbors, self.codes, factors, mark=0)
+        return SelfSearch(rows, self.own.neighbors, self.codes, factors, mark=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +242,10 @@ def _rule(name: str, gallery: Gallery) -> FittedBase:
         prior_factors=None,
     )
     return FittedBase(
-        lambda queries: fitted.claimed(queries.neighbors, n_classes=gallery.n_classes),
-        lambda: fitted.claimed(own.neighbors, n_classes=gallery.n_classes, own=own),
+        lambda queries: fitted.uncalibrated_posterior(
+            queries.neighbors, n_classes=gallery.n_classes
+        ),
+        lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=gallery.n_classes, own=own),
     )
 
 

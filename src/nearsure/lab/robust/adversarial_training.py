@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import ConfigError
-from nearsure.lab.cache import Stage
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.config import TrainingSettings
 from nearsure.lab.embedding import (
     FEATURE_CHUNK,
@@ -46,10 +46,10 @@ class AdversarialRun:
     settings: AdversarialTraining
 
     @property
-    def training_stage(self) -> Stage:
+    def training_stage(self) -> CachedStep:
         """Where the trained weights are."""
         inputs = {"clean": self.clean.training_stage.key, "training": self.settings.model_dump()}
-        return Stage(self.clean.cache, "adversarial-training", inputs)
+        return CachedStep(self.clean.cache, "adversarial-training", inputs)
 
     @cached_property
     def trained(self) -> Trained:
@@ -81,7 +81,7 @@ class AdversarialRun:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
         images, embedder = self.clean.images_of(part), self.trained.embedder
         size = self.clean.settings.dataset.image_size
-        stage = Stage(self.clean.cache, "embeddings", {"training": self.training_stage.key})
+        stage = CachedStep(self.clean.cache, "embeddings", {"training": self.training_stage.key})
         return stage.rows(
             part,
             len(images),

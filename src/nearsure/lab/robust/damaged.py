@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.datasets.images import LabelledImages, Pixels
 from nearsure.lab.images import central_view
 from nearsure.lab.network import Embedder, finite, on_sphere, to_tensor
@@ -52,7 +52,7 @@ class CorruptedQueries:
         Of the corruptions.
     """
 
-    stage: Stage
+    stage: CachedStep
     embed: Callable[[Tensor], Tensor]
     views: NDArray[np.uint8]
     rows: IntArray
@@ -123,7 +123,7 @@ class AttackedQueries:
         Of random starts.
     """
 
-    stage: Stage
+    stage: CachedStep
     embedder: Embedder
     views: NDArray[np.uint8]
     seed: int
@@ -207,7 +207,7 @@ EVALUATION_VERSION = 1
 
 def score_damaged(
     model: RobustModel,
-    stage: Stage,
+    stage: CachedStep,
     rows: IntArray,
     clean: AnyArray,
     damaged: Damaged,
@@ -247,7 +247,7 @@ def score_damaged(
             "n_resamples": n_resamples,
             "version": EVALUATION_VERSION,
         }
-        cached = Stage(model.cache, "robust-evaluation", inputs)
+        cached = CachedStep(model.cache, "robust-evaluation", inputs)
         compute = partial(_evaluate, model, protocol, rows, clean, damaged)
         document = cached.document(
             "evaluation",

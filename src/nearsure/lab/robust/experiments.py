@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import ZeroGradientError
-from nearsure.lab.cache import Stage, digest
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
 from nearsure.lab.robust.damaged import (
@@ -69,7 +69,7 @@ def corruption_experiment(
         "seed": seed,
         "corruptions": CORRUPTIONS_VERSION,
     }
-    stage = Stage(model.cache, "corrupted", inputs)
+    stage = CachedStep(model.cache, "corrupted", inputs)
     corrupted = CorruptedQueries(
         stage, model.embed, central_views(images, rows, size), rows, seed=seed
     )
@@ -153,7 +153,7 @@ def attack_experiment(
         "T": frozen.temperature_fit.temperature,
         "attacks": ATTACKS_VERSION,
     }
-    stage = Stage(model.cache, "attacked", inputs)
+    stage = CachedStep(model.cache, "attacked", inputs)
     attacked = AttackedQueries(stage, model.embedder, central_views(images, rows, size), seed=seed)
     losses = _Losses(model, rows)
     attacks = planned_attacks(settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import cv2
 
-from nearsure.atomic import written_whole
+from nearsure.atomic import atomic_write
 from nearsure.errors import ConfigError, InvalidInputError
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.embedding import EmbeddingRun
@@ -41,7 +41,7 @@ from nearsure.lab.robust.tables import (
     table_2,
     table_3,
 )
-from nearsure.lab.training import keep_freed_memory
+from nearsure.lab.training import tune_malloc
 from nearsure.robustness import corruption_sheet
 
 QUESTION = (
@@ -117,11 +117,11 @@ def write_robust_report(
         "settings": dict(settings),
         "evaluations": [evaluation.to_dict() for evaluation in evaluations],
     }
-    with written_whole(numbers, keep_suffix=True) as draft:
+    with atomic_write(numbers, keep_suffix=True) as draft:
         draft.write_text(
             json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8"
         )
-    with written_whole(readme, keep_suffix=True) as draft:
+    with atomic_write(readme, keep_suffix=True) as draft:
         draft.write_text(page.text(), encoding="utf-8")
     return [readme, numbers, *page.pictures]
 
@@ -250,7 +250,7 @@ def reproduce_robust(
             f"training wants it. Of {recipe.main!r} that is {run.model.trained!r}: choose another "
             "with --loss, or set model.trained to 'all'."
         )
-    keep_freed_memory()
+    tune_malloc()
     chosen = Recipe(recipe.dataset, {recipe.main: run})
     split = prepared_splits(chosen, cache)[run.dataset, run.seed]
     queries, size = split.queries, run.dataset.image_size
