@@ -9,7 +9,7 @@ MILVUS := .venv-milvus
 MILVUS_INSTALLED := $(MILVUS)/.installed
 LOCK := .venv-lock
 
-.PHONY: demo reproduce reproduce-robust ablation test lint format docs bench lock milvus-server clean
+.PHONY: demo reproduce reproduce-robust ablation test lint format docs bench size lock milvus-server clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m nearsure.demo
@@ -42,6 +42,9 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks
+
+size:
+	@$(PYTHON) tools/size.py src
 
 # Every package is verified by its hash but torch, whose wheels differ by index and bring libraries
 # of their own; it comes with the second command, which finds all others there.
