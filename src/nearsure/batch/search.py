@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -182,8 +181,8 @@ def search_shards(
 ) -> Found:
     """The k nearest points of a gallery in Parquet files; the same as of one `ExactIndex` over all.
 
-    Each task reads one shard, some 256 MB at a time, and answers all queries; answers are merged in
-    pairs. Distances are the same to the last bit, and equal ones are in the order of ids.
+    Each task reads one shard, some 256 MB at a time, and answers all queries; answers are merged as
+    they arrive. Distances are the same to the last bit, and equal ones are in the order of ids.
 
     Parameters
     ----------
@@ -231,7 +230,7 @@ def search_shards(
         search_shard,
         jobs,
         asked,
-        merge=partial(_merge_pair, k=k),
+        merge=lambda one, other: merge_found([one, other], k),
         scheduler=scheduler,
         description="search",
     )
@@ -322,10 +321,6 @@ def _nothing_found(job: Job, n: int) -> Found:
         np.zeros(n, np.int64),
         None if columns.label is None else nothing(columns.label),
     )
-
-
-def _merge_pair(one: Found, other: Found, k: int) -> Found:
-    return merge_found([one, other], k)
 
 
 @dataclass(frozen=True, eq=False)
