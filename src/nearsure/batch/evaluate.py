@@ -16,7 +16,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray
 from nearsure.batch.partitions import Partition, read_manifest
 from nearsure.batch.runner import Failure, Job, Scheduler, check_scheduler, failed, run_each
 from nearsure.batch.score import CONFIDENCE, LABEL, RANKED_LABELS, RANKED_PROBABILITIES
-from nearsure.embedding_files.parquet import opened, read_rows, values_in
+from nearsure.embedding_files.parquet import open_parquet, read_rows, values_in
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.metrics import (
     accuracy,
@@ -151,7 +151,7 @@ def compare_partition(job: Job) -> dict[str, AnyArray]:
         job["has_posterior"],
     )
     truth_path = partition.path if job["truth"] is None else Path(job["truth"])
-    with opened(path) as file:
+    with open_parquet(path) as file:
         n_scored = file.metadata.num_rows
     _check_truth(partition, truth_path, n_scored)
     truth = [
@@ -225,7 +225,7 @@ def _posterior(batch: "pa.RecordBatch", truth: AnyArray) -> tuple[Posterior, Any
 
 def _check_truth(partition: Partition, truth_path: Path, n_scored: int) -> None:
     """The scored rows must be those of the truth."""
-    with opened(truth_path) as file:
+    with open_parquet(truth_path) as file:
         n_rows = file.metadata.num_rows
     wrong = partition.first_row + partition.n_rows > n_rows
     wrong |= partition.whole and partition.n_rows != n_rows

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nearsure.atomic import atomic_write
-from nearsure.embedding_files.parquet import opened
+from nearsure.embedding_files.parquet import open_parquet, read_rows
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Of a file with more rows, several tasks read some row groups each.
 ROWS_PER_PARTITION = 1_000_000
@@ -58,6 +61,25 @@ class Partition:
             return self.file
         stem = PurePosixPath(self.file).with_suffix("")
         return f"{stem}.rows-{self.first_row:012d}{SUFFIX}"
+
+    def read_rows(
+        self, columns: Sequence[str], batch_size: int
+    ) -> Iterator[tuple[int, "pa.RecordBatch"]]:
+        """The rows in batches, each with the number of its first row in the file.
+
+        Raises
+        ------
+        EmbeddingsFileError
+            At the latest after the last row, if the file is no longer what was listed.
+        """
+        yield from read_rows(
+            self.path,
+            columns,
+            first_row=self.first_row,
+            n_rows=self.n_rows,
+            batch_size=batch_size,
+        )
+        self.check_unchanged()
 
     def check_unchanged(self) -> None:
         """Raise an error if the file is no longer what was listed."""
@@ -149,7 +171,7 @@ def _is_hidden(name: Path) -> bool:
 
 def _divided(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
     path = root / file
-    with opened(path) as parquet:
+    with open_parquet(path) as parquet:
         metadata = parquet.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     status = path.stat()
@@ -200,7 +222,7 @@ def digest_of(partition: Partition, model: str, settings: Mapping[str, Any]) -> 
 def is_scored(path: Path, digest: str) -> bool:
     """Whether a scored file is there, whole, and made from the same."""
     try:
-        with opened(path) as file:
+        with open_parquet(path) as file:
             metadata = file.schema_arrow.metadata or {}
     except EmbeddingsFileError:
         return False

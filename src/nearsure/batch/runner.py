@@ -137,13 +137,15 @@ def failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedEr
 
 
 def check_scheduler(scheduler: Scheduler) -> None:
-    """Raise an error unless this can run anything."""
+    """Raise an error unless this can run anything and the extra is installed."""
     known = scheduler in LOCAL if isinstance(scheduler, str) else hasattr(scheduler, "get_executor")
     if not known:
         raise InvalidInputError(
             f"scheduler must be one of {', '.join(map(repr, LOCAL))} or a distributed.Client. "
             f"Got {scheduler!r} instead."
         )
+    # Before the reader of Parquet files misses it, which would name a smaller extra.
+    require("pyarrow.parquet", extra="batch", purpose=PURPOSE)
 
 
 def _run(

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -29,10 +30,8 @@ from nearsure.batch.partitions import (
 from nearsure.batch.runner import Failure, Job, Scheduler, check_scheduler, failed, run_each
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.embedding_files.parquet import (
-    batch_arrow,
-    check_columns,
-    opened,
-    read_rows,
+    arrow,
+    open_parquet,
     vectors_in,
 )
 from nearsure.engines.contract import Engine
@@ -180,7 +179,7 @@ def scored_table(
     ranked : int, "all" or None
         How many of each query's classes to list, best first, with their probabilities.
     """
-    pa = batch_arrow()
+    pa = arrow()
     columns = dict([names])
     columns[LABEL] = label_column(prediction.labels)
     columns[CONFIDENCE] = pa.array(prediction.confidence, pa.float64())
@@ -200,7 +199,7 @@ def scored_table(
 
 def label_column(labels: AnyArray) -> "pa.Array":
     """Labels as Parquet holds them: numbers as they are, everything else as text."""
-    pa = batch_arrow()
+    pa = arrow()
     if labels.dtype.kind in "biuf":
         return pa.array(labels)
     listed = labels.tolist()
@@ -376,7 +375,7 @@ def score_partition(job: Job) -> int:
     job : dict
         Paths, names and numbers alone.
     """
-    pa, parquet = batch_arrow(), batch_arrow("pyarrow.parquet")
+    pa, parquet = arrow(), arrow("pyarrow.parquet")
     partition = Partition(**job["partition"])
     n_rows = 0
     with (
@@ -387,10 +386,9 @@ def score_partition(job: Job) -> int:
         first = next(tables)
         schema = first.schema.with_metadata({FOOTER_KEY: job["digest"].encode()})
         with parquet.ParquetWriter(draft, schema) as writer:
-            for table in _and_first(first, tables):
+            for table in chain([first], tables):
                 writer.write_table(table.replace_schema_metadata(schema.metadata))
                 n_rows += len(table)
-        partition.check_unchanged()
     # Arrow keeps what it freed for itself, and workers live long.
     pa.default_memory_pool().release_unused()
     return n_rows
@@ -402,17 +400,7 @@ def _scored_tables(
     """Scored rows, a batch at a time; one table without rows for a partition without any."""
     vector_column, id_column = job["vector_column"], job["id_column"]
     columns = [vector_column] if id_column is None else [vector_column, id_column]
-    if not partition.n_rows:
-        yield _empty_table(partition, classifier, columns, job)
-        return
-    batches = read_rows(
-        partition.path,
-        columns,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=job["batch_size"],
-    )
-    for first_row, batch in batches:
+    for first_row, batch in partition.read_rows(columns, job["batch_size"]):
         vectors = vectors_in(batch, vector_column, partition.path, first_row)
         if vectors.shape[1] != classifier.n_features_in_:
             raise EmbeddingsFileError(
@@ -421,20 +409,19 @@ def _scored_tables(
                 f"{vectors.shape[1]}."
             )
         if id_column is None:
-            names = (ROW, batch_arrow().array(np.arange(first_row, first_row + len(batch))))
+            names = (ROW, arrow().array(np.arange(first_row, first_row + len(batch))))
         else:
             names = (ID, batch.column(id_column))
         prediction = classifier.predict_with_confidence(vectors)
         yield scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
+    if not partition.n_rows:
+        yield _empty_table(partition, classifier, job)
 
 
-def _empty_table(
-    partition: Partition, classifier: NEDClassifier, columns: list[str], job: Job
-) -> "pa.Table":
+def _empty_table(partition: Partition, classifier: NEDClassifier, job: Job) -> "pa.Table":
     """No rows, but the columns of all other partitions: what any query has, without it."""
-    pa = batch_arrow()
-    with opened(partition.path) as file:
-        check_columns(file, partition.path, columns)
+    pa = arrow()
+    with open_parquet(partition.path) as file:
         schema = file.schema_arrow
     names = (ROW, pa.array([0], pa.int64()))
     if job["id_column"] is not None:
@@ -442,8 +429,3 @@ def _empty_table(
     prediction = classifier.predict_with_confidence(np.ones((1, classifier.n_features_in_)))
     table = scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
     return table.slice(0, 0)
-
-
-def _and_first(first: Any, others: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
-    yield first
-    yield from others

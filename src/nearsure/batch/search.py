@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,8 +24,7 @@ from nearsure.batch.runner import (
 from nearsure.embedding_files.parquet import (
     check_columns,
     kind_of,
-    opened,
-    read_rows,
+    open_parquet,
     values_in,
     vectors_in,
 )
@@ -38,10 +36,6 @@ from nearsure.index import ExactIndex, unit_vectors
 from nearsure.labels import codes_of
 from nearsure.loo import leave_one_out
 from nearsure.neighbors import Neighbors
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # Vectors of a shard that are held at a time.
 CHUNK_BYTES = 1 << 28
@@ -118,21 +112,10 @@ def read_chunks(job: Job) -> Iterator[Chunk]:
     partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
     waiting: list[Chunk] = []
     n_bytes = 0
-    batches = read_rows(
-        partition.path,
-        columns.names,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=ROWS_READ_AT_A_TIME,
-    )
-    for first_row, batch in batches:
-        vectors = vectors_in(batch, columns.vector, partition.path, first_row)
-        if waiting and vectors.shape[1] != waiting[0].vectors.shape[1]:
-            raise EmbeddingsFileError(
-                f"The vectors in the column {columns.vector!r} of {partition.path} must have one "
-                f"length, {waiting[0].vectors.shape[1]} as before. Row {first_row} has "
-                f"{vectors.shape[1]} entries."
-            )
+    length = None
+    for first_row, batch in partition.read_rows(columns.names, ROWS_READ_AT_A_TIME):
+        vectors = vectors_in(batch, columns.vector, partition.path, first_row, length)
+        length = vectors.shape[1]
         if columns.id is None:
             first_id = job["first_id"] + first_row - partition.first_row
             ids: AnyArray = np.arange(first_id, first_id + len(batch))
@@ -148,7 +131,6 @@ def read_chunks(job: Job) -> Iterator[Chunk]:
             waiting, n_bytes = [], 0
     if waiting:
         yield _joined(waiting, job["metric"])
-    partition.check_unchanged()
 
 
 def check_metric(metric: str) -> None:
@@ -306,7 +288,7 @@ def _search_chunk(chunk: Chunk, queries: AnyArray, k: int) -> Found:
 def _nothing_found(job: Job, n: int) -> Found:
     """The answer of a shard without points, of the kinds that its columns have."""
     path, columns = Partition(**job["partition"]).path, ShardColumns(*job["columns"])
-    with opened(path) as file:
+    with open_parquet(path) as file:
         check_columns(file, path, columns.names)
         schema = file.schema_arrow
 
@@ -435,43 +417,31 @@ def count_shard(job: Job) -> tuple[AnyArray, IntArray, AnyArray]:
     label_column, id_column = str(columns.label), columns.id
     labels, ids = [], []
     names = [name for name in (label_column, id_column) if name is not None]
-    for path, first_row, batch in _batches(job, names):
-        labels.append(np.unique_counts(values_in(batch, label_column, path, first_row)))
+    partition = Partition(**job["partition"])
+    for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
+        labels.append(np.unique_counts(values_in(batch, label_column, partition.path, first_row)))
         if id_column is not None:
-            ids.append(values_in(batch, id_column, path, first_row))
+            ids.append(values_in(batch, id_column, partition.path, first_row))
     classes, counts = _merged_counts(labels)
     return classes, counts, np.concatenate(ids) if ids else np.empty(0, np.int64)
 
 
 def fetch_rows(job: Job) -> tuple[AnyArray, AnyArray]:
     """Vectors, as they are stored, and labels of the rows of a shard that a job names."""
-    columns = ShardColumns(*job["columns"])
-    wanted = np.asarray(job["rows"], np.int64) + job["partition"]["first_row"]
+    partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
+    names = [columns.vector, str(columns.label)]
+    wanted = np.asarray(job["rows"], np.int64) + partition.first_row
     vectors, labels = [], []
     if wanted.size:
-        for path, first_row, batch in _batches(job, [columns.vector, str(columns.label)]):
+        for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
             start, stop = np.searchsorted(wanted, [first_row, first_row + len(batch)])
             if start < stop:
                 places = wanted[start:stop] - first_row
-                vectors.append(vectors_in(batch, columns.vector, path, first_row)[places])
-                labels.append(values_in(batch, str(columns.label), path, first_row)[places])
+                vectors.append(vectors_in(batch, names[0], partition.path, first_row)[places])
+                labels.append(values_in(batch, names[1], partition.path, first_row)[places])
     if not vectors:
         return np.empty((0, 0)), np.empty(0, np.int64)
     return np.concatenate(vectors), np.concatenate(labels)
-
-
-def _batches(job: Job, columns: list[str]) -> Iterator[tuple[Path, int, "pa.RecordBatch"]]:
-    partition = Partition(**job["partition"])
-    batches = read_rows(
-        partition.path,
-        columns,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=ROWS_READ_AT_A_TIME,
-    )
-    for first_row, batch in batches:
-        yield partition.path, first_row, batch
-    partition.check_unchanged()
 
 
 def _merged_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, IntArray]:

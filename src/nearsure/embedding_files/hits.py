@@ -10,9 +10,9 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.embedding_files.arrays import listing, stored_arrays
-from nearsure.embedding_files.parquet import BUFFER_BYTES, arrow
+from nearsure.embedding_files.parquet import read_rows
 from nearsure.embedding_files.rows import StoredArray, as_names
-from nearsure.embedding_files.source import Source, open_source, translate_errors
+from nearsure.embedding_files.source import Source, open_source
 from nearsure.embedding_files.tables import (
     NameColumn,
     PlacedObject,
@@ -430,13 +430,6 @@ def _objects(source: Source) -> Iterator[PlacedObject]:
 
 
 def _objects_of_parquet(source: Source) -> Iterator[PlacedObject]:
-    parquet = arrow("pyarrow.parquet")
-    first = 0
-    with (
-        translate_errors(source),
-        parquet.ParquetFile(source.file, buffer_size=BUFFER_BYTES) as file,
-    ):
-        for batch in file.iter_batches():
-            for row, fields in enumerate(batch.to_pylist(), first):
-                yield f"Row {row} of {source}", fields
-            first += len(batch)
+    for first_row, batch in read_rows(source):
+        for row, fields in enumerate(batch.to_pylist(), first_row):
+            yield f"Row {row} of {source}", fields
