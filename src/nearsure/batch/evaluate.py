@@ -6,7 +6,7 @@ in the order of the data set.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,7 @@ def evaluate_partitions(
         (
             partition.name,
             {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "scored": str(folder / partition.name),
                 "truth": None if truth is None else str(Path(truth).absolute() / partition.file),
                 "truth_column": truth_column,

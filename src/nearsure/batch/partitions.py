@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from nearsure.atomic import atomic_write
+from nearsure.atomic import write_text_whole
 from nearsure.embedding_files.parquet import open_parquet, read_rows
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
@@ -91,10 +91,6 @@ class Partition:
             raise EmbeddingsFileError(
                 f"{self.path} has changed since it was listed. Start again when it is whole."
             )
-
-    def to_dict(self) -> dict[str, str | int | bool]:
-        """Strings and numbers alone."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -213,7 +209,7 @@ def digest_of(partition: Partition, model: str, settings: Mapping[str, Any]) -> 
         "model": model,
         "settings": dict(settings),
         # Not the folder, so that a data set may move.
-        "partition": {name: value for name, value in partition.to_dict().items() if name != "root"},
+        "partition": {name: value for name, value in asdict(partition).items() if name != "root"},
     }
     text = json.dumps(made_from, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -255,15 +251,14 @@ def check_output(output: Path, source: str | os.PathLike[str], listing: Listing)
 def write_manifest(
     output: Path, partitions: Sequence[Partition], model: str, settings: Mapping[str, Any]
 ) -> None:
-    """Say that a folder is whole."""
+    """List the partitions of a run, whose folder is whole."""
     manifest = {
         "format": FORMAT,
         "model_sha256": model,
         "settings": dict(settings),
-        "partitions": [partition.to_dict() for partition in partitions],
+        "partitions": [asdict(partition) for partition in partitions],
     }
-    with atomic_write(output / MANIFEST) as draft:
-        draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_text_whole(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import chain
 from os import PathLike
@@ -340,7 +340,7 @@ def score_partitions(
         digest = digest_of(partition, model, settings)
         if rescore or not is_scored(folder / partition.name, digest):
             job = {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "output": str(folder / partition.name),
                 "digest": digest,
                 "model_path": model_path,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ def shard_jobs(
         (
             partition.name,
             {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "columns": [columns.vector, columns.label, columns.id],
                 "first_id": first,
                 "metric": metric,

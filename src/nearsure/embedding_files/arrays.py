@@ -1,10 +1,12 @@
 """Files of arrays: npz, npy and safetensors, and which array is which."""
 
 import json
+import math
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -137,31 +139,46 @@ ONLY = "array"
 
 _PART_BYTES = 1 << 20
 
+Opener = Callable[[], AbstractContextManager[IO[bytes]]]
+
 
 def in_npy(source: Source) -> dict[str, StoredArray]:
     """The array of an npy file."""
-    with source.file.open("rb") as stream:
-        shape, in_columns, dtype = _header(stream)
-        there = source.file.stat().st_size - stream.tell()
-    _check_size(shape, dtype, there)
-    pieces = partial(_mapped_file if in_columns else _read_file, source, dtype)
-    return {ONLY: StoredArray(shape, dtype.kind, str(dtype), pieces)}
+    n_bytes = source.file.stat().st_size
+    return {ONLY: _stored_array(source, ONLY, lambda: source.file.open("rb"), n_bytes)}
 
 
 def in_npz(source: Source) -> dict[str, StoredArray]:
     """The arrays of an npz file."""
-    found = {}
     with zipfile.ZipFile(source.file) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith(".npy"):
-                with archive.open(member) as stream:
-                    shape, in_columns, dtype = _header(stream)
-                    _check_size(shape, dtype, member.file_size - stream.tell())
-                name = member.filename.removesuffix(".npy")
-                read = _mapped_member if in_columns else _read_member
-                pieces = partial(read, source, name, dtype)
-                found[name] = StoredArray(shape, dtype.kind, str(dtype), pieces)
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    found = {}
+    for member in members:
+        name = member.filename.removesuffix(".npy")
+        opener = partial(_open_member, source.file, member.filename)
+        found[name] = _stored_array(source, name, opener, member.file_size)
     return found
+
+
+@contextmanager
+def _open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(path) as archive, archive.open(name) as stream:
+        yield stream
+        # The archive's checksum is compared where the member ends.
+        stream.read(1)
+
+
+def _stored_array(source: Source, name: str, opener: Opener, n_bytes: int) -> StoredArray:
+    with opener() as stream:
+        shape, in_columns, dtype = _header(stream)
+        there = n_bytes - stream.tell()
+    needed = dtype.itemsize * math.prod(shape)
+    if not dtype.hasobject and there < needed:
+        raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
+    pieces = partial(_pieces, source, opener, _columns_in if in_columns else _rows_in)
+    if dtype.hasobject:
+        pieces = partial(_refuse_objects, source, name)
+    return StoredArray(shape, dtype.kind, str(dtype), pieces)
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -174,86 +191,54 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, in_columns, dtype
 
 
-def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> None:
-    needed = dtype.itemsize
-    for length in shape:
-        needed *= length
-    if not dtype.hasobject and there < needed:
-        raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
-
-
-def _read_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    _refuse_objects(source, ONLY, dtype)
-    with translate_errors(source), source.file.open("rb") as stream:
-        yield from _pieces_in(stream, rows)
-
-
-def _mapped_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    """Of an array whose rows are spread over the whole file."""
-    _refuse_objects(source, ONLY, dtype)
-    with translate_errors(source):
-        yield from _mapped(source.file, rows)
-
-
-def _mapped(path: Path, rows: int) -> Iterator[AnyArray]:
-    yield from pieces_of(np.load(path, mmap_mode="r", allow_pickle=False), rows)
-
-
-def _read_member(source: Source, name: str, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    _refuse_objects(source, name, dtype)
-    with (
-        translate_errors(source),
-        zipfile.ZipFile(source.file) as archive,
-        archive.open(f"{name}.npy") as stream,
-    ):
-        yield from _pieces_in(stream, rows)
-        # The archive's checksum is compared where the member ends.
-        stream.read(1)
-
-
-def _mapped_member(
-    source: Source, name: str, dtype: np.dtype[Any], rows: int
+def _pieces(
+    source: Source,
+    opener: Opener,
+    read: Callable[[IO[bytes], int], Iterator[AnyArray]],
+    rows: int,
 ) -> Iterator[AnyArray]:
-    """Of an array whose rows are spread over the whole member, unpacked to a temporary file."""
-    _refuse_objects(source, name, dtype)
-    with translate_errors(source), tempfile.NamedTemporaryFile(suffix=".npy") as copy:
-        with (
-            zipfile.ZipFile(source.file) as archive,
-            archive.open(f"{name}.npy") as stream,
-        ):
-            shutil.copyfileobj(stream, copy)
-        copy.flush()
-        yield from _mapped(Path(copy.name), rows)
+    with translate_errors(source), opener() as stream:
+        yield from read(stream, rows)
 
 
-def _pieces_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+def _refuse_objects(source: Source, name: str, _: int) -> Iterator[AnyArray]:
+    raise EmbeddingsFileError(
+        f"{name!r} in {source} holds Python objects, which only pickle could read, and a pickle "
+        "may run any program. Save labels with numpy.array(labels, dtype=str)."
+    )
+
+
+def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+    """Of an array whose rows are spread over the whole file; one in an archive is unpacked."""
+    with ExitStack() as stack:
+        file = stream
+        if isinstance(stream, zipfile.ZipExtFile):
+            file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".npy"))
+            shutil.copyfileobj(stream, file)
+            file.flush()
+        yield from pieces_of(np.load(file.name, mmap_mode="r", allow_pickle=False), rows)
+
+
+def _rows_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
     shape, _, dtype = _header(stream)
     n_rows, *row_shape = shape
-    row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+    row_bytes = dtype.itemsize * math.prod(row_shape)
     for first in range(0, n_rows, rows):
         n_piece = min(rows, n_rows - first)
         content = bytearray(n_piece * row_bytes)
-        read = _filled(stream, memoryview(content))
+        read = _fill(memoryview(content), stream)
         if read < len(content):
             raise EOFError(f"it ends within row {first + read // row_bytes}")
         yield np.frombuffer(content, dtype).reshape(n_piece, *row_shape)
 
 
-def _filled(stream: IO[bytes], content: memoryview) -> int:
+def _fill(content: memoryview, stream: IO[bytes]) -> int:
     """Fill a buffer from a stream; a little at a time, so that nothing is in memory twice."""
     read = 0
     while part := stream.read(min(_PART_BYTES, len(content) - read)):
         content[read : read + len(part)] = part
         read += len(part)
     return read
-
-
-def _refuse_objects(source: Source, name: str, dtype: np.dtype[Any]) -> None:
-    if dtype.hasobject:
-        raise EmbeddingsFileError(
-            f"{name!r} in {source} holds Python objects, which only pickle could read, and a "
-            "pickle may run any program. Save labels with numpy.array(labels, dtype=str)."
-        )
 
 
 _KINDS = {"F": "f", "I": "i", "U": "u", "B": "b"}

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.rows import Columns, StoredArray, in_even_pieces, plain_column
+from nearsure.embedding_files.rows import (
+    Columns,
+    RecordFormat,
+    StoredArray,
+    in_even_pieces,
+    plain_column,
+)
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.extras import require
@@ -255,7 +261,7 @@ def kind_of(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | t
 GROUP_ROWS = 8192
 
 
-class ParquetRecords:
+class ParquetRecords(RecordFormat):
     """A Parquet file, whose types are those of the first rows; a column of None alone is text."""
 
     def __init__(self, stream: BinaryIO) -> None:

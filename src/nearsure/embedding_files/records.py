@@ -8,25 +8,19 @@ from contextlib import suppress
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, Self, TextIO, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, Self, TextIO, TypeAlias, cast
 
 from nearsure.atomic import Draft
 from nearsure.embedding_files.parquet import ParquetRecords
-from nearsure.embedding_files.rows import Columns, cell_text, guarded_text, json_text, plain_column
+from nearsure.embedding_files.rows import (
+    Columns,
+    RecordFormat,
+    cell_text,
+    guarded_text,
+    json_text,
+    plain_column,
+)
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
-
-
-class RecordFormat(Protocol):
-    """Turns columns into bytes."""
-
-    def write(self, columns: Columns) -> None:
-        """Write some rows; the columns are those of the first call."""
-
-    def finish(self) -> None:
-        """Write what comes after the last row."""
-
-    def abandon(self) -> None:
-        """Let go without writing anything more."""
 
 
 def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
@@ -37,7 +31,7 @@ def _objects(columns: Columns) -> Iterator[str]:
     return (json_text(dict(zip(columns, row, strict=True))) for row in _rows(columns))
 
 
-def _sent(stream: BinaryIO, text: str) -> None:
+def _send(stream: BinaryIO, text: str) -> None:
     # Half of a surrogate pair becomes the escape that JSON has for it.
     stream.write(text.encode("utf-8", "backslashreplace"))
 
@@ -53,7 +47,7 @@ class _Lines:
         return len(line)
 
 
-class CsvRecords:
+class CsvRecords(RecordFormat):
     """A header, then a line for each row; formulas may be guarded against."""
 
     def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
@@ -70,16 +64,10 @@ class CsvRecords:
             writer.writerow(map(self._cell, columns))
             self._begun = True
         writer.writerows(map(self._cell, row) for row in _rows(columns))
-        _sent(self._stream, "".join(lines.written))
-
-    def finish(self) -> None:
-        """Nothing comes after the last row."""
-
-    def abandon(self) -> None:
-        """Nothing is open."""
+        _send(self._stream, "".join(lines.written))
 
 
-class JsonLineRecords:
+class JsonLineRecords(RecordFormat):
     """A JSON object on each line."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -87,17 +75,11 @@ class JsonLineRecords:
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
-        _sent(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
-
-    def finish(self) -> None:
-        """Nothing comes after the last row."""
-
-    def abandon(self) -> None:
-        """Nothing is open."""
+        _send(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
 
 
-class JsonRecords:
-    """One JSON list of objects."""
+class JsonRecords(RecordFormat):
+    """One JSON list of objects; after an error it stays open, so that it cannot pass for whole."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -107,15 +89,12 @@ class JsonRecords:
         """Write some rows."""
         text = ",\n".join(_objects(columns))
         if text:
-            _sent(self._stream, (",\n" if self._begun else "[\n") + text)
+            _send(self._stream, (",\n" if self._begun else "[\n") + text)
             self._begun = True
 
     def finish(self) -> None:
         """Close the list."""
-        _sent(self._stream, "\n]\n" if self._begun else "[]\n")
-
-    def abandon(self) -> None:
-        """The list stays open, so that nobody takes it for whole."""
+        _send(self._stream, "\n]\n" if self._begun else "[]\n")
 
 
 RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {

@@ -277,6 +277,19 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
 
 
+class RecordFormat:
+    """Turns columns into bytes."""
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows; the columns are those of the first call."""
+
+    def finish(self) -> None:
+        """Write what comes after the last row: by default nothing."""
+
+    def abandon(self) -> None:
+        """Release what is open without writing anything more: by default nothing."""
+
+
 def plain_column(column: Sequence[Any] | AnyArray) -> list[Any]:
     """A column as Python's own numbers, texts, lists and None; what is not finite is None.
 

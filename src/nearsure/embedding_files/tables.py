@@ -318,19 +318,7 @@ def is_written_integer(entry: str) -> bool:
 
 def written_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
     """Entries as integers or as texts, as was found for the whole column."""
-    return (
-        np.array([int(entry) for entry in entries], np.int64)
-        if are_integers
-        else (np.array(entries, str))
-    )
-
-
-@dataclass(frozen=True)
-class _NamesAreIntegers:
-    """Whether all labels, and all ids, are written as integers."""
-
-    labels: bool
-    ids: bool
+    return np.array(list(map(int, entries)), np.int64) if are_integers else np.array(entries, str)
 
 
 class CsvRows:
@@ -346,7 +334,7 @@ class CsvRows:
         self._columns = csv_columns(source, self._header, keys)
         with closing(csv_records(source, self._header)) as records:
             self.dimension = len(self._vector(*next(records)))
-        self._are_integers, self.n_rows = self._look_through()
+        self._integer_labels, self._integer_ids, self.n_rows = self._scan()
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
@@ -355,26 +343,27 @@ class CsvRows:
     def close(self) -> None:
         """Nothing is held between chunks."""
 
-    def _look_through(self) -> tuple[_NamesAreIntegers, int | None]:
+    def _scan(self) -> tuple[bool, bool, int | None]:
+        """Whether all labels, and all ids, are written as integers; and how many rows there are."""
         columns = self._columns
         labels, ids = columns.label is not None, columns.id is not None
         n_rows = 0
         for _, row in csv_records(self._source, self._header):
             if not labels and not ids:
-                return _NamesAreIntegers(labels=False, ids=False), None
+                return False, False, None
             labels = labels and columns.label is not None and is_written_integer(row[columns.label])
             ids = ids and columns.id is not None and is_written_integer(row[columns.id])
             n_rows += 1
-        return _NamesAreIntegers(labels=labels, ids=ids), n_rows
+        return labels, ids, n_rows
 
     def _rows(self) -> Iterator[TextRow]:
-        columns, are_integers = self._columns, self._are_integers
+        columns = self._columns
         for place, row in csv_records(self._source, self._header):
             yield TextRow(
                 place,
                 self._vector(place, row),
-                _name(place, row, columns.label, "label", is_integer=are_integers.labels),
-                _name(place, row, columns.id, "id", is_integer=are_integers.ids),
+                _name(place, row, columns.label, "label", is_integer=self._integer_labels),
+                _name(place, row, columns.id, "id", is_integer=self._integer_ids),
                 None if columns.picture is None else row[columns.picture] or None,
             )
 
