@@ -37,8 +37,7 @@ class Partition:
     whole : bool
         Whether they are all of its rows.
     size, modified_ns : int
-        The file's size in bytes and time of change, by which another file of the same name is
-        told from this one.
+        The file's size in bytes and time of change: another file of the same name differs.
     """
 
     root: str
@@ -56,7 +55,7 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """What it is called in messages, and its result on disk: the file's name if it is whole."""
+        """Its name in messages, and that of its result: the file's name if it is whole."""
         if self.whole:
             return self.file
         stem = PurePosixPath(self.file).with_suffix("")
@@ -131,7 +130,7 @@ def list_partitions(
     broken: dict[str, str] = {}
     for file in files:
         try:
-            partitions += _divided(root, file, rows_per_partition)
+            partitions += _divide(root, file, rows_per_partition)
         except EmbeddingsFileError as error:
             broken[file] = str(error)
     return Listing(tuple(partitions), broken)
@@ -165,7 +164,7 @@ def _is_hidden(name: Path) -> bool:
     return any(part.startswith((".", "_")) for part in name.parts)
 
 
-def _divided(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
+def _divide(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
     path = root / file
     with open_parquet(path) as parquet:
         metadata = parquet.metadata
@@ -202,7 +201,7 @@ FOOTER_KEY = b"nearsure"
 
 
 def digest_of(partition: Partition, model: str, settings: Mapping[str, Any]) -> str:
-    """All that a scored partition depends on, in one word."""
+    """The digest of all that a scored partition depends on."""
     made_from = {
         "format": FORMAT,
         "nearsure": version("nearsure"),
@@ -235,7 +234,7 @@ def check_output(output: Path, source: str | os.PathLike[str], listing: Listing)
             "would be taken for queries."
         )
     expected = {partition.name for partition in listing.partitions}
-    # What an earlier run made of a file that is broken now may stay.
+    # Results of a file that is broken now may stay.
     stems = tuple(file.removesuffix(SUFFIX) for file in listing.broken)
     there = {file.relative_to(output).as_posix() for file in output.rglob(f"*{SUFFIX}")}
     foreign = sorted(name for name in there - expected if not (stems and name.startswith(stems)))
@@ -263,7 +262,7 @@ def write_manifest(
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished run wrote down.
+    """What a finished run has written to `scored.json`.
 
     Parameters
     ----------

@@ -121,11 +121,11 @@ def run_merged(
             if isinstance(merged, Failure):
                 failures[len(jobs)] = merged
     if failures:
-        raise failed([failures[number] for number in sorted(failures)], len(jobs))
+        raise partitions_failed([failures[number] for number in sorted(failures)], len(jobs))
     return merged
 
 
-def failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedError:
+def partitions_failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedError:
     """The error that lists partitions that went wrong."""
     reasons = {failure.name: failure.reason for failure in failures}
     listed = "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
@@ -134,6 +134,14 @@ def failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedEr
         f"\n{listed}",
         reasons,
     )
+
+
+def require_all(results: list[Any]) -> list[Any]:
+    """The results, or an error if one of them is a `Failure`."""
+    failures = [result for result in results if isinstance(result, Failure)]
+    if failures:
+        raise partitions_failed(failures, len(results))
+    return results
 
 
 def check_scheduler(scheduler: Scheduler) -> None:

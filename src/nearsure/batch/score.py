@@ -27,12 +27,19 @@ from nearsure.batch.partitions import (
     list_partitions,
     write_manifest,
 )
-from nearsure.batch.runner import Failure, Job, Scheduler, check_scheduler, failed, run_each
+from nearsure.batch.runner import (
+    Failure,
+    Job,
+    Scheduler,
+    check_scheduler,
+    partitions_failed,
+    run_each,
+)
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.embedding_files.parquet import (
     arrow,
     open_parquet,
-    vectors_in,
+    read_vectors,
 )
 from nearsure.engines.contract import Engine
 from nearsure.errors import EmbeddingsFileError, InvalidInputError, ModelFileError
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# The classifier of a worker: opened once in each process, by names that any process understands.
+# The classifier of a worker: opened once in each process, by names that mean the same in all.
 #
 # What is sent to a worker is the path of a model file and the name of a function, never an object:
 # no pickle, and no secret, as an engine's address comes from the worker's own environment.
@@ -60,7 +67,7 @@ _opened: dict[tuple[str, str, str | None], _Opened] = {}
 
 
 @contextmanager
-def lent_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator[NEDClassifier]:
+def borrow_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator[NEDClassifier]:
     """The classifier in a model file; it stays open until another is asked for.
 
     Parameters
@@ -87,8 +94,8 @@ def lent_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator
             entry.n_users -= 1
 
 
-def forget_classifiers() -> None:
-    """Give back memory and connections of this process, but for what is in use."""
+def close_classifiers() -> None:
+    """Close the classifiers of this process that are not in use."""
     with _lock:
         _close_unused()
 
@@ -103,8 +110,10 @@ def file_sha256(path: str | PathLike[str]) -> str:
 
 
 def check_open_engine(open_engine: str | None) -> None:
-    """Raise an error unless this could name a function; only a worker can tell if there is one."""
-    if open_engine is not None and not all(part.strip() for part in _halves(open_engine)):
+    """Raise an error unless this could name a function; a worker checks that there is one."""
+    if open_engine is not None and not all(
+        part.strip() for part in open_engine.partition(":")[::2]
+    ):
         raise InvalidInputError(
             "open_engine must name a function that workers can import, as "
             f"'package.module:function'. Got {open_engine!r} instead."
@@ -127,7 +136,7 @@ def _open(path: str, sha256: str, open_engine: str | None) -> _Opened:
 
 
 def _open_engine(open_engine: str) -> Engine:
-    module, function = _halves(open_engine)
+    module, function = open_engine.partition(":")[::2]
     try:
         opening = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
@@ -137,11 +146,6 @@ def _open_engine(open_engine: str) -> Engine:
         ) from error
     engine: Engine = opening()
     return engine
-
-
-def _halves(open_engine: str) -> tuple[str, str]:
-    module, _, function = open_engine.partition(":")
-    return module, function
 
 
 def _close_unused() -> None:
@@ -352,12 +356,12 @@ def score_partitions(
     try:
         results = run_each(score_partition, jobs, scheduler, "score")
     finally:
-        forget_classifiers()
+        close_classifiers()
         remove_drafts(folder)
     failures = [Failure(file, reason) for file, reason in listing.broken.items()]
     failures += [result for result in results if isinstance(result, Failure)]
     if failures:
-        raise failed(failures, len(listing.partitions) + len(listing.broken))
+        raise partitions_failed(failures, len(listing.partitions) + len(listing.broken))
     write_manifest(folder, listing.partitions, model, settings)
     return Scored(
         folder,
@@ -368,7 +372,7 @@ def score_partitions(
 
 
 def score_partition(job: Job) -> int:
-    """Score one partition, in whatever process; how many rows it has.
+    """Score one partition, in any process, and count its rows.
 
     Parameters
     ----------
@@ -379,7 +383,7 @@ def score_partition(job: Job) -> int:
     partition = Partition(**job["partition"])
     n_rows = 0
     with (
-        lent_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
+        borrow_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
         atomic_write(Path(job["output"])) as draft,
     ):
         tables = _scored_tables(partition, classifier, job)
@@ -389,7 +393,7 @@ def score_partition(job: Job) -> int:
             for table in chain([first], tables):
                 writer.write_table(table.replace_schema_metadata(schema.metadata))
                 n_rows += len(table)
-    # Arrow keeps what it freed for itself, and workers live long.
+    # Arrow keeps freed memory, and workers live long.
     pa.default_memory_pool().release_unused()
     return n_rows
 
@@ -401,7 +405,7 @@ def _scored_tables(
     vector_column, id_column = job["vector_column"], job["id_column"]
     columns = [vector_column] if id_column is None else [vector_column, id_column]
     for first_row, batch in partition.read_rows(columns, job["batch_size"]):
-        vectors = vectors_in(batch, vector_column, partition.path, first_row)
+        vectors = read_vectors(batch, vector_column, partition.path, first_row)
         if vectors.shape[1] != classifier.n_features_in_:
             raise EmbeddingsFileError(
                 f"The vectors in the column {vector_column!r} of {partition.path} must have "

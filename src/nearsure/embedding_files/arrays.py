@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.parquet import in_parquet
+from nearsure.embedding_files.parquet import open_columns
 from nearsure.embedding_files.rows import (
     EmbeddingChunk,
     Keys,
@@ -28,7 +28,7 @@ from nearsure.embedding_files.rows import (
 from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
-# Names that say what an array is, where a file holds several that would do.
+# Names that decide where a file holds several arrays that would fit.
 VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
 LABEL_NAMES = ("labels", "label", "y")
 ID_NAMES = ("ids", "id")
@@ -40,7 +40,7 @@ Arrays = Mapping[str, StoredArray]
 def vectors_name(source: Source, stored: Arrays, key: str | None) -> str:
     """The array of vectors."""
     if key is not None:
-        return _existing(source, stored, key, "vectors_key")
+        return _require_array(source, stored, key, "vectors_key")
     for kinds in ("f", "iu"):
         candidates = [
             name
@@ -60,7 +60,7 @@ def labels_name(
 ) -> str:
     """The array of labels, which must be there; `others` are ids and pictures."""
     if key is not None:
-        return _existing(source, stored, key, "labels_key")
+        return _require_array(source, stored, key, "labels_key")
     n = stored[vectors].shape[0]
     fitting = [
         name
@@ -68,7 +68,7 @@ def labels_name(
         if name not in (vectors, *others) and array.shape == (n,)
     ]
     named = [name for name in fitting if name.lower() in LABEL_NAMES]
-    # Floats are hardly labels, unless they are called so.
+    # Floats are labels only under a usual name.
     candidates = named or [name for name in fitting if stored[name].kind in "biuUSO"]
     if not candidates:
         raise EmbeddingsFileError(
@@ -85,13 +85,13 @@ def named_array(
     key: str | None,
     role: tuple[str, str, tuple[str, ...], str],
 ) -> str | None:
-    """An array that may be absent: only its key or a usual name makes it what it is.
+    """An array that may be absent: it has the key that was given, or a usual name.
 
     `role` is what it is called in messages, the option of its key, its usual names and its kinds.
     """
     what, option, usual_names, kinds = role
     if key is not None:
-        return _existing(source, stored, key, option)
+        return _require_array(source, stored, key, option)
     n = stored[vectors].shape[0]
     candidates = [
         name
@@ -104,7 +104,7 @@ def named_array(
     return _only(source, stored, candidates, usual_names, (what, option)) if candidates else None
 
 
-def _existing(source: Source, stored: Arrays, key: str, option: str) -> str:
+def _require_array(source: Source, stored: Arrays, key: str, option: str) -> str:
     if key not in stored:
         raise EmbeddingsFileError(
             f"{source} has no array {key!r} ({option}). It holds {listing(stored)}."
@@ -142,13 +142,13 @@ _PART_BYTES = 1 << 20
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
 
-def in_npy(source: Source) -> dict[str, StoredArray]:
+def open_npy(source: Source) -> dict[str, StoredArray]:
     """The array of an npy file."""
     n_bytes = source.file.stat().st_size
     return {ONLY: _stored_array(source, ONLY, lambda: source.file.open("rb"), n_bytes)}
 
 
-def in_npz(source: Source) -> dict[str, StoredArray]:
+def open_npz(source: Source) -> dict[str, StoredArray]:
     """The arrays of an npz file."""
     with zipfile.ZipFile(source.file) as archive:
         members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
@@ -243,17 +243,17 @@ def _fill(content: memoryview, stream: IO[bytes]) -> int:
 
 _KINDS = {"F": "f", "I": "i", "U": "u", "B": "b"}
 # What numpy cannot hold is refused when it is read.
-_UNKNOWN_TO_NUMPY = ("BF", "F8", "F6", "F4")
+_NOT_IN_NUMPY = ("BF", "F8", "F6", "F4")
 
 
-def in_safetensors(source: Source) -> dict[str, StoredArray]:
+def open_safetensors(source: Source) -> dict[str, StoredArray]:
     """The tensors of a file, and the JSON lists of texts or of integers in its metadata."""
     found = {}
     with safe_open(source.file, framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 - not a dict
             part = file.get_slice(name)
             dtype = str(part.get_dtype())
-            known = not dtype.startswith(_UNKNOWN_TO_NUMPY)
+            known = not dtype.startswith(_NOT_IN_NUMPY)
             kind = _KINDS.get(dtype[0], "O") if known else "O"
             pieces = partial(_slices, source, name, dtype, kind)
             found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, pieces)
@@ -281,7 +281,7 @@ def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iter
 
 
 def _listed(text: str) -> AnyArray | None:
-    """The array that a JSON list of strings or of integers stands for."""
+    """A JSON list of strings or of integers as an array; None for anything else."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -294,10 +294,10 @@ def _listed(text: str) -> AnyArray | None:
 
 
 _READERS = {
-    "npz": in_npz,
-    "npy": in_npy,
-    "parquet": in_parquet,
-    "safetensors": in_safetensors,
+    "npz": open_npz,
+    "npy": open_npy,
+    "parquet": open_columns,
+    "safetensors": open_safetensors,
 }
 _IDS = ("ids", "ids_key", ID_NAMES, "iuUS")
 _PICTURES = ("pictures", "pictures_key", PICTURE_NAMES, "US")
@@ -309,7 +309,7 @@ _ALLOWED = {
 _LABELS = ("labels", "labels_key", LABEL_NAMES, "biufUSO")
 
 
-def stored_arrays(source: Source) -> dict[str, StoredArray]:
+def open_arrays(source: Source) -> dict[str, StoredArray]:
     """What a file of arrays holds, by name.
 
     Raises
@@ -325,7 +325,7 @@ class ArrayRows:
     """The arrays of a file that were chosen, in step."""
 
     def __init__(self, source: Source, keys: Keys) -> None:
-        stored = stored_arrays(source)
+        stored = open_arrays(source)
         if source.format == "npy" and keys.vectors is not None:
             raise EmbeddingsFileError(
                 f"{source} holds one array without a name: leave out the key {keys.vectors!r} of "
@@ -341,7 +341,7 @@ class ArrayRows:
             labels = named_array(source, stored, vectors, keys.labels, _LABELS)
         self._vectors = stored[vectors]
         self._vectors_where = f"{vectors!r} in {source}"
-        self.n_rows = _checked_length(source, self._vectors_where, self._vectors)
+        self.n_rows = _check_length(source, self._vectors_where, self._vectors)
         self._columns = {
             role: (f"{name!r} in {source}", stored[name])
             for role, name in (("label", labels), ("id", ids), ("picture", pictures))
@@ -349,11 +349,11 @@ class ArrayRows:
         }
         for role, (where, array) in self._columns.items():
             check_one_each(role, where, array, self.n_rows)
-        self.dimension = self._found_dimension()
+        self.dimension = self._find_dimension()
 
-    def _found_dimension(self) -> int:
+    def _find_dimension(self) -> int:
         length = self._vectors.shape[1]
-        # Reading a row also tells that an array cannot be read, before anything is done with it.
+        # Reading a row also finds an array that cannot be read, before anything is done with it.
         first = next(self._vectors.pieces(1))
         return first.shape[1] if length is None else length
 
@@ -399,7 +399,7 @@ def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> No
         )
 
 
-def _checked_length(source: Source, where: str, vectors: StoredArray) -> int:
+def _check_length(source: Source, where: str, vectors: StoredArray) -> int:
     n_rows = vectors.shape[0] if vectors.shape else None
     if len(vectors.shape) != 2 or vectors.kind not in "fiuO" or n_rows is None:  # noqa: PLR2004
         raise EmbeddingsFileError(

@@ -15,7 +15,7 @@ from nearsure.embedding_files.rows import (
     Columns,
     RecordFormat,
     StoredArray,
-    in_even_pieces,
+    even_pieces,
     plain_column,
 )
 from nearsure.embedding_files.source import Source, file_source, translate_errors
@@ -106,7 +106,7 @@ def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequen
         )
 
 
-def in_parquet(source: Source) -> dict[str, StoredArray]:
+def open_columns(source: Source) -> dict[str, StoredArray]:
     """The columns of a file; one of lists is an array of two dimensions."""
     types = arrow("pyarrow.types")
     with open_parquet(source) as file:
@@ -149,7 +149,7 @@ def _column_pieces(
         raise EmbeddingsFileError(
             f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
         )
-    yield from in_even_pieces(_batches(source, name, is_list, kind, rows), rows)
+    yield from even_pieces(_batches(source, name, is_list, kind, rows), rows)
 
 
 def _batches(
@@ -201,7 +201,7 @@ def _check_no_nulls(column: "pa.Array", name: str, source: Source | Path, first_
         )
 
 
-def vectors_in(
+def read_vectors(
     batch: "pa.RecordBatch", column: str, path: Path, first_row: int, length: int | None = None
 ) -> AnyArray:
     """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
@@ -227,14 +227,14 @@ def vectors_in(
     return vectors
 
 
-def values_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
+def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
     """Ids or labels of a batch, int64 or text, shape (n,)."""
     types = arrow("pyarrow.types")
     values = batch.column(column)
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
     _check_no_nulls(values, column, path, first_row)
-    dtype = kind_of(values.type, column, path)
+    dtype = numpy_type(values.type, column, path)
     array: AnyArray = np.asarray(values.to_numpy(zero_copy_only=False))
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise EmbeddingsFileError(
@@ -243,7 +243,7 @@ def values_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) 
     return array.astype(dtype)
 
 
-def kind_of(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
+def numpy_type(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
     """What ids or labels of an arrow type become; columns without entries may be of no type."""
     types = arrow("pyarrow.types")
     if types.is_dictionary(entry):
@@ -283,10 +283,10 @@ class ParquetRecords(RecordFormat):
     def finish(self) -> None:
         """Write the rows that are left, and the directory at the end of the file."""
         self._write_waiting()
-        self._opened().close()
+        self._open_writer().close()
 
     def abandon(self) -> None:
-        """Close the writer, whose directory goes nowhere."""
+        """Close the writer, without the directory that it writes at the end."""
         self._tap.turn_off()
         if self._writer is not None:
             self._writer.close()
@@ -294,10 +294,10 @@ class ParquetRecords(RecordFormat):
     def _write_waiting(self) -> None:
         if self._waiting:
             whole = self._arrow.concat_tables(self._waiting)
-            self._opened().write_table(whole, row_group_size=max(len(whole), 1))
+            self._open_writer().write_table(whole, row_group_size=max(len(whole), 1))
             self._waiting = []
 
-    def _opened(self) -> Any:  # noqa: ANN401
+    def _open_writer(self) -> Any:  # noqa: ANN401
         if self._writer is None:
             schema = self._arrow.schema([]) if self._schema is None else self._schema
             self._writer = self._parquet.ParquetWriter(self._tap, schema)

@@ -16,7 +16,7 @@ from nearsure.embedding_files.rows import (
     Columns,
     RecordFormat,
     cell_text,
-    guarded_text,
+    guard_formula,
     json_text,
     plain_column,
 )
@@ -37,7 +37,7 @@ def _send(stream: BinaryIO, text: str) -> None:
 
 
 class _Lines:
-    """Takes the lines of a CSV writer, and ends them as other programs here do."""
+    """Lines of a CSV writer, ended with a line feed alone."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -52,13 +52,13 @@ class CsvRecords(RecordFormat):
 
     def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
         self._stream = stream
-        self._cell = guarded_text if guard_formulas else cell_text
+        self._cell = guard_formula if guard_formulas else cell_text
         self._begun = False
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
         lines = _Lines()
-        # Said to end so, lines have every entry in quotes that holds one of the two.
+        # With this end, the writer quotes every entry that holds one of the two characters.
         writer = csv.writer(lines, lineterminator="\r\n")
         if not self._begun:
             writer.writerow(map(self._cell, columns))
@@ -119,24 +119,24 @@ class WholeFile:
                 f"{path} cannot be written: {error.strerror or error}."
             ) from error
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """Close the file and give it its name."""
         try:
             self.stream.close()
             self._draft.commit()
         except BaseException:
-            self.drop()
+            self.discard()
             raise
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Remove what was written."""
         # On a full or lost disk this fails, too, and would hide why.
         with suppress(OSError):
             self.stream.close()
         self._draft.discard()
 
-    def forsake(self) -> None:
-        """Whoever read from a pipe has gone."""
+    def silence(self) -> None:
+        """Nothing is buffered for a pipe whose reader has gone."""
 
 
 class StandardOutput:
@@ -152,17 +152,17 @@ class StandardOutput:
         self.takes_bytes = has_bytes and not text.isatty()
         self.stream: BinaryIO = text.buffer if has_bytes else cast("BinaryIO", _AsText(text))
 
-    def keep(self) -> None:
-        """Send what is still held back."""
+    def commit(self) -> None:
+        """Send what is still buffered."""
         self.stream.flush()
 
-    def drop(self) -> None:
-        """What was sent cannot be called back."""
+    def discard(self) -> None:
+        """What was sent cannot be taken back."""
         with suppress(OSError):
             self.stream.flush()
 
-    def forsake(self) -> None:
-        """Whoever read has gone: let what Python still holds go nowhere, without a word."""
+    def silence(self) -> None:
+        """Its reader has gone: send what Python still buffers nowhere, without an error."""
         with suppress(OSError, ValueError):
             output = self.stream.fileno()
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -205,7 +205,7 @@ class RecordWriter:
 
     @property
     def is_wanted(self) -> bool:
-        """False once whoever reads standard output has gone, as ``| head`` does."""
+        """False once the reader of standard output has gone, as ``| head`` does."""
         return self._is_wanted
 
     def write(self, columns: Columns) -> None:
@@ -229,7 +229,7 @@ class RecordWriter:
                 f"Got {list(columns)} instead."
             )
         in_order = {name: columns[name] for name in self._columns}
-        self._unless_nobody_reads(
+        self._write_unless_unread(
             partial(self._records.write, in_order), self._destination.stream.flush
         )
 
@@ -239,25 +239,25 @@ class RecordWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             try:
-                self._unless_nobody_reads(self._records.finish, self._destination.keep)
+                self._write_unless_unread(self._records.finish, self._destination.commit)
             except BaseException:
-                self._give_up()
+                self._discard()
                 raise
         if kind is not None or not self._is_wanted:
-            self._give_up()
+            self._discard()
 
-    def _give_up(self) -> None:
+    def _discard(self) -> None:
         self._records.abandon()
-        self._destination.drop()
+        self._destination.discard()
 
-    def _unless_nobody_reads(self, *actions: Callable[[], None]) -> None:
+    def _write_unless_unread(self, *actions: Callable[[], None]) -> None:
         try:
             for action in actions:
                 if self._is_wanted:
                     action()
         except BrokenPipeError:
             self._is_wanted = False
-            self._destination.forsake()
+            self._destination.silence()
         except OSError as error:
             raise EmbeddingsFileError(
                 f"{self._name} cannot be written: {error.strerror or error}."
@@ -329,5 +329,5 @@ def open_records(
         )
         return RecordWriter(name, target, records)
     except BaseException:
-        target.drop()
+        target.discard()
         raise

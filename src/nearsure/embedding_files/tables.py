@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, stored_arrays
+from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, open_arrays
 from nearsure.embedding_files.rows import EmbeddingChunk, Keys, StoredArray, as_float32, check_text
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError
@@ -140,7 +140,7 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             if not line.strip():
                 continue
             place = f"Line {number} of {source}"
-            value = parsed_json(place, line)
+            value = parse_json(place, line)
             if not isinstance(value, dict):
                 raise EmbeddingsFileError(
                     f'{place} must be a JSON object such as {{"vector": [0.1, 0.7]}}. '
@@ -149,8 +149,8 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             yield place, value
 
 
-def parsed_json(place: str, text: str) -> Any:  # noqa: ANN401
-    """What a text of JSON stands for."""
+def parse_json(place: str, text: str) -> Any:  # noqa: ANN401
+    """The value of a text of JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -196,7 +196,7 @@ def kind_of_name(place: str, role: str, value: Any) -> type[int | str]:  # noqa:
 
 
 class NameColumn:
-    """Labels or ids as they come; the first one says of which type all must be."""
+    """Checks labels or ids one by one; all must have the type of the first."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -316,7 +316,7 @@ def is_written_integer(entry: str) -> bool:
     return str(integer) == entry and _SMALLEST <= integer <= _LARGEST
 
 
-def written_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
+def parse_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
     """Entries as integers or as texts, as was found for the whole column."""
     return np.array(list(map(int, entries)), np.int64) if are_integers else np.array(entries, str)
 
@@ -371,7 +371,7 @@ class CsvRows:
         columns: CsvColumns = self._columns
         if columns.list is not None:
             where = f"{self._header[columns.list]!r} in {place[0].lower()}{place[1:]}"
-            return json_vector(place, parsed_json(where, row[columns.list]))
+            return json_vector(place, parse_json(where, row[columns.list]))
         cells = [row[column] for column in columns.numbers]
         try:
             return np.array(cells, np.float64)
@@ -434,7 +434,7 @@ VECTOR_FIELDS = ("vector", "embedding", "embeddings")
 
 
 class JsonRows:
-    """The objects of a file or stream; the first one says which fields there are.
+    """The objects of a file or stream, whose fields are those of the first.
 
     The type of labels, and of ids, is that of the first: integers stay integers, texts stay texts,
     and a line with the other type is an error.
@@ -467,7 +467,7 @@ class JsonRows:
         return chunks_of(self._rows(), rows, where=where, dimension=self.dimension)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._objects.close()
 
     def _rows(self) -> Iterator[TextRow]:
@@ -537,7 +537,7 @@ def _picture_of(place: str, value: Any) -> str | None:  # noqa: ANN401
     return value or None
 
 
-def labels_in(path: Path, column: str | None) -> StoredArray:
+def open_labels(path: Path, column: str | None) -> StoredArray:
     """The labels of a file; of a csv file those of a column, if it has several."""
     suffix = path.suffix.lower()
     if suffix not in {".npy", ".txt", ".csv"}:
@@ -549,14 +549,14 @@ def labels_in(path: Path, column: str | None) -> StoredArray:
             f"{path} has no columns to choose from: leave out the key {column!r} of labels."
         )
     if suffix == ".npy":
-        return stored_arrays(file_source(path))[ONLY]
+        return open_arrays(file_source(path))[ONLY]
     # Only a name: a txt file is nothing that embeddings could be in.
     source = Source(str(path), "txt" if suffix == ".txt" else "csv", file_source(path, "csv").path)
     return _text_array(source, partial(_lines if suffix == ".txt" else _entries, source, column))
 
 
 def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredArray:
-    """A column of texts; one pass tells how many there are, and whether all are integers."""
+    """A column of texts; one pass counts them and finds whether all are integers."""
     n, are_integers = 0, True
     with translate_errors(source):
         for entry in entries():
@@ -568,7 +568,7 @@ def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredA
         with translate_errors(source):
             left = entries()
             while piece := list(islice(left, rows)):
-                yield written_names(piece, are_integers=are_integers)
+                yield parse_names(piece, are_integers=are_integers)
 
     kind, name = ("i", "int64") if are_integers else ("U", "text")
     return StoredArray((n,), kind, name, pieces)
