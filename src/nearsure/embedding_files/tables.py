@@ -250,49 +250,33 @@ def chunks_of(
     rows: Iterator[TextRow], n_chunk: int, *, where: str, dimension: int
 ) -> Iterator[EmbeddingChunk]:
     """Chunks of `n_chunk` rows, the last one shorter."""
-    gathered = _Gathered(where, n_chunk, dimension)
+    vectors = np.empty((n_chunk, dimension))
+    first, gathered = 0, list[TextRow]()
     for row in rows:
-        gathered.add(row)
-        if len(gathered) == n_chunk:
-            yield gathered.chunk()
-    if len(gathered):
-        yield gathered.chunk()
-
-
-class _Gathered:
-    """Rows of the next chunk; vectors go straight to one array, so that none is held twice."""
-
-    def __init__(self, where: str, n_chunk: int, dimension: int) -> None:
-        self._where = where
-        self._vectors = np.empty((n_chunk, dimension))
-        self._rows: list[TextRow] = []
-        self._first = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, row: TextRow) -> None:
-        length, dimension = len(row.vector), self._vectors.shape[1]
-        if length != dimension:
+        if len(row.vector) != dimension:
             raise EmbeddingsFileError(
-                f"{row.place} has a vector of {length} numbers, and the first row one of "
+                f"{row.place} has a vector of {len(row.vector)} numbers, and the first row one of "
                 f"{dimension}: all must have the same length."
             )
-        self._vectors[len(self._rows)] = row.vector
-        self._rows.append(replace(row, vector=_NOTHING))
+        # Straight to one array, so that no vector is held twice.
+        vectors[len(gathered)] = row.vector
+        gathered.append(replace(row, vector=_NOTHING))
+        if len(gathered) == n_chunk:
+            yield _chunk(gathered, vectors, where, first)
+            first, gathered = first + n_chunk, []
+    if gathered:
+        yield _chunk(gathered, vectors[: len(gathered)], where, first)
 
-    def chunk(self) -> EmbeddingChunk:
-        rows, self._rows = self._rows, []
-        pictures = [row.picture for row in rows]
-        chunk = EmbeddingChunk(
-            as_float32(self._where, self._vectors[: len(rows)], lambda row: rows[row].place),
-            _names([row.label for row in rows]),
-            _names([row.id for row in rows]),
-            pictures if any(pictures) else None,
-            self._first,
-        )
-        self._first += len(rows)
-        return chunk
+
+def _chunk(rows: list[TextRow], vectors: FloatArray, where: str, first: int) -> EmbeddingChunk:
+    pictures = [row.picture for row in rows]
+    return EmbeddingChunk(
+        as_float32(where, vectors, lambda row: rows[row].place),
+        _names([row.label for row in rows]),
+        _names([row.id for row in rows]),
+        pictures if any(pictures) else None,
+        first,
+    )
 
 
 def _names(values: list[int | str | None]) -> AnyArray | None:
