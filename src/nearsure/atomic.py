@@ -25,8 +25,8 @@ LOCK_END = "-lock"
 class Draft:
     """What is written in place of a file, until it is whole.
 
-    Beside it stands a lock, made before it and removed after it, which the system takes back when
-    the process ends: so a draft that was left can be told from one that is being written.
+    Beside it lies a lock file, made before it and removed after it. The system releases the lock
+    when the process ends, so that an abandoned draft differs from one that is being written.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Draft:
             self._release()
 
     def _take(self, lock: Path) -> bool:
-        """Make the lock and hold it; False if somebody has removed it as one that was left."""
+        """Make the lock and hold it; False if another process removed it as an abandoned one."""
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         except OSError as error:
@@ -95,7 +95,7 @@ class Draft:
         except BlockingIOError:
             is_held = False
         except OSError:
-            # A file system without locks has nobody either who could take this one.
+            # On a file system without locks, no other process can take this one either.
             is_held = True
         if is_held:
             self.lock, self.descriptor = lock, descriptor
@@ -119,17 +119,17 @@ def atomic_write(path: Path, *, keep_suffix: bool = False, replace: bool = True)
     path : Path
         Where the file shall be; its folder is made. A device or a pipe is written itself.
     keep_suffix : bool, default False
-        Whether the draft ends as `path` does, for writers that go by that. Otherwise nobody who
-        lists the folder takes a draft for such a file.
+        Whether the draft ends as `path` does, for writers that need the suffix. Otherwise the
+        draft does not match patterns for such files.
     replace : bool, default True
-        Whether a file that is there at the end may go; if not, that is a FileExistsError.
+        Whether a file that is there at the end is replaced; if not, it is a FileExistsError.
     """
     draft = Draft.of(path, keep_suffix=keep_suffix)
     try:
         yield draft.path
         draft.commit(replace=replace)
     except OSError as error:
-        # Nobody knows the name of a draft, and a full disk has no name at all.
+        # The caller does not know the draft's name, and an error about a full disk has none.
         if error.errno is not None and error.filename in {None, str(draft.path), draft.path}:
             error.filename, error.filename2 = str(path), None
         raise
@@ -144,17 +144,17 @@ def write_text_whole(path: Path, text: str) -> None:
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove what killed processes left; no other run may write into the folder meanwhile."""
+    """Remove drafts of killed processes; no other run may write into the folder meanwhile."""
     for draft in folder.rglob(f".*{DRAFT_SUFFIX}*"):
         _remove(draft)
 
 
 def remove_dead_drafts(folder: Path) -> None:
-    """Remove what killed processes left in a folder; a draft that is being written stays."""
+    """Remove drafts of killed processes from a folder; one that is being written stays."""
     if not HAS_LOCKS:
         return
     left: dict[str, list[Path]] = {}
-    # What may not be listed is not in the way of whoever wants to write a file there.
+    # A folder that may not be listed can still be written to.
     with suppress(OSError):
         for part in folder.glob(f".*{DRAFT_SUFFIX}*"):
             left.setdefault(part.name.rpartition(DRAFT_SUFFIX)[0], []).append(part)
@@ -162,14 +162,14 @@ def remove_dead_drafts(folder: Path) -> None:
         lock = folder / f"{start}{DRAFT_SUFFIX}{LOCK_END}"
         with _locked(lock) as is_left:
             if is_left:
-                # The lock goes last: without it, nobody would take what remains for a draft.
+                # The lock goes last: without it, the rest would not be found again.
                 for part in sorted(parts, key=lambda part: part == lock):
                     _remove(part)
 
 
 @contextmanager
 def _locked(lock: Path) -> Iterator[bool]:
-    """Whether nobody holds a lock; then it is held while the block lasts."""
+    """Take a lock for the block; False if another process holds it."""
     try:
         descriptor = os.open(lock, os.O_RDWR)
     except OSError as error:
@@ -186,7 +186,7 @@ def _locked(lock: Path) -> Iterator[bool]:
 
 
 def _name_first(path: Path, target: Path) -> None:
-    """Give a file a name that no other has."""
+    """Rename a file, unless another has the name."""
     try:
         os.link(path, target)
     except FileExistsError:
@@ -201,7 +201,7 @@ def _name_first(path: Path, target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    # On a full or lost disk this fails, too, and would hide why.
+    # On a full or lost disk this fails, too, and would hide the first error.
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -21,7 +21,7 @@ from nearsure.errors import ModelFileError
 from nearsure.schema import OBJECT, check_fields, integer, unreadable
 
 FORMAT_VERSION = 3
-# How errors call a model that is in no file.
+# The name in messages of a model that is in no file.
 KEPT = "The model that was kept"
 _HEADER = {"format_version": integer(0), "manifest": OBJECT, "sha256": OBJECT}
 
@@ -43,9 +43,9 @@ def write_model(
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to save a model in.")
-    tensors, metadata = _writable(manifest, tensors)
+    tensors, metadata = _prepare(manifest, tensors)
     with atomic_write(path) as draft:
-        # Others may read what they may read of a new file here; safetensors would let nobody.
+        # With the permissions of any new file; safetensors would let only the owner read it.
         draft.touch()
         mode = draft.stat().st_mode
         try:
@@ -56,12 +56,12 @@ def write_model(
 
 
 def model_bytes(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> bytes:
-    """What `write_model` would write, for those who keep it elsewhere than in a file."""
-    tensors, metadata = _writable(manifest, tensors)
+    """What `write_model` would write, to be stored elsewhere than in a file."""
+    tensors, metadata = _prepare(manifest, tensors)
     return save(tensors, metadata=metadata)
 
 
-def _writable(
+def _prepare(
     manifest: dict[str, Any], tensors: dict[str, AnyArray]
 ) -> tuple[dict[str, AnyArray], dict[str, str]]:
     """Tensors as safetensors takes them, and the header."""
@@ -100,11 +100,11 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise FileNotFoundError(f"There is no model file at {path}.")
     try:
         with safe_open(path, framework="numpy") as file:
-            header = _verified_header(path, file.metadata())
+            header = _verify_header(path, file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise _cut_off(path, error) from error
-    return _verified(path, header, tensors)
+        raise _cut_off_error(path, error) from error
+    return _verify(path, header, tensors)
 
 
 def read_model_bytes(content: bytes) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -112,20 +112,20 @@ def read_model_bytes(content: bytes) -> tuple[dict[str, Any], dict[str, AnyArray
     try:
         tensors = load(content)
     except (SafetensorError, KeyError) as error:
-        raise _cut_off(KEPT, error) from error
+        raise _cut_off_error(KEPT, error) from error
     # After 8 bytes with its length comes a header in JSON, which safetensors has just checked.
     length = int.from_bytes(content[:8], "little")
     stored = json.loads(content[8 : 8 + length])
-    return _verified(KEPT, _verified_header(KEPT, stored.get("__metadata__")), tensors)
+    return _verify(KEPT, _verify_header(KEPT, stored.get("__metadata__")), tensors)
 
 
-def _cut_off(source: Path | str, error: Exception) -> ModelFileError:
+def _cut_off_error(source: Path | str, error: Exception) -> ModelFileError:
     return ModelFileError(
         f"{source} is cut off or is not a nearsure model: {error}. Save the model again."
     )
 
 
-def _verified(
+def _verify(
     source: Path | str, header: dict[str, Any], tensors: dict[str, AnyArray]
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -138,7 +138,7 @@ def _verified(
     return manifest, tensors
 
 
-def _verified_header(path: Path | str, metadata: dict[str, str] | None) -> dict[str, Any]:
+def _verify_header(path: Path | str, metadata: dict[str, str] | None) -> dict[str, Any]:
     if not metadata or not {"nearsure", "sha256"} <= set(metadata):
         raise ModelFileError(
             f"{path} is a safetensors file, but not a nearsure model. NEDClassifier.save makes one."

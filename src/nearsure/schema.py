@@ -117,14 +117,14 @@ SCALARS = Field(
 
 
 def check_fields(owner: str, fields: object, schema: Mapping[str, Field]) -> None:
-    """Raise `ModelFileError` unless a document has exactly the fields of a table, as it says.
+    """Raise `ModelFileError` unless a document has exactly the fields of a table.
 
     Parameters
     ----------
     owner : str
-        How messages call the document.
+        The document's name in messages.
     fields : object
-        Of which nothing is known.
+        The document.
     schema : mapping
         The table.
 
@@ -155,7 +155,7 @@ def misfit(fields: object, schema: Mapping[str, Field]) -> str | None:
 
 @contextmanager
 def reading(owner: str) -> Iterator[None]:
-    """What a constructor refuses of a stored document is the document's fault."""
+    """Turn an InvalidInputError of a constructor into a `ModelFileError` about the document."""
     try:
         yield
     except InvalidInputError as error:

@@ -21,7 +21,7 @@ assert not {"dask", "distributed", "pyarrow", "tqdm"} & (set(sys.modules) - befo
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)  # noqa: S603
 
 
-@pytest.mark.parametrize("missing", ["pyarrow.parquet", "dask.delayed", "tqdm"])
+@pytest.mark.parametrize("missing", ["pyarrow.parquet", "dask.system", "tqdm"])
 def test_what_is_missing_is_named(
     model: Path, queries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:

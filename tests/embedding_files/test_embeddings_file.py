@@ -229,7 +229,7 @@ def test_a_csv_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": [[1.0, 2.0], [1.0]], "y": [0, 1]}, "Row 1 has 1 entries"),
+        ({"x": [[1.0, 2.0], [1.0]], "y": [0, 1]}, "Row 0 has 2 entries, and row 1 1"),
         ({"x": [[1.0], None], "y": [0, 1]}, "Row 1 has none"),
         ({"x": [[1.0], [None]], "y": [0, 1]}, "Row 1 has NaN"),
         ({"x": [[1.0], [2.0]], "y": ["a", None]}, "'y' .* Row 1 has none"),

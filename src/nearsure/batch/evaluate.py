@@ -1,12 +1,12 @@
 """`evaluate_partitions`: metrics over partitioned embeddings.
 
 Sums of floating-point numbers depend on their order, so no sums are merged: each partition gives
-the confidence of its rows and whether they are right, 9 bytes a query, and the metrics see all rows
-in the order of the data set.
+the confidence of its rows and whether they are right, 9 bytes a query, and the metrics are computed
+from all rows, in the order of the data set.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
 from nearsure.batch.partitions import Partition, read_manifest
-from nearsure.batch.runner import Failure, Job, Scheduler, check_scheduler, failed, run_each
+from nearsure.batch.runner import Job, Scheduler, check_scheduler, require_all, run_each
 from nearsure.batch.score import CONFIDENCE, LABEL, RANKED_LABELS, RANKED_PROBABILITIES
-from nearsure.embedding_files.parquet import opened, read_rows, values_in
+from nearsure.embedding_files.parquet import open_parquet, read_rows, read_values
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.metrics import (
     accuracy,
@@ -78,8 +78,8 @@ def evaluate_partitions(
     scored : path-like
         Folder that `score_partitions` finished.
     truth_column : str
-        Column of the true labels: integers or texts, as the gallery's labels are. A label that the
-        gallery has not is a query that no answer is right for.
+        Column of the true labels: integers or texts, as the gallery's labels are. No answer is
+        right for a query whose label the gallery lacks.
     truth : path-like, optional
         Folder of Parquet files with that column, which have the names and the rows of those that
         were scored; by default these themselves.
@@ -98,24 +98,20 @@ def evaluate_partitions(
     check_scheduler(scheduler)
     folder = Path(scored).absolute()
     manifest = read_manifest(folder)
-    partitions = manifest.partitions
     jobs = [
         (
             partition.name,
             {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "scored": str(folder / partition.name),
                 "truth": None if truth is None else str(Path(truth).absolute() / partition.file),
                 "truth_column": truth_column,
                 "has_posterior": manifest.settings["ranked"] == "all",
             },
         )
-        for partition in partitions
+        for partition in manifest.partitions
     ]
-    results = run_each(compare_partition, jobs, scheduler, "evaluate")
-    failures = [result for result in results if isinstance(result, Failure)]
-    if failures:
-        raise failed(failures, len(partitions))
+    results = require_all(run_each(compare_partition, jobs, scheduler, "evaluate"))
     rows = {
         name: np.concatenate([result[name] for result in results if name in result])
         for name in results[0]
@@ -137,7 +133,7 @@ def evaluate_partitions(
 
 
 def compare_partition(job: Job) -> dict[str, AnyArray]:
-    """Confidence and correctness of the rows of one partition, in whatever process.
+    """Confidence and correctness of the rows of one partition, in any process.
 
     Parameters
     ----------
@@ -151,11 +147,11 @@ def compare_partition(job: Job) -> dict[str, AnyArray]:
         job["has_posterior"],
     )
     truth_path = partition.path if job["truth"] is None else Path(job["truth"])
-    with opened(path) as file:
+    with open_parquet(path) as file:
         n_scored = file.metadata.num_rows
     _check_truth(partition, truth_path, n_scored)
     truth = [
-        values_in(batch, truth_column, truth_path, first_row)
+        read_values(batch, truth_column, truth_path, first_row)
         for first_row, batch in read_rows(
             truth_path,
             [truth_column],
@@ -168,26 +164,26 @@ def compare_partition(job: Job) -> dict[str, AnyArray]:
     columns = [LABEL, CONFIDENCE]
     columns += [RANKED_LABELS, RANKED_PROBABILITIES] if has_posterior else []
     parts = [
-        _compared(batch, true_labels[first : first + len(batch)], path, first)
+        _compare(batch, true_labels[first : first + len(batch)], path, first)
         for first, batch in read_rows(
             path, columns, first_row=0, n_rows=n_scored, batch_size=ROWS_AT_A_TIME
         )
     ]
     return {
-        name: np.concatenate([part[name] for part in [_nothing(has_posterior), *parts]])
-        for name in _nothing(has_posterior)
+        name: np.concatenate([part[name] for part in [_no_rows(has_posterior), *parts]])
+        for name in _no_rows(has_posterior)
     }
 
 
-def _nothing(has_posterior: bool) -> dict[str, AnyArray]:  # noqa: FBT001
+def _no_rows(has_posterior: bool) -> dict[str, AnyArray]:  # noqa: FBT001
     empty: dict[str, AnyArray] = {"confidence": np.empty(0), "correct": np.empty(0, np.bool_)}
     return empty | ({"brier": np.empty(0), "surprise": np.empty(0)} if has_posterior else {})
 
 
-def _compared(
+def _compare(
     batch: "pa.RecordBatch", truth: AnyArray, path: Path, first_row: int
 ) -> dict[str, AnyArray]:
-    labels = values_in(batch, LABEL, path, first_row)
+    labels = read_values(batch, LABEL, path, first_row)
     if labels.dtype.kind != truth.dtype.kind:
         raise EmbeddingsFileError(
             f"True labels must be of the kind of the gallery's labels, {labels.dtype}. "
@@ -225,7 +221,7 @@ def _posterior(batch: "pa.RecordBatch", truth: AnyArray) -> tuple[Posterior, Any
 
 def _check_truth(partition: Partition, truth_path: Path, n_scored: int) -> None:
     """The scored rows must be those of the truth."""
-    with opened(truth_path) as file:
+    with open_parquet(truth_path) as file:
         n_rows = file.metadata.num_rows
     wrong = partition.first_row + partition.n_rows > n_rows
     wrong |= partition.whole and partition.n_rows != n_rows

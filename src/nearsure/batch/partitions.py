@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nearsure.atomic import atomic_write
-from nearsure.embedding_files.parquet import opened
+from nearsure.atomic import write_text_whole
+from nearsure.embedding_files.parquet import open_parquet, read_rows
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Of a file with more rows, several tasks read some row groups each.
 ROWS_PER_PARTITION = 1_000_000
@@ -34,8 +37,7 @@ class Partition:
     whole : bool
         Whether they are all of its rows.
     size, modified_ns : int
-        The file's size in bytes and time of change, by which another file of the same name is
-        told from this one.
+        The file's size in bytes and time of change: another file of the same name differs.
     """
 
     root: str
@@ -53,11 +55,30 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """What it is called in messages, and its result on disk: the file's name if it is whole."""
+        """Its name in messages, and that of its result: the file's name if it is whole."""
         if self.whole:
             return self.file
         stem = PurePosixPath(self.file).with_suffix("")
         return f"{stem}.rows-{self.first_row:012d}{SUFFIX}"
+
+    def read_rows(
+        self, columns: Sequence[str], batch_size: int
+    ) -> Iterator[tuple[int, "pa.RecordBatch"]]:
+        """The rows in batches, each with the number of its first row in the file.
+
+        Raises
+        ------
+        EmbeddingsFileError
+            At the latest after the last row, if the file is no longer what was listed.
+        """
+        yield from read_rows(
+            self.path,
+            columns,
+            first_row=self.first_row,
+            n_rows=self.n_rows,
+            batch_size=batch_size,
+        )
+        self.check_unchanged()
 
     def check_unchanged(self) -> None:
         """Raise an error if the file is no longer what was listed."""
@@ -69,10 +90,6 @@ class Partition:
             raise EmbeddingsFileError(
                 f"{self.path} has changed since it was listed. Start again when it is whole."
             )
-
-    def to_dict(self) -> dict[str, str | int | bool]:
-        """Strings and numbers alone."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,7 @@ def list_partitions(
     broken: dict[str, str] = {}
     for file in files:
         try:
-            partitions += _divided(root, file, rows_per_partition)
+            partitions += _divide(root, file, rows_per_partition)
         except EmbeddingsFileError as error:
             broken[file] = str(error)
     return Listing(tuple(partitions), broken)
@@ -147,9 +164,9 @@ def _is_hidden(name: Path) -> bool:
     return any(part.startswith((".", "_")) for part in name.parts)
 
 
-def _divided(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
+def _divide(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
     path = root / file
-    with opened(path) as parquet:
+    with open_parquet(path) as parquet:
         metadata = parquet.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     status = path.stat()
@@ -184,14 +201,14 @@ FOOTER_KEY = b"nearsure"
 
 
 def digest_of(partition: Partition, model: str, settings: Mapping[str, Any]) -> str:
-    """All that a scored partition depends on, in one word."""
+    """The digest of all that a scored partition depends on."""
     made_from = {
         "format": FORMAT,
         "nearsure": version("nearsure"),
         "model": model,
         "settings": dict(settings),
         # Not the folder, so that a data set may move.
-        "partition": {name: value for name, value in partition.to_dict().items() if name != "root"},
+        "partition": {name: value for name, value in asdict(partition).items() if name != "root"},
     }
     text = json.dumps(made_from, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -200,7 +217,7 @@ def digest_of(partition: Partition, model: str, settings: Mapping[str, Any]) -> 
 def is_scored(path: Path, digest: str) -> bool:
     """Whether a scored file is there, whole, and made from the same."""
     try:
-        with opened(path) as file:
+        with open_parquet(path) as file:
             metadata = file.schema_arrow.metadata or {}
     except EmbeddingsFileError:
         return False
@@ -217,7 +234,7 @@ def check_output(output: Path, source: str | os.PathLike[str], listing: Listing)
             "would be taken for queries."
         )
     expected = {partition.name for partition in listing.partitions}
-    # What an earlier run made of a file that is broken now may stay.
+    # Results of a file that is broken now may stay.
     stems = tuple(file.removesuffix(SUFFIX) for file in listing.broken)
     there = {file.relative_to(output).as_posix() for file in output.rglob(f"*{SUFFIX}")}
     foreign = sorted(name for name in there - expected if not (stems and name.startswith(stems)))
@@ -233,20 +250,19 @@ def check_output(output: Path, source: str | os.PathLike[str], listing: Listing)
 def write_manifest(
     output: Path, partitions: Sequence[Partition], model: str, settings: Mapping[str, Any]
 ) -> None:
-    """Say that a folder is whole."""
+    """List the partitions of a run, whose folder is whole."""
     manifest = {
         "format": FORMAT,
         "model_sha256": model,
         "settings": dict(settings),
-        "partitions": [partition.to_dict() for partition in partitions],
+        "partitions": [asdict(partition) for partition in partitions],
     }
-    with atomic_write(output / MANIFEST) as draft:
-        draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_text_whole(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished run wrote down.
+    """What a finished run has written to `scored.json`.
 
     Parameters
     ----------

@@ -4,32 +4,33 @@ What is sent is the name of a function, with strings and numbers; queries are th
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-from uuid import uuid4
+from multiprocessing import get_context
+from typing import Any, Literal, Protocol
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.redaction import redacted
 from nearsure.errors import InvalidInputError, NearsureError, PartitionsFailedError
 from nearsure.extras import require
 
-if TYPE_CHECKING:
-    from dask.delayed import Delayed
-
 
 class Cluster(Protocol):
     """What is needed of a distributed.Client."""
 
-    def compute(self, collections: Any) -> Any:  # noqa: ANN401
-        """Futures of delayed calls."""
+    def get_executor(self, *, pure: bool) -> Executor:
+        """The workers, as `concurrent.futures` has them."""
 
     def scatter(self, data: Any, *, hash: bool) -> Any:  # noqa: A002, ANN401
         """A future of data that is sent to workers once."""
-
-    def cancel(self, futures: Any) -> Any:  # noqa: ANN401
-        """Give up calls."""
 
 
 Scheduler = Literal["threads", "processes", "synchronous"] | Cluster
@@ -41,7 +42,7 @@ Job = dict[str, Any]
 
 @dataclass(frozen=True)
 class Failure:
-    """What a partition's result is if there is none.
+    """In place of the result of a partition that went wrong.
 
     Parameters
     ----------
@@ -74,9 +75,8 @@ def run_each(
     description : str
         Stands before the progress bar, which is shown on a terminal alone.
     """
-    attempt = _delayed(_attempt)
-    calls = [attempt(function, name, (job,)) for name, job in jobs]
-    return _run(calls, scheduler, description, len(calls), [name for name, _ in jobs])
+    results = dict(_run(function, jobs, scheduler, description))
+    return [results[number] for number in range(len(jobs))]
 
 
 def run_merged(
@@ -88,7 +88,7 @@ def run_merged(
     scheduler: Scheduler,
     description: str,
 ) -> Any:  # noqa: ANN401
-    """All results merged in pairs as soon as they are there, so that few are held at a time.
+    """All results, merged in the order in which they arrive, so that few are held at a time.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def run_merged(
     queries : array of shape (n, dimension)
         What all jobs are about.
     merge : callable
-        A function of a module: two results become one.
+        Makes one result of two, the same in any order.
     scheduler, description
         As of `run_each`.
 
@@ -108,20 +108,24 @@ def run_merged(
     PartitionsFailedError
         If a job went wrong, as all of them are needed.
     """
-    attempt, join = _delayed(_attempt), _delayed(_merged)
-    shared = _shared(queries, scheduler)
-    level = [attempt(function, name, (job, shared)) for name, job in jobs]
-    n_calls = 2 * len(level) - 1
-    while len(level) > 1:
-        pairs = [join(merge, *level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
-    result = _run(level, scheduler, description, n_calls, ["the search"])[0]
-    if failures := _failures_in(result):
-        raise failed(failures, len(jobs))
-    return result
+    shared = queries if isinstance(scheduler, str) else scheduler.scatter(queries, hash=False)
+    merged: Any = None
+    failures: dict[int, Failure] = {}
+    for number, result in _run(function, jobs, scheduler, description, shared):
+        if isinstance(result, Failure):
+            failures[number] = result
+        elif merged is None:
+            merged = result
+        elif not failures:
+            merged = _attempt(merge, "the merge of results", merged, result)
+            if isinstance(merged, Failure):
+                failures[len(jobs)] = merged
+    if failures:
+        raise partitions_failed([failures[number] for number in sorted(failures)], len(jobs))
+    return merged
 
 
-def failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedError:
+def partitions_failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedError:
     """The error that lists partitions that went wrong."""
     reasons = {failure.name: failure.reason for failure in failures}
     listed = "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
@@ -132,114 +136,90 @@ def failed(failures: Sequence[Failure], n_partitions: int) -> PartitionsFailedEr
     )
 
 
+def require_all(results: list[Any]) -> list[Any]:
+    """The results, or an error if one of them is a `Failure`."""
+    failures = [result for result in results if isinstance(result, Failure)]
+    if failures:
+        raise partitions_failed(failures, len(results))
+    return results
+
+
 def check_scheduler(scheduler: Scheduler) -> None:
-    """Raise an error unless this can run anything."""
-    known = scheduler in LOCAL if isinstance(scheduler, str) else hasattr(scheduler, "compute")
+    """Raise an error unless this can run anything and the extra is installed."""
+    known = scheduler in LOCAL if isinstance(scheduler, str) else hasattr(scheduler, "get_executor")
     if not known:
         raise InvalidInputError(
             f"scheduler must be one of {', '.join(map(repr, LOCAL))} or a distributed.Client. "
             f"Got {scheduler!r} instead."
         )
+    # Before the reader of Parquet files misses it, which would name a smaller extra.
+    require("pyarrow.parquet", extra="batch", purpose=PURPOSE)
 
 
-def _attempt(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401
+def _run(
+    function: Callable[..., Any],
+    jobs: Sequence[tuple[str, Job]],
+    scheduler: Scheduler,
+    description: str,
+    *shared: Any,  # noqa: ANN401
+) -> Iterator[tuple[int, Any]]:
+    """The place of each job among all, and its result, in the order in which they arrive."""
+    tqdm = require("tqdm", extra="batch", purpose=PURPOSE)
+    with tqdm.tqdm(total=len(jobs), desc=description, disable=None) as bar:
+        if scheduler == "synchronous":
+            for number, (name, job) in enumerate(jobs):
+                yield number, _attempt(function, name, job, *shared)
+                bar.update()
+            return
+        with _open_executor(scheduler) as executor:
+            places = {
+                executor.submit(_attempt, function, name, job, *shared): number
+                for number, (name, job) in enumerate(jobs)
+            }
+            try:
+                for future in as_completed(places):
+                    # Whoever merges results holds each of them no longer than that takes.
+                    number = places.pop(future)
+                    yield number, _result(future, jobs[number][0])
+                    bar.update()
+            finally:
+                # An interrupt ends the work on a cluster, too.
+                for future in places:
+                    future.cancel()
+
+
+def _open_executor(scheduler: Scheduler) -> Executor:
+    if not isinstance(scheduler, str):
+        # Not pure: a call with the same arguments later on may find other files.
+        return scheduler.get_executor(pure=False)
+    n_workers: int = require("dask.system", extra="batch", purpose=PURPOSE).CPU_COUNT
+    if scheduler == "threads":
+        return ThreadPoolExecutor(n_workers)
+    return ProcessPoolExecutor(n_workers, get_context("spawn"))
+
+
+def _attempt(function: Callable[..., Any], name: str, *arguments: Any) -> Any:  # noqa: ANN401
     try:
         return function(*arguments)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other partitions go on
         return Failure(name, _reason(error))
 
 
-def _merged(merge: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:  # noqa: ANN401
-    if failures := _failures_in(one) + _failures_in(other):
-        return failures
-    return _attempt(merge, "the merge of results", (one, other))
-
-
-def _failures_in(result: Any) -> list[Failure]:  # noqa: ANN401
-    """All that went wrong on the way to a result: none, one, or a list of them."""
-    if isinstance(result, Failure):
-        return [result]
-    return result if isinstance(result, list) else []
+def _result(future: Future[Any], name: str) -> Any:  # noqa: ANN401
+    """The result of a call, or why the workers have none, although no call raises an error."""
+    try:
+        return future.result()
+    except BrokenExecutor as error:
+        raise NearsureError(
+            "A worker process died: it was killed, or memory was short. What is finished is "
+            "kept; start again, with fewer workers or smaller batches."
+        ) from error
+    except CancelledError:
+        return Failure(name, "The cluster lost it (cancelled).")
+    except Exception as error:  # noqa: BLE001 - such as KilledWorker
+        return Failure(name, _reason(error))
 
 
 def _reason(error: BaseException) -> str:
     own = isinstance(error, NearsureError)
     return redacted(str(error) if own else f"{type(error).__name__}: {error}")
-
-
-def _delayed(function: Callable[..., Any]) -> Callable[..., "Delayed"]:
-    delayed = require("dask.delayed", extra="batch", purpose=PURPOSE).delayed
-    # Not pure: a call of the same arguments later on may find other files.
-    call: Callable[..., Delayed] = delayed(function, pure=False)
-    return call
-
-
-def _shared(queries: AnyArray, scheduler: Scheduler) -> Any:  # noqa: ANN401
-    if isinstance(scheduler, str):
-        delayed = require("dask.delayed", extra="batch", purpose=PURPOSE).delayed
-        return delayed(queries, name=f"queries-{uuid4().hex}")
-    return scheduler.scatter(queries, hash=False)
-
-
-def _run(
-    calls: Sequence["Delayed"],
-    scheduler: Scheduler,
-    description: str,
-    n_calls: int,
-    names: Sequence[str],
-) -> list[Any]:
-    if isinstance(scheduler, str):
-        return _run_here(calls, scheduler, description, n_calls)
-    return _run_on_cluster(calls, scheduler, description, names)
-
-
-def _run_here(
-    calls: Sequence["Delayed"], scheduler: str, description: str, n_calls: int
-) -> list[Any]:
-    dask = require("dask", extra="batch", purpose=PURPOSE)
-    callbacks = require("dask.callbacks", extra="batch", purpose=PURPOSE)
-    with _bar(n_calls, description) as bar:
-
-        def count(*_: object) -> None:
-            bar.update()
-
-        try:
-            with callbacks.Callback(posttask=count):
-                return list(dask.compute(*calls, scheduler=scheduler))
-        except BrokenExecutor as error:
-            raise NearsureError(
-                "A worker process died: it was killed, or memory was short. What is finished is "
-                "kept; start again, with fewer workers or smaller batches."
-            ) from error
-
-
-def _run_on_cluster(
-    calls: Sequence["Delayed"], client: Cluster, description: str, names: Sequence[str]
-) -> list[Any]:
-    distributed = require("distributed", extra="batch", purpose=PURPOSE)
-    futures = client.compute(list(calls))
-    try:
-        with _bar(len(calls), description) as bar:
-            for _ in distributed.as_completed(futures):
-                bar.update()
-        return [
-            future.result() if future.status == "finished" else Failure(name, _lost(future))
-            for name, future in zip(names, futures, strict=True)
-        ]
-    except BaseException:
-        # An interrupt ends the work on the cluster, too.
-        client.cancel(futures)
-        raise
-
-
-def _lost(future: Any) -> str:  # noqa: ANN401
-    """Why the cluster has no result, although functions themselves never raise an error."""
-    error = future.exception() if future.status == "error" else None
-    return f"The cluster lost it ({future.status})." if error is None else _reason(error)
-
-
-@contextmanager
-def _bar(total: int, description: str) -> Iterator[Any]:
-    tqdm = require("tqdm", extra="batch", purpose=PURPOSE)
-    with tqdm.tqdm(total=total, desc=description, disable=None) as bar:
-        yield bar

@@ -4,12 +4,13 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -26,14 +27,19 @@ from nearsure.batch.partitions import (
     list_partitions,
     write_manifest,
 )
-from nearsure.batch.runner import Failure, Job, Scheduler, check_scheduler, failed, run_each
+from nearsure.batch.runner import (
+    Failure,
+    Job,
+    Scheduler,
+    check_scheduler,
+    partitions_failed,
+    run_each,
+)
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.embedding_files.parquet import (
-    batch_arrow,
-    check_columns,
-    opened,
-    read_rows,
-    vectors_in,
+    arrow,
+    open_parquet,
+    read_vectors,
 )
 from nearsure.engines.contract import Engine
 from nearsure.errors import EmbeddingsFileError, InvalidInputError, ModelFileError
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# The classifier of a worker: opened once in each process, by names that any process understands.
+# The classifier of a worker: opened once in each process, by names that mean the same in all.
 #
 # What is sent to a worker is the path of a model file and the name of a function, never an object:
 # no pickle, and no secret, as an engine's address comes from the worker's own environment.
@@ -61,7 +67,7 @@ _opened: dict[tuple[str, str, str | None], _Opened] = {}
 
 
 @contextmanager
-def lent_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator[NEDClassifier]:
+def borrow_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator[NEDClassifier]:
     """The classifier in a model file; it stays open until another is asked for.
 
     Parameters
@@ -88,8 +94,8 @@ def lent_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator
             entry.n_users -= 1
 
 
-def forget_classifiers() -> None:
-    """Give back memory and connections of this process, but for what is in use."""
+def close_classifiers() -> None:
+    """Close the classifiers of this process that are not in use."""
     with _lock:
         _close_unused()
 
@@ -104,8 +110,10 @@ def file_sha256(path: str | PathLike[str]) -> str:
 
 
 def check_open_engine(open_engine: str | None) -> None:
-    """Raise an error unless this could name a function; only a worker can tell if there is one."""
-    if open_engine is not None and not all(part.strip() for part in _halves(open_engine)):
+    """Raise an error unless this could name a function; a worker checks that there is one."""
+    if open_engine is not None and not all(
+        part.strip() for part in open_engine.partition(":")[::2]
+    ):
         raise InvalidInputError(
             "open_engine must name a function that workers can import, as "
             f"'package.module:function'. Got {open_engine!r} instead."
@@ -128,7 +136,7 @@ def _open(path: str, sha256: str, open_engine: str | None) -> _Opened:
 
 
 def _open_engine(open_engine: str) -> Engine:
-    module, function = _halves(open_engine)
+    module, function = open_engine.partition(":")[::2]
     try:
         opening = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
@@ -138,11 +146,6 @@ def _open_engine(open_engine: str) -> Engine:
         ) from error
     engine: Engine = opening()
     return engine
-
-
-def _halves(open_engine: str) -> tuple[str, str]:
-    module, _, function = open_engine.partition(":")
-    return module, function
 
 
 def _close_unused() -> None:
@@ -180,7 +183,7 @@ def scored_table(
     ranked : int, "all" or None
         How many of each query's classes to list, best first, with their probabilities.
     """
-    pa = batch_arrow()
+    pa = arrow()
     columns = dict([names])
     columns[LABEL] = label_column(prediction.labels)
     columns[CONFIDENCE] = pa.array(prediction.confidence, pa.float64())
@@ -200,7 +203,7 @@ def scored_table(
 
 def label_column(labels: AnyArray) -> "pa.Array":
     """Labels as Parquet holds them: numbers as they are, everything else as text."""
-    pa = batch_arrow()
+    pa = arrow()
     if labels.dtype.kind in "biuf":
         return pa.array(labels)
     listed = labels.tolist()
@@ -341,7 +344,7 @@ def score_partitions(
         digest = digest_of(partition, model, settings)
         if rescore or not is_scored(folder / partition.name, digest):
             job = {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "output": str(folder / partition.name),
                 "digest": digest,
                 "model_path": model_path,
@@ -353,12 +356,12 @@ def score_partitions(
     try:
         results = run_each(score_partition, jobs, scheduler, "score")
     finally:
-        forget_classifiers()
+        close_classifiers()
         remove_drafts(folder)
     failures = [Failure(file, reason) for file, reason in listing.broken.items()]
     failures += [result for result in results if isinstance(result, Failure)]
     if failures:
-        raise failed(failures, len(listing.partitions) + len(listing.broken))
+        raise partitions_failed(failures, len(listing.partitions) + len(listing.broken))
     write_manifest(folder, listing.partitions, model, settings)
     return Scored(
         folder,
@@ -369,29 +372,28 @@ def score_partitions(
 
 
 def score_partition(job: Job) -> int:
-    """Score one partition, in whatever process; how many rows it has.
+    """Score one partition, in any process, and count its rows.
 
     Parameters
     ----------
     job : dict
         Paths, names and numbers alone.
     """
-    pa, parquet = batch_arrow(), batch_arrow("pyarrow.parquet")
+    pa, parquet = arrow(), arrow("pyarrow.parquet")
     partition = Partition(**job["partition"])
     n_rows = 0
     with (
-        lent_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
+        borrow_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
         atomic_write(Path(job["output"])) as draft,
     ):
         tables = _scored_tables(partition, classifier, job)
         first = next(tables)
         schema = first.schema.with_metadata({FOOTER_KEY: job["digest"].encode()})
         with parquet.ParquetWriter(draft, schema) as writer:
-            for table in _and_first(first, tables):
+            for table in chain([first], tables):
                 writer.write_table(table.replace_schema_metadata(schema.metadata))
                 n_rows += len(table)
-        partition.check_unchanged()
-    # Arrow keeps what it freed for itself, and workers live long.
+    # Arrow keeps freed memory, and workers live long.
     pa.default_memory_pool().release_unused()
     return n_rows
 
@@ -402,18 +404,8 @@ def _scored_tables(
     """Scored rows, a batch at a time; one table without rows for a partition without any."""
     vector_column, id_column = job["vector_column"], job["id_column"]
     columns = [vector_column] if id_column is None else [vector_column, id_column]
-    if not partition.n_rows:
-        yield _empty_table(partition, classifier, columns, job)
-        return
-    batches = read_rows(
-        partition.path,
-        columns,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=job["batch_size"],
-    )
-    for first_row, batch in batches:
-        vectors = vectors_in(batch, vector_column, partition.path, first_row)
+    for first_row, batch in partition.read_rows(columns, job["batch_size"]):
+        vectors = read_vectors(batch, vector_column, partition.path, first_row)
         if vectors.shape[1] != classifier.n_features_in_:
             raise EmbeddingsFileError(
                 f"The vectors in the column {vector_column!r} of {partition.path} must have "
@@ -421,20 +413,19 @@ def _scored_tables(
                 f"{vectors.shape[1]}."
             )
         if id_column is None:
-            names = (ROW, batch_arrow().array(np.arange(first_row, first_row + len(batch))))
+            names = (ROW, arrow().array(np.arange(first_row, first_row + len(batch))))
         else:
             names = (ID, batch.column(id_column))
         prediction = classifier.predict_with_confidence(vectors)
         yield scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
+    if not partition.n_rows:
+        yield _empty_table(partition, classifier, job)
 
 
-def _empty_table(
-    partition: Partition, classifier: NEDClassifier, columns: list[str], job: Job
-) -> "pa.Table":
+def _empty_table(partition: Partition, classifier: NEDClassifier, job: Job) -> "pa.Table":
     """No rows, but the columns of all other partitions: what any query has, without it."""
-    pa = batch_arrow()
-    with opened(partition.path) as file:
-        check_columns(file, partition.path, columns)
+    pa = arrow()
+    with open_parquet(partition.path) as file:
         schema = file.schema_arrow
     names = (ROW, pa.array([0], pa.int64()))
     if job["id_column"] is not None:
@@ -442,8 +433,3 @@ def _empty_table(
     prediction = classifier.predict_with_confidence(np.ones((1, classifier.n_features_in_)))
     table = scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
     return table.slice(0, 0)
-
-
-def _and_first(first: Any, others: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
-    yield first
-    yield from others

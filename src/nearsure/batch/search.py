@@ -2,11 +2,9 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from itertools import accumulate
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,21 +13,19 @@ from sklearn.utils import check_random_state
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.batch.partitions import ROWS_PER_PARTITION, Partition, list_partitions
 from nearsure.batch.runner import (
-    Failure,
     Job,
     Scheduler,
     check_scheduler,
-    failed,
+    require_all,
     run_each,
     run_merged,
 )
 from nearsure.embedding_files.parquet import (
     check_columns,
-    kind_of,
-    opened,
-    read_rows,
-    values_in,
-    vectors_in,
+    numpy_type,
+    open_parquet,
+    read_values,
+    read_vectors,
 )
 from nearsure.engines.checks import checked_queries
 from nearsure.engines.contract import Found
@@ -39,10 +35,6 @@ from nearsure.index import ExactIndex, unit_vectors
 from nearsure.labels import codes_of
 from nearsure.loo import leave_one_out
 from nearsure.neighbors import Neighbors
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # Vectors of a shard that are held at a time.
 CHUNK_BYTES = 1 << 28
@@ -104,7 +96,7 @@ def shard_jobs(
         (
             partition.name,
             {
-                "partition": partition.to_dict(),
+                "partition": asdict(partition),
                 "columns": [columns.vector, columns.label, columns.id],
                 "first_id": first,
                 "metric": metric,
@@ -115,41 +107,29 @@ def shard_jobs(
 
 
 def read_chunks(job: Job) -> Iterator[Chunk]:
-    """The points of a shard, as many at a time as memory is meant for, at unit length if asked."""
+    """The points of a shard, up to `CHUNK_BYTES` at a time, at unit length for "cosine"."""
     partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
     waiting: list[Chunk] = []
     n_bytes = 0
-    batches = read_rows(
-        partition.path,
-        columns.names,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=ROWS_READ_AT_A_TIME,
-    )
-    for first_row, batch in batches:
-        vectors = vectors_in(batch, columns.vector, partition.path, first_row)
-        if waiting and vectors.shape[1] != waiting[0].vectors.shape[1]:
-            raise EmbeddingsFileError(
-                f"The vectors in the column {columns.vector!r} of {partition.path} must have one "
-                f"length, {waiting[0].vectors.shape[1]} as before. Row {first_row} has "
-                f"{vectors.shape[1]} entries."
-            )
+    length = None
+    for first_row, batch in partition.read_rows(columns.names, ROWS_READ_AT_A_TIME):
+        vectors = read_vectors(batch, columns.vector, partition.path, first_row, length)
+        length = vectors.shape[1]
         if columns.id is None:
             first_id = job["first_id"] + first_row - partition.first_row
             ids: AnyArray = np.arange(first_id, first_id + len(batch))
         else:
-            ids = values_in(batch, columns.id, partition.path, first_row)
+            ids = read_values(batch, columns.id, partition.path, first_row)
         labels = None
         if columns.label is not None:
-            labels = values_in(batch, columns.label, partition.path, first_row)
+            labels = read_values(batch, columns.label, partition.path, first_row)
         waiting.append(Chunk(vectors, ids, labels))
         n_bytes += vectors.nbytes
         if n_bytes >= CHUNK_BYTES:
-            yield _joined(waiting, job["metric"])
+            yield _join(waiting, job["metric"])
             waiting, n_bytes = [], 0
     if waiting:
-        yield _joined(waiting, job["metric"])
-    partition.check_unchanged()
+        yield _join(waiting, job["metric"])
 
 
 def check_metric(metric: str) -> None:
@@ -158,7 +138,7 @@ def check_metric(metric: str) -> None:
         raise InvalidInputError(f"metric must be 'euclidean' or 'cosine'. Got {metric!r} instead.")
 
 
-def _joined(parts: list[Chunk], metric: Metric) -> Chunk:
+def _join(parts: list[Chunk], metric: Metric) -> Chunk:
     vectors = np.concatenate([part.vectors for part in parts])
     labels = [part.labels for part in parts if part.labels is not None]
     return Chunk(
@@ -182,8 +162,8 @@ def search_shards(
 ) -> Found:
     """The k nearest points of a gallery in Parquet files; the same as of one `ExactIndex` over all.
 
-    Each task reads one shard, some 256 MB at a time, and answers all queries; answers are merged in
-    pairs. Distances are the same to the last bit, and equal ones are in the order of ids.
+    Each task reads one shard, some 256 MB at a time, and answers all queries; answers are merged as
+    they arrive. Distances are the same to the last bit, and equal ones are in the order of ids.
 
     Parameters
     ----------
@@ -231,7 +211,7 @@ def search_shards(
         search_shard,
         jobs,
         asked,
-        merge=partial(_merge_pair, k=k),
+        merge=lambda one, other: merge_found([one, other], k),
         scheduler=scheduler,
         description="search",
     )
@@ -239,7 +219,7 @@ def search_shards(
 
 
 def search_shard(job: Job, queries: AnyArray) -> Found:
-    """The k nearest points of one shard, in whatever process.
+    """The k nearest points of one shard, in any process.
 
     Parameters
     ----------
@@ -248,7 +228,7 @@ def search_shard(job: Job, queries: AnyArray) -> Found:
     queries : array of shape (n, dimension)
         At unit length for metric "cosine".
     """
-    found = _nothing_found(job, len(queries))
+    found = _no_neighbors(job, len(queries))
     for chunk in read_chunks(job):
         if chunk.vectors.shape[1] != queries.shape[1]:
             raise EmbeddingsFileError(
@@ -288,7 +268,7 @@ def _search_chunk(chunk: Chunk, queries: AnyArray, k: int) -> Found:
     if len(np.unique(ids)) < len(ids):
         raise EmbeddingsFileError("ids must be distinct. Got some more than once in one shard.")
     if ids.dtype.kind == "U":
-        # The index knows integers alone: rows in the order of ids break ties as ids would.
+        # The index takes integers alone: rows in the order of ids break ties as ids would.
         order = np.argsort(ids)
         vectors, ids = vectors[order], ids[order]
         labels = None if labels is None else labels[order]
@@ -304,15 +284,15 @@ def _search_chunk(chunk: Chunk, queries: AnyArray, k: int) -> Found:
     )
 
 
-def _nothing_found(job: Job, n: int) -> Found:
-    """The answer of a shard without points, of the kinds that its columns have."""
+def _no_neighbors(job: Job, n: int) -> Found:
+    """The answer of a shard without points, of the types of its columns."""
     path, columns = Partition(**job["partition"]).path, ShardColumns(*job["columns"])
-    with opened(path) as file:
+    with open_parquet(path) as file:
         check_columns(file, path, columns.names)
         schema = file.schema_arrow
 
     def nothing(column: str | None) -> AnyArray:
-        dtype = np.int64 if column is None else kind_of(schema.field(column).type, column, path)
+        dtype = np.int64 if column is None else numpy_type(schema.field(column).type, column, path)
         empty: AnyArray = np.empty(0, dtype)
         return np.full((n, 1), nothing_of(empty), empty.dtype)
 
@@ -322,10 +302,6 @@ def _nothing_found(job: Job, n: int) -> Found:
         np.zeros(n, np.int64),
         None if columns.label is None else nothing(columns.label),
     )
-
-
-def _merge_pair(one: Found, other: Found, k: int) -> Found:
-    return merge_found([one, other], k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,16 +380,16 @@ def leave_one_out_over_shards(
             f"Got {n_points} and {k} instead."
         )
     k = min(k, n_points - 1)
-    censuses = _all_of(run_each(count_shard, jobs, scheduler, "count"))
-    classes, class_counts = _merged_counts(censuses)
+    censuses = require_all(run_each(count_shard, jobs, scheduler, "count"))
+    classes, class_counts = _merge_counts(censuses)
     ids = np.concatenate([census[2] for census in censuses]) if id_column else np.arange(n_points)
-    rows = _drawn_rows(ids, max_samples, random_state)
+    rows = _draw_rows(ids, max_samples, random_state)
     firsts = np.cumsum([0, *n_rows])
     fetches = [
         (name, job | {"rows": (rows[(rows >= first) & (rows < last)] - first).tolist()})
         for (name, job), first, last in zip(jobs, firsts[:-1], firsts[1:], strict=True)
     ]
-    fetched = _all_of(run_each(fetch_rows, fetches, scheduler, "fetch"))
+    fetched = require_all(run_each(fetch_rows, fetches, scheduler, "fetch"))
     order = np.argsort(ids[rows])
     vectors = np.concatenate([vectors for vectors, _ in fetched if len(vectors)])[order]
     labels = np.concatenate([labels for _, labels in fetched if len(labels)])[order]
@@ -440,46 +416,34 @@ def count_shard(job: Job) -> tuple[AnyArray, IntArray, AnyArray]:
     label_column, id_column = str(columns.label), columns.id
     labels, ids = [], []
     names = [name for name in (label_column, id_column) if name is not None]
-    for path, first_row, batch in _batches(job, names):
-        labels.append(np.unique_counts(values_in(batch, label_column, path, first_row)))
+    partition = Partition(**job["partition"])
+    for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
+        labels.append(np.unique_counts(read_values(batch, label_column, partition.path, first_row)))
         if id_column is not None:
-            ids.append(values_in(batch, id_column, path, first_row))
-    classes, counts = _merged_counts(labels)
+            ids.append(read_values(batch, id_column, partition.path, first_row))
+    classes, counts = _merge_counts(labels)
     return classes, counts, np.concatenate(ids) if ids else np.empty(0, np.int64)
 
 
 def fetch_rows(job: Job) -> tuple[AnyArray, AnyArray]:
     """Vectors, as they are stored, and labels of the rows of a shard that a job names."""
-    columns = ShardColumns(*job["columns"])
-    wanted = np.asarray(job["rows"], np.int64) + job["partition"]["first_row"]
+    partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
+    names = [columns.vector, str(columns.label)]
+    wanted = np.asarray(job["rows"], np.int64) + partition.first_row
     vectors, labels = [], []
     if wanted.size:
-        for path, first_row, batch in _batches(job, [columns.vector, str(columns.label)]):
+        for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
             start, stop = np.searchsorted(wanted, [first_row, first_row + len(batch)])
             if start < stop:
                 places = wanted[start:stop] - first_row
-                vectors.append(vectors_in(batch, columns.vector, path, first_row)[places])
-                labels.append(values_in(batch, str(columns.label), path, first_row)[places])
+                vectors.append(read_vectors(batch, names[0], partition.path, first_row)[places])
+                labels.append(read_values(batch, names[1], partition.path, first_row)[places])
     if not vectors:
         return np.empty((0, 0)), np.empty(0, np.int64)
     return np.concatenate(vectors), np.concatenate(labels)
 
 
-def _batches(job: Job, columns: list[str]) -> Iterator[tuple[Path, int, "pa.RecordBatch"]]:
-    partition = Partition(**job["partition"])
-    batches = read_rows(
-        partition.path,
-        columns,
-        first_row=partition.first_row,
-        n_rows=partition.n_rows,
-        batch_size=ROWS_READ_AT_A_TIME,
-    )
-    for first_row, batch in batches:
-        yield partition.path, first_row, batch
-    partition.check_unchanged()
-
-
-def _merged_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, IntArray]:
+def _merge_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, IntArray]:
     """Distinct labels of all parts, sorted, and how often each occurs."""
     there = [part for part in parts if len(part[0])]
     if not there:
@@ -490,7 +454,7 @@ def _merged_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, Int
     return classes, counts
 
 
-def _drawn_rows(ids: AnyArray, max_samples: int | None, random_state: int) -> IntArray:
+def _draw_rows(ids: AnyArray, max_samples: int | None, random_state: int) -> IntArray:
     """Rows of the sample, ascending; it is drawn in the order of ids, as a classifier's is."""
     order = np.argsort(ids, kind="stable")
     twice = ids[order[1:]] == ids[order[:-1]]
@@ -502,11 +466,3 @@ def _drawn_rows(ids: AnyArray, max_samples: int | None, random_state: int) -> In
         generator = check_random_state(random_state)
         order = order[generator.choice(len(ids), max_samples, replace=False)]
     return np.sort(order)
-
-
-def _all_of(results: list[Any]) -> list[Any]:
-    """The results, or an error if one is missing: part of a gallery is not a gallery."""
-    failures = [result for result in results if isinstance(result, Failure)]
-    if failures:
-        raise failed(failures, len(results))
-    return results

@@ -1,10 +1,12 @@
 """Files of arrays: npz, npy and safetensors, and which array is which."""
 
 import json
+import math
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.parquet import in_parquet
+from nearsure.embedding_files.parquet import open_columns
 from nearsure.embedding_files.rows import (
     EmbeddingChunk,
     Keys,
@@ -26,7 +28,7 @@ from nearsure.embedding_files.rows import (
 from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
-# Names that say what an array is, where a file holds several that would do.
+# Names that decide where a file holds several arrays that would fit.
 VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
 LABEL_NAMES = ("labels", "label", "y")
 ID_NAMES = ("ids", "id")
@@ -38,7 +40,7 @@ Arrays = Mapping[str, StoredArray]
 def vectors_name(source: Source, stored: Arrays, key: str | None) -> str:
     """The array of vectors."""
     if key is not None:
-        return _existing(source, stored, key, "vectors_key")
+        return _require_array(source, stored, key, "vectors_key")
     for kinds in ("f", "iu"):
         candidates = [
             name
@@ -58,7 +60,7 @@ def labels_name(
 ) -> str:
     """The array of labels, which must be there; `others` are ids and pictures."""
     if key is not None:
-        return _existing(source, stored, key, "labels_key")
+        return _require_array(source, stored, key, "labels_key")
     n = stored[vectors].shape[0]
     fitting = [
         name
@@ -66,7 +68,7 @@ def labels_name(
         if name not in (vectors, *others) and array.shape == (n,)
     ]
     named = [name for name in fitting if name.lower() in LABEL_NAMES]
-    # Floats are hardly labels, unless they are called so.
+    # Floats are labels only under a usual name.
     candidates = named or [name for name in fitting if stored[name].kind in "biuUSO"]
     if not candidates:
         raise EmbeddingsFileError(
@@ -83,13 +85,13 @@ def named_array(
     key: str | None,
     role: tuple[str, str, tuple[str, ...], str],
 ) -> str | None:
-    """An array that may be absent: only its key or a usual name makes it what it is.
+    """An array that may be absent: it has the key that was given, or a usual name.
 
     `role` is what it is called in messages, the option of its key, its usual names and its kinds.
     """
     what, option, usual_names, kinds = role
     if key is not None:
-        return _existing(source, stored, key, option)
+        return _require_array(source, stored, key, option)
     n = stored[vectors].shape[0]
     candidates = [
         name
@@ -102,7 +104,7 @@ def named_array(
     return _only(source, stored, candidates, usual_names, (what, option)) if candidates else None
 
 
-def _existing(source: Source, stored: Arrays, key: str, option: str) -> str:
+def _require_array(source: Source, stored: Arrays, key: str, option: str) -> str:
     if key not in stored:
         raise EmbeddingsFileError(
             f"{source} has no array {key!r} ({option}). It holds {listing(stored)}."
@@ -137,31 +139,46 @@ ONLY = "array"
 
 _PART_BYTES = 1 << 20
 
+Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
-def in_npy(source: Source) -> dict[str, StoredArray]:
+
+def open_npy(source: Source) -> dict[str, StoredArray]:
     """The array of an npy file."""
-    with source.file.open("rb") as stream:
-        shape, in_columns, dtype = _header(stream)
-        there = source.file.stat().st_size - stream.tell()
-    _check_size(shape, dtype, there)
-    pieces = partial(_mapped_file if in_columns else _read_file, source, dtype)
-    return {ONLY: StoredArray(shape, dtype.kind, str(dtype), pieces)}
+    n_bytes = source.file.stat().st_size
+    return {ONLY: _stored_array(source, ONLY, lambda: source.file.open("rb"), n_bytes)}
 
 
-def in_npz(source: Source) -> dict[str, StoredArray]:
+def open_npz(source: Source) -> dict[str, StoredArray]:
     """The arrays of an npz file."""
-    found = {}
     with zipfile.ZipFile(source.file) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith(".npy"):
-                with archive.open(member) as stream:
-                    shape, in_columns, dtype = _header(stream)
-                    _check_size(shape, dtype, member.file_size - stream.tell())
-                name = member.filename.removesuffix(".npy")
-                read = _mapped_member if in_columns else _read_member
-                pieces = partial(read, source, name, dtype)
-                found[name] = StoredArray(shape, dtype.kind, str(dtype), pieces)
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    found = {}
+    for member in members:
+        name = member.filename.removesuffix(".npy")
+        opener = partial(_open_member, source.file, member.filename)
+        found[name] = _stored_array(source, name, opener, member.file_size)
     return found
+
+
+@contextmanager
+def _open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(path) as archive, archive.open(name) as stream:
+        yield stream
+        # The archive's checksum is compared where the member ends.
+        stream.read(1)
+
+
+def _stored_array(source: Source, name: str, opener: Opener, n_bytes: int) -> StoredArray:
+    with opener() as stream:
+        shape, in_columns, dtype = _header(stream)
+        there = n_bytes - stream.tell()
+    needed = dtype.itemsize * math.prod(shape)
+    if not dtype.hasobject and there < needed:
+        raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
+    pieces = partial(_pieces, source, opener, _columns_in if in_columns else _rows_in)
+    if dtype.hasobject:
+        pieces = partial(_refuse_objects, source, name)
+    return StoredArray(shape, dtype.kind, str(dtype), pieces)
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -174,72 +191,48 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, in_columns, dtype
 
 
-def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> None:
-    needed = dtype.itemsize
-    for length in shape:
-        needed *= length
-    if not dtype.hasobject and there < needed:
-        raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
-
-
-def _read_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    _refuse_objects(source, ONLY, dtype)
-    with translate_errors(source), source.file.open("rb") as stream:
-        yield from _pieces_in(stream, rows)
-
-
-def _mapped_file(source: Source, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    """Of an array whose rows are spread over the whole file."""
-    _refuse_objects(source, ONLY, dtype)
-    with translate_errors(source):
-        yield from _mapped(source.file, rows)
-
-
-def _mapped(path: Path, rows: int) -> Iterator[AnyArray]:
-    yield from pieces_of(np.load(path, mmap_mode="r", allow_pickle=False), rows)
-
-
-def _read_member(source: Source, name: str, dtype: np.dtype[Any], rows: int) -> Iterator[AnyArray]:
-    _refuse_objects(source, name, dtype)
-    with (
-        translate_errors(source),
-        zipfile.ZipFile(source.file) as archive,
-        archive.open(f"{name}.npy") as stream,
-    ):
-        yield from _pieces_in(stream, rows)
-        # The archive's checksum is compared where the member ends.
-        stream.read(1)
-
-
-def _mapped_member(
-    source: Source, name: str, dtype: np.dtype[Any], rows: int
+def _pieces(
+    source: Source,
+    opener: Opener,
+    read: Callable[[IO[bytes], int], Iterator[AnyArray]],
+    rows: int,
 ) -> Iterator[AnyArray]:
-    """Of an array whose rows are spread over the whole member, unpacked to a temporary file."""
-    _refuse_objects(source, name, dtype)
-    with translate_errors(source), tempfile.NamedTemporaryFile(suffix=".npy") as copy:
-        with (
-            zipfile.ZipFile(source.file) as archive,
-            archive.open(f"{name}.npy") as stream,
-        ):
-            shutil.copyfileobj(stream, copy)
-        copy.flush()
-        yield from _mapped(Path(copy.name), rows)
+    with translate_errors(source), opener() as stream:
+        yield from read(stream, rows)
 
 
-def _pieces_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+def _refuse_objects(source: Source, name: str, _: int) -> Iterator[AnyArray]:
+    raise EmbeddingsFileError(
+        f"{name!r} in {source} holds Python objects, which only pickle could read, and a pickle "
+        "may run any program. Save labels with numpy.array(labels, dtype=str)."
+    )
+
+
+def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
+    """Of an array whose rows are spread over the whole file; one in an archive is unpacked."""
+    with ExitStack() as stack:
+        file = stream
+        if isinstance(stream, zipfile.ZipExtFile):
+            file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".npy"))
+            shutil.copyfileobj(stream, file)
+            file.flush()
+        yield from pieces_of(np.load(file.name, mmap_mode="r", allow_pickle=False), rows)
+
+
+def _rows_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
     shape, _, dtype = _header(stream)
     n_rows, *row_shape = shape
-    row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+    row_bytes = dtype.itemsize * math.prod(row_shape)
     for first in range(0, n_rows, rows):
         n_piece = min(rows, n_rows - first)
         content = bytearray(n_piece * row_bytes)
-        read = _filled(stream, memoryview(content))
+        read = _fill(memoryview(content), stream)
         if read < len(content):
             raise EOFError(f"it ends within row {first + read // row_bytes}")
         yield np.frombuffer(content, dtype).reshape(n_piece, *row_shape)
 
 
-def _filled(stream: IO[bytes], content: memoryview) -> int:
+def _fill(content: memoryview, stream: IO[bytes]) -> int:
     """Fill a buffer from a stream; a little at a time, so that nothing is in memory twice."""
     read = 0
     while part := stream.read(min(_PART_BYTES, len(content) - read)):
@@ -248,27 +241,19 @@ def _filled(stream: IO[bytes], content: memoryview) -> int:
     return read
 
 
-def _refuse_objects(source: Source, name: str, dtype: np.dtype[Any]) -> None:
-    if dtype.hasobject:
-        raise EmbeddingsFileError(
-            f"{name!r} in {source} holds Python objects, which only pickle could read, and a "
-            "pickle may run any program. Save labels with numpy.array(labels, dtype=str)."
-        )
-
-
 _KINDS = {"F": "f", "I": "i", "U": "u", "B": "b"}
 # What numpy cannot hold is refused when it is read.
-_UNKNOWN_TO_NUMPY = ("BF", "F8", "F6", "F4")
+_NOT_IN_NUMPY = ("BF", "F8", "F6", "F4")
 
 
-def in_safetensors(source: Source) -> dict[str, StoredArray]:
+def open_safetensors(source: Source) -> dict[str, StoredArray]:
     """The tensors of a file, and the JSON lists of texts or of integers in its metadata."""
     found = {}
     with safe_open(source.file, framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 - not a dict
             part = file.get_slice(name)
             dtype = str(part.get_dtype())
-            known = not dtype.startswith(_UNKNOWN_TO_NUMPY)
+            known = not dtype.startswith(_NOT_IN_NUMPY)
             kind = _KINDS.get(dtype[0], "O") if known else "O"
             pieces = partial(_slices, source, name, dtype, kind)
             found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, pieces)
@@ -296,7 +281,7 @@ def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iter
 
 
 def _listed(text: str) -> AnyArray | None:
-    """The array that a JSON list of strings or of integers stands for."""
+    """A JSON list of strings or of integers as an array; None for anything else."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -309,10 +294,10 @@ def _listed(text: str) -> AnyArray | None:
 
 
 _READERS = {
-    "npz": in_npz,
-    "npy": in_npy,
-    "parquet": in_parquet,
-    "safetensors": in_safetensors,
+    "npz": open_npz,
+    "npy": open_npy,
+    "parquet": open_columns,
+    "safetensors": open_safetensors,
 }
 _IDS = ("ids", "ids_key", ID_NAMES, "iuUS")
 _PICTURES = ("pictures", "pictures_key", PICTURE_NAMES, "US")
@@ -324,7 +309,7 @@ _ALLOWED = {
 _LABELS = ("labels", "labels_key", LABEL_NAMES, "biufUSO")
 
 
-def stored_arrays(source: Source) -> dict[str, StoredArray]:
+def open_arrays(source: Source) -> dict[str, StoredArray]:
     """What a file of arrays holds, by name.
 
     Raises
@@ -340,7 +325,7 @@ class ArrayRows:
     """The arrays of a file that were chosen, in step."""
 
     def __init__(self, source: Source, keys: Keys) -> None:
-        stored = stored_arrays(source)
+        stored = open_arrays(source)
         if source.format == "npy" and keys.vectors is not None:
             raise EmbeddingsFileError(
                 f"{source} holds one array without a name: leave out the key {keys.vectors!r} of "
@@ -356,7 +341,7 @@ class ArrayRows:
             labels = named_array(source, stored, vectors, keys.labels, _LABELS)
         self._vectors = stored[vectors]
         self._vectors_where = f"{vectors!r} in {source}"
-        self.n_rows = _checked_length(source, self._vectors_where, self._vectors)
+        self.n_rows = _check_length(source, self._vectors_where, self._vectors)
         self._columns = {
             role: (f"{name!r} in {source}", stored[name])
             for role, name in (("label", labels), ("id", ids), ("picture", pictures))
@@ -364,11 +349,11 @@ class ArrayRows:
         }
         for role, (where, array) in self._columns.items():
             check_one_each(role, where, array, self.n_rows)
-        self.dimension = self._found_dimension()
+        self.dimension = self._find_dimension()
 
-    def _found_dimension(self) -> int:
+    def _find_dimension(self) -> int:
         length = self._vectors.shape[1]
-        # Reading a row also tells that an array cannot be read, before anything is done with it.
+        # Reading a row also finds an array that cannot be read, before anything is done with it.
         first = next(self._vectors.pieces(1))
         return first.shape[1] if length is None else length
 
@@ -414,7 +399,7 @@ def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> No
         )
 
 
-def _checked_length(source: Source, where: str, vectors: StoredArray) -> int:
+def _check_length(source: Source, where: str, vectors: StoredArray) -> int:
     n_rows = vectors.shape[0] if vectors.shape else None
     if len(vectors.shape) != 2 or vectors.kind not in "fiuO" or n_rows is None:  # noqa: PLR2004
         raise EmbeddingsFileError(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.embedding_files.arrays import listing, stored_arrays
-from nearsure.embedding_files.parquet import BUFFER_BYTES, arrow
+from nearsure.embedding_files.arrays import listing, open_arrays
+from nearsure.embedding_files.parquet import read_rows
 from nearsure.embedding_files.rows import StoredArray, as_names
-from nearsure.embedding_files.source import Source, open_source, translate_errors
+from nearsure.embedding_files.source import Source, open_source
 from nearsure.embedding_files.tables import (
     NameColumn,
     PlacedObject,
@@ -120,7 +120,7 @@ Arrays = Mapping[str, StoredArray]
 
 def hits_of_arrays(source: Source) -> HitSet:
     """Read the arrays distances and labels, and ids, counts, own_ids and truth if there are any."""
-    stored = stored_arrays(source)
+    stored = open_arrays(source)
     distances = _array_numbers(source, stored, "distances", "f")
     labels = _array_names(source, stored, "labels")
     if distances is None or labels is None:
@@ -213,7 +213,7 @@ class _Gathered:
 def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
     """The hits of queries of which each is an object such as ``{"distances": [..], ...}``.
 
-    The first query says which of ids, truth and id there are.
+    Every query must have those of ids, truth and id that the first one has.
     """
     gathered = _Gathered()
     # The truth is a label, too, and must be of the same type.
@@ -279,15 +279,15 @@ def _hit_set(name: str, gathered: _Gathered) -> HitSet:
         raise EmbeddingsFileError(f"{name} must hold at least one query with a hit. It has none.")
     return HitSet(
         _pad_rows(gathered.distances, counts, np.inf),
-        _padded_names(gathered.labels, counts),
+        _pad_row_names(gathered.labels, counts),
         counts,
-        _padded_names(gathered.ids, counts) if gathered.ids else None,
+        _pad_row_names(gathered.ids, counts) if gathered.ids else None,
         name_array(gathered.own_ids) if gathered.own_ids else None,
         name_array(gathered.truth) if gathered.truth else None,
     )
 
 
-def _padded_names(rows: list[list[int | str]], counts: AnyArray) -> AnyArray:
+def _pad_row_names(rows: list[list[int | str]], counts: AnyArray) -> AnyArray:
     is_text = any(isinstance(entry, str) for row in rows for entry in row[:1])
     return _pad_rows(rows, counts, "" if is_text else -1)
 
@@ -331,10 +331,10 @@ def objects_of_table(source: Source) -> Iterator[PlacedObject]:
                     "before: a query has one."
                 )
             query.truth = truth
-    return _typed(source, queries, places)
+    return _convert(source, queries, places)
 
 
-def _typed(
+def _convert(
     source: Source, queries: dict[str, _Query], places: dict[str, int]
 ) -> Iterator[PlacedObject]:
     every = queries.values()
@@ -430,13 +430,6 @@ def _objects(source: Source) -> Iterator[PlacedObject]:
 
 
 def _objects_of_parquet(source: Source) -> Iterator[PlacedObject]:
-    parquet = arrow("pyarrow.parquet")
-    first = 0
-    with (
-        translate_errors(source),
-        parquet.ParquetFile(source.file, buffer_size=BUFFER_BYTES) as file,
-    ):
-        for batch in file.iter_batches():
-            for row, fields in enumerate(batch.to_pylist(), first):
-                yield f"Row {row} of {source}", fields
-            first += len(batch)
+    for first_row, batch in read_rows(source):
+        for row, fields in enumerate(batch.to_pylist(), first_row):
+            yield f"Row {row} of {source}", fields

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.rows import Columns, StoredArray, in_even_pieces, plain_column
-from nearsure.embedding_files.source import Source, translate_errors
+from nearsure.embedding_files.rows import (
+    Columns,
+    RecordFormat,
+    StoredArray,
+    even_pieces,
+    plain_column,
+)
+from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.extras import require
 
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
 # Without a buffer, pyarrow holds all of a row group's bytes at once.
 BUFFER_BYTES = 1 << 20
+BATCH_ROWS = 1 << 16
 
 
 def arrow(module: str = "pyarrow") -> ModuleType:
@@ -30,10 +37,79 @@ def arrow(module: str = "pyarrow") -> ModuleType:
     return require(module, extra="parquet", purpose="Reading or writing a Parquet file")
 
 
-def in_parquet(source: Source) -> dict[str, StoredArray]:
+@contextmanager
+def open_parquet(file: Source | Path) -> Iterator["pq.ParquetFile"]:
+    """Open a file; errors of pyarrow about a broken one, also later, become one sentence."""
+    source = file_source(file, "parquet") if isinstance(file, Path) else file
+    parquet = arrow("pyarrow.parquet")
+    with (
+        translate_errors(source),
+        parquet.ParquetFile(source.file, buffer_size=BUFFER_BYTES, pre_buffer=False) as opened,
+    ):
+        yield opened
+
+
+def read_rows(
+    source: Source | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    first_row: int = 0,
+    n_rows: int | None = None,
+    batch_size: int = BATCH_ROWS,
+) -> Iterator[tuple[int, "pa.RecordBatch"]]:
+    """Some rows of a file in batches, each with the number of its first row in the file.
+
+    Parameters
+    ----------
+    source : Source or Path
+        The file.
+    columns : sequence of str, optional
+        By default all.
+    first_row, n_rows : int, optional
+        Which rows; by default all.
+    batch_size : int
+        The most rows that a batch has.
+    """
+    with open_parquet(source) as file:
+        check_columns(file, source, columns or ())
+        last_row = file.metadata.num_rows if n_rows is None else first_row + n_rows
+        groups: list[int] = []
+        start = reached = 0
+        for group in range(file.metadata.num_row_groups):
+            n_group = file.metadata.row_group(group).num_rows
+            if reached < last_row and reached + n_group > first_row:
+                start = start if groups else reached
+                groups.append(group)
+            reached += n_group
+        if reached < last_row:
+            raise EmbeddingsFileError(
+                f"{source} must have at least {last_row} rows. Got {reached}: it has changed. "
+                "Start again."
+            )
+        if not groups:
+            return
+        for batch in file.iter_batches(batch_size, row_groups=groups, columns=columns):
+            skipped = max(0, first_row - start)
+            part = batch.slice(skipped, max(0, last_row - max(start, first_row)))
+            if len(part):
+                yield start + skipped, part
+            start += len(batch)
+
+
+def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequence[str]) -> None:
+    """Raise an error that lists the columns of a file if one is missing."""
+    there = file.schema_arrow.names
+    missing = [name for name in columns if name not in there]
+    if missing:
+        raise EmbeddingsFileError(
+            f"{source} must have a column {missing[0]!r}. It has {', '.join(map(repr, there))}."
+        )
+
+
+def open_columns(source: Source) -> dict[str, StoredArray]:
     """The columns of a file; one of lists is an array of two dimensions."""
     types = arrow("pyarrow.types")
-    with arrow("pyarrow.parquet").ParquetFile(source.file) as file:
+    with open_parquet(source) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     found: dict[str, StoredArray] = {}
     for field in schema:
@@ -73,7 +149,7 @@ def _column_pieces(
         raise EmbeddingsFileError(
             f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
         )
-    yield from in_even_pieces(_batches(source, name, is_list, kind, rows), rows)
+    yield from even_pieces(_batches(source, name, is_list, kind, rows), rows)
 
 
 def _batches(
@@ -83,28 +159,40 @@ def _batches(
     kind: str,
     rows: int,
 ) -> Iterator[AnyArray]:
-    parquet = arrow("pyarrow.parquet")
-    options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False}
-    first_row, length = 0, None
-    with translate_errors(source), parquet.ParquetFile(source.file, **options) as file:
-        for batch in file.iter_batches(rows, columns=[name]):
-            column = batch.column(0)
-            if is_list:
-                _check_no_nulls(source, name, column, first_row)
-                length = _one_length(source, name, column, first_row, length)
-                # A missing entry becomes NaN, which the check of the vectors finds.
-                values: AnyArray = column.flatten().to_numpy(zero_copy_only=False)
-                yield values.reshape(len(column), length)
-            elif kind == "U":
-                # Not as numpy's texts, which lose a zero byte at their end.
-                yield np.array(column.to_pylist(), object)
-            else:
-                _check_no_nulls(source, name, column, first_row)
-                yield np.asarray(column.to_numpy(zero_copy_only=False))
-            first_row += len(column)
+    length = None
+    for first_row, batch in read_rows(source, [name], batch_size=rows):
+        column = batch.column(0)
+        if is_list:
+            vectors = _vectors(column, name, source, first_row, length)
+            length = vectors.shape[1]
+            yield vectors
+        elif kind == "U":
+            # Not as numpy's texts, which lose a zero byte at their end.
+            yield np.array(column.to_pylist(), object)
+        else:
+            _check_no_nulls(column, name, source, first_row)
+            yield np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _check_no_nulls(source: Source, name: str, column: "pa.Array", first_row: int) -> None:
+def _vectors(
+    lists: "pa.Array", name: str, source: Source | Path, first_row: int, length: int | None
+) -> AnyArray:
+    """Lists of one length, that of the rows before if it is given; a missing entry is NaN."""
+    _check_no_nulls(lists, name, source, first_row)
+    lengths = arrow("pyarrow.compute").list_value_length(lists).to_numpy(zero_copy_only=False)
+    before, expected = (first_row, int(lengths[0])) if length is None else (first_row - 1, length)
+    other = np.flatnonzero(lengths != expected)
+    if other.size or not expected:
+        row = int(other[0]) if other.size else 0
+        raise EmbeddingsFileError(
+            f"The vectors in the column {name!r} of {source} must have one length, at least 1. "
+            f"Row {before} has {expected} entries, and row {first_row + row} {lengths[row]}."
+        )
+    values: AnyArray = lists.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(lists), expected)
+
+
+def _check_no_nulls(column: "pa.Array", name: str, source: Source | Path, first_row: int) -> None:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise EmbeddingsFileError(
@@ -113,27 +201,67 @@ def _check_no_nulls(source: Source, name: str, column: "pa.Array", first_row: in
         )
 
 
-def _one_length(
-    source: Source, name: str, column: "pa.Array", first_row: int, expected: int | None
-) -> int:
-    """The length of every list of a batch, which must be that of the batches before."""
-    lengths = arrow("pyarrow.compute").list_value_length(column).to_numpy(zero_copy_only=False)
-    length = int(lengths[0]) if expected is None else expected
-    other = np.flatnonzero(lengths != length)
-    if other.size:
-        row = int(other[0])
+def read_vectors(
+    batch: "pa.RecordBatch", column: str, path: Path, first_row: int, length: int | None = None
+) -> AnyArray:
+    """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
+    types = arrow("pyarrow.types")
+    lists = batch.column(column)
+    is_list = (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    entry = lists.type.value_type if any(test(lists.type) for test in is_list) else None
+    if entry is None or not (types.is_floating(entry) or types.is_integer(entry)):
         raise EmbeddingsFileError(
-            f"The vectors in the column {name!r} of {source} must have one length, {length} as "
-            f"in row 0. Row {first_row + row} has {lengths[row]} entries."
+            f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
         )
-    return length
+    vectors = _vectors(lists, column, path, first_row, length)
+    if vectors.dtype not in (np.float32, np.float64):
+        vectors = vectors.astype(np.float32 if vectors.dtype == np.float16 else np.float64)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = first_row + int(np.flatnonzero(~finite)[0])
+        raise EmbeddingsFileError(
+            f"The vectors in the column {column!r} of {path} must be finite. Row {row} has NaN, "
+            f"infinity or a missing entry ({int((~finite).sum())} such rows among "
+            f"{len(vectors)}): leave them out or compute them anew."
+        )
+    return vectors
+
+
+def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
+    """Ids or labels of a batch, int64 or text, shape (n,)."""
+    types = arrow("pyarrow.types")
+    values = batch.column(column)
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    _check_no_nulls(values, column, path, first_row)
+    dtype = numpy_type(values.type, column, path)
+    array: AnyArray = np.asarray(values.to_numpy(zero_copy_only=False))
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise EmbeddingsFileError(
+            f"The column {column!r} of {path} must fit in 64 bits with a sign. Got {array.max()}."
+        )
+    return array.astype(dtype)
+
+
+def numpy_type(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
+    """What ids or labels of an arrow type become; columns without entries may be of no type."""
+    types = arrow("pyarrow.types")
+    if types.is_dictionary(entry):
+        entry = entry.value_type
+    if types.is_integer(entry) or types.is_boolean(entry) or types.is_null(entry):
+        return np.int64
+    if types.is_string(entry) or types.is_large_string(entry):
+        return str
+    raise EmbeddingsFileError(
+        f"The column {column!r} of {path} must hold integers or texts. Got {entry} instead."
+    )
 
 
 # Rows are kept until there are so many: small row groups are slow to read and large on disk.
 GROUP_ROWS = 8192
 
 
-class ParquetRecords:
+class ParquetRecords(RecordFormat):
     """A Parquet file, whose types are those of the first rows; a column of None alone is text."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -155,10 +283,10 @@ class ParquetRecords:
     def finish(self) -> None:
         """Write the rows that are left, and the directory at the end of the file."""
         self._write_waiting()
-        self._opened().close()
+        self._open_writer().close()
 
     def abandon(self) -> None:
-        """Close the writer, whose directory goes nowhere."""
+        """Close the writer, without the directory that it writes at the end."""
         self._tap.turn_off()
         if self._writer is not None:
             self._writer.close()
@@ -166,10 +294,10 @@ class ParquetRecords:
     def _write_waiting(self) -> None:
         if self._waiting:
             whole = self._arrow.concat_tables(self._waiting)
-            self._opened().write_table(whole, row_group_size=max(len(whole), 1))
+            self._open_writer().write_table(whole, row_group_size=max(len(whole), 1))
             self._waiting = []
 
-    def _opened(self) -> Any:  # noqa: ANN401
+    def _open_writer(self) -> Any:  # noqa: ANN401
         if self._writer is None:
             schema = self._arrow.schema([]) if self._schema is None else self._schema
             self._writer = self._parquet.ParquetWriter(self._tap, schema)
@@ -217,140 +345,3 @@ class _Tap(RawIOBase):
 
     def turn_off(self) -> None:
         self._stream = None
-
-
-def batch_arrow(module: str = "pyarrow") -> ModuleType:
-    """Pyarrow, or a module of it."""
-    return require(module, extra="batch", purpose="Reading and writing Parquet files")
-
-
-@contextmanager
-def opened(path: Path) -> Iterator["pq.ParquetFile"]:
-    """An open file; what pyarrow raises about a broken one, also later, becomes one sentence."""
-    parquet, errors = batch_arrow("pyarrow.parquet"), batch_arrow("pyarrow.lib")
-    try:
-        with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
-            yield file
-    except EmbeddingsFileError:
-        raise
-    except FileNotFoundError:
-        raise EmbeddingsFileError(f"There is no file {path}: check the path.") from None
-    except (OSError, errors.ArrowException) as error:
-        raise EmbeddingsFileError(
-            f"{path} cannot be read as Parquet: {error}. It may be cut off or of another format: "
-            "copy or write it anew."
-        ) from error
-
-
-def read_rows(
-    path: Path, columns: Sequence[str], *, first_row: int, n_rows: int, batch_size: int
-) -> Iterator[tuple[int, "pa.RecordBatch"]]:
-    """Some rows of a file in batches, each with the number of its first row in the file."""
-    with opened(path) as file:
-        check_columns(file, path, columns)
-        last_row = first_row + n_rows
-        groups: list[int] = []
-        start = reached = 0
-        for group in range(file.metadata.num_row_groups):
-            n_group = file.metadata.row_group(group).num_rows
-            if reached < last_row and reached + n_group > first_row:
-                start = start if groups else reached
-                groups.append(group)
-            reached += n_group
-        if reached < last_row:
-            raise EmbeddingsFileError(
-                f"{path} must have at least {last_row} rows. Got {reached}: it has changed. "
-                "Start again."
-            )
-        if not groups:
-            return
-        for batch in file.iter_batches(batch_size, row_groups=groups, columns=list(columns)):
-            skipped = max(0, first_row - start)
-            part = batch.slice(skipped, max(0, last_row - max(start, first_row)))
-            if len(part):
-                yield start + skipped, part
-            start += len(batch)
-
-
-def check_columns(file: "pq.ParquetFile", path: Path, columns: Sequence[str]) -> None:
-    """Raise an error that lists the columns of a file if one is missing."""
-    there = file.schema_arrow.names
-    missing = [name for name in columns if name not in there]
-    if missing:
-        raise EmbeddingsFileError(
-            f"{path} must have a column {missing[0]!r}. It has {', '.join(map(repr, there))}."
-        )
-
-
-def vectors_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
-    """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
-    compute, types = batch_arrow("pyarrow.compute"), batch_arrow("pyarrow.types")
-    lists = batch.column(column)
-    is_list = (types.is_fixed_size_list, types.is_list, types.is_large_list)
-    entry = lists.type.value_type if any(test(lists.type) for test in is_list) else None
-    if entry is None or not (types.is_floating(entry) or types.is_integer(entry)):
-        raise EmbeddingsFileError(
-            f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
-        )
-    _check_column_nulls(lists, column, path, first_row)
-    lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-    other = np.flatnonzero(lengths != lengths[0])
-    if other.size or not lengths[0]:
-        row = int(other[0]) if other.size else 0
-        raise EmbeddingsFileError(
-            f"The vectors in the column {column!r} of {path} must have one length, at least 1. "
-            f"Row {first_row} has {lengths[0]} entries, and row {first_row + row} {lengths[row]}."
-        )
-    # A missing entry becomes NaN.
-    values: AnyArray = lists.flatten().to_numpy(zero_copy_only=False)
-    if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float32 if values.dtype == np.float16 else np.float64)
-    vectors = values.reshape(len(lists), -1)
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        row = first_row + int(np.flatnonzero(~finite)[0])
-        raise EmbeddingsFileError(
-            f"The vectors in the column {column!r} of {path} must be finite. Row {row} has NaN, "
-            f"infinity or a missing entry ({int((~finite).sum())} such rows among "
-            f"{len(vectors)}): leave them out or compute them anew."
-        )
-    return vectors
-
-
-def values_in(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
-    """Ids or labels of a batch, int64 or text, shape (n,)."""
-    types = batch_arrow("pyarrow.types")
-    values = batch.column(column)
-    if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    _check_column_nulls(values, column, path, first_row)
-    dtype = kind_of(values.type, column, path)
-    array: AnyArray = np.asarray(values.to_numpy(zero_copy_only=False))
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise EmbeddingsFileError(
-            f"The column {column!r} of {path} must fit in 64 bits with a sign. Got {array.max()}."
-        )
-    return array.astype(dtype)
-
-
-def kind_of(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
-    """What ids or labels of an arrow type become; columns without entries may be of no type."""
-    types = batch_arrow("pyarrow.types")
-    if types.is_dictionary(entry):
-        entry = entry.value_type
-    if types.is_integer(entry) or types.is_boolean(entry) or types.is_null(entry):
-        return np.int64
-    if types.is_string(entry) or types.is_large_string(entry):
-        return str
-    raise EmbeddingsFileError(
-        f"The column {column!r} of {path} must hold integers or texts. Got {entry} instead."
-    )
-
-
-def _check_column_nulls(values: "pa.Array", column: str, path: Path, first_row: int) -> None:
-    if values.null_count:
-        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise EmbeddingsFileError(
-            f"The column {column!r} of {path} must have an entry in every row. "
-            f"Row {first_row + row} has none."
-        )

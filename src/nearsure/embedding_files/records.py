@@ -8,25 +8,19 @@ from contextlib import suppress
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, Self, TextIO, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, Self, TextIO, TypeAlias, cast
 
 from nearsure.atomic import Draft
 from nearsure.embedding_files.parquet import ParquetRecords
-from nearsure.embedding_files.rows import Columns, cell_text, guarded_text, json_text, plain_column
+from nearsure.embedding_files.rows import (
+    Columns,
+    RecordFormat,
+    cell_text,
+    guard_formula,
+    json_text,
+    plain_column,
+)
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
-
-
-class RecordFormat(Protocol):
-    """Turns columns into bytes."""
-
-    def write(self, columns: Columns) -> None:
-        """Write some rows; the columns are those of the first call."""
-
-    def finish(self) -> None:
-        """Write what comes after the last row."""
-
-    def abandon(self) -> None:
-        """Let go without writing anything more."""
 
 
 def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
@@ -37,13 +31,13 @@ def _objects(columns: Columns) -> Iterator[str]:
     return (json_text(dict(zip(columns, row, strict=True))) for row in _rows(columns))
 
 
-def _sent(stream: BinaryIO, text: str) -> None:
+def _send(stream: BinaryIO, text: str) -> None:
     # Half of a surrogate pair becomes the escape that JSON has for it.
     stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 class _Lines:
-    """Takes the lines of a CSV writer, and ends them as other programs here do."""
+    """Lines of a CSV writer, ended with a line feed alone."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -53,33 +47,27 @@ class _Lines:
         return len(line)
 
 
-class CsvRecords:
+class CsvRecords(RecordFormat):
     """A header, then a line for each row; formulas may be guarded against."""
 
     def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
         self._stream = stream
-        self._cell = guarded_text if guard_formulas else cell_text
+        self._cell = guard_formula if guard_formulas else cell_text
         self._begun = False
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
         lines = _Lines()
-        # Said to end so, lines have every entry in quotes that holds one of the two.
+        # With this end, the writer quotes every entry that holds one of the two characters.
         writer = csv.writer(lines, lineterminator="\r\n")
         if not self._begun:
             writer.writerow(map(self._cell, columns))
             self._begun = True
         writer.writerows(map(self._cell, row) for row in _rows(columns))
-        _sent(self._stream, "".join(lines.written))
-
-    def finish(self) -> None:
-        """Nothing comes after the last row."""
-
-    def abandon(self) -> None:
-        """Nothing is open."""
+        _send(self._stream, "".join(lines.written))
 
 
-class JsonLineRecords:
+class JsonLineRecords(RecordFormat):
     """A JSON object on each line."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -87,17 +75,11 @@ class JsonLineRecords:
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
-        _sent(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
-
-    def finish(self) -> None:
-        """Nothing comes after the last row."""
-
-    def abandon(self) -> None:
-        """Nothing is open."""
+        _send(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
 
 
-class JsonRecords:
-    """One JSON list of objects."""
+class JsonRecords(RecordFormat):
+    """One JSON list of objects; after an error it stays open, so that it cannot pass for whole."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -107,15 +89,12 @@ class JsonRecords:
         """Write some rows."""
         text = ",\n".join(_objects(columns))
         if text:
-            _sent(self._stream, (",\n" if self._begun else "[\n") + text)
+            _send(self._stream, (",\n" if self._begun else "[\n") + text)
             self._begun = True
 
     def finish(self) -> None:
         """Close the list."""
-        _sent(self._stream, "\n]\n" if self._begun else "[]\n")
-
-    def abandon(self) -> None:
-        """The list stays open, so that nobody takes it for whole."""
+        _send(self._stream, "\n]\n" if self._begun else "[]\n")
 
 
 RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {
@@ -140,24 +119,24 @@ class WholeFile:
                 f"{path} cannot be written: {error.strerror or error}."
             ) from error
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """Close the file and give it its name."""
         try:
             self.stream.close()
             self._draft.commit()
         except BaseException:
-            self.drop()
+            self.discard()
             raise
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Remove what was written."""
         # On a full or lost disk this fails, too, and would hide why.
         with suppress(OSError):
             self.stream.close()
         self._draft.discard()
 
-    def forsake(self) -> None:
-        """Whoever read from a pipe has gone."""
+    def silence(self) -> None:
+        """Nothing is buffered for a pipe whose reader has gone."""
 
 
 class StandardOutput:
@@ -173,17 +152,17 @@ class StandardOutput:
         self.takes_bytes = has_bytes and not text.isatty()
         self.stream: BinaryIO = text.buffer if has_bytes else cast("BinaryIO", _AsText(text))
 
-    def keep(self) -> None:
-        """Send what is still held back."""
+    def commit(self) -> None:
+        """Send what is still buffered."""
         self.stream.flush()
 
-    def drop(self) -> None:
-        """What was sent cannot be called back."""
+    def discard(self) -> None:
+        """What was sent cannot be taken back."""
         with suppress(OSError):
             self.stream.flush()
 
-    def forsake(self) -> None:
-        """Whoever read has gone: let what Python still holds go nowhere, without a word."""
+    def silence(self) -> None:
+        """Its reader has gone: send what Python still buffers nowhere, without an error."""
         with suppress(OSError, ValueError):
             output = self.stream.fileno()
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -226,7 +205,7 @@ class RecordWriter:
 
     @property
     def is_wanted(self) -> bool:
-        """False once whoever reads standard output has gone, as ``| head`` does."""
+        """False once the reader of standard output has gone, as ``| head`` does."""
         return self._is_wanted
 
     def write(self, columns: Columns) -> None:
@@ -250,7 +229,7 @@ class RecordWriter:
                 f"Got {list(columns)} instead."
             )
         in_order = {name: columns[name] for name in self._columns}
-        self._unless_nobody_reads(
+        self._write_unless_unread(
             partial(self._records.write, in_order), self._destination.stream.flush
         )
 
@@ -260,25 +239,25 @@ class RecordWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             try:
-                self._unless_nobody_reads(self._records.finish, self._destination.keep)
+                self._write_unless_unread(self._records.finish, self._destination.commit)
             except BaseException:
-                self._give_up()
+                self._discard()
                 raise
         if kind is not None or not self._is_wanted:
-            self._give_up()
+            self._discard()
 
-    def _give_up(self) -> None:
+    def _discard(self) -> None:
         self._records.abandon()
-        self._destination.drop()
+        self._destination.discard()
 
-    def _unless_nobody_reads(self, *actions: Callable[[], None]) -> None:
+    def _write_unless_unread(self, *actions: Callable[[], None]) -> None:
         try:
             for action in actions:
                 if self._is_wanted:
                     action()
         except BrokenPipeError:
             self._is_wanted = False
-            self._destination.forsake()
+            self._destination.silence()
         except OSError as error:
             raise EmbeddingsFileError(
                 f"{self._name} cannot be written: {error.strerror or error}."
@@ -350,5 +329,5 @@ def open_records(
         )
         return RecordWriter(name, target, records)
     except BaseException:
-        target.drop()
+        target.discard()
         raise

@@ -54,12 +54,12 @@ class RowReader(Protocol):
         """Chunks of `rows` rows, the last one shorter."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 LABEL_KINDS = "biuU"
 
-# Above it, float64 no longer tells whole numbers apart.
+# Above it, float64 does not hold every whole number.
 LARGEST_WHOLE = 2.0**53
 
 
@@ -243,13 +243,13 @@ def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
         yield np.array(array[first : first + rows])
 
 
-def in_even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
+def even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
     """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
 
     Examples
     --------
     >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
-    >>> [piece.tolist() for piece in in_even_pieces(uneven, 4)]
+    >>> [piece.tolist() for piece in even_pieces(uneven, 4)]
     [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
     """
     waiting: list[AnyArray] = []
@@ -258,16 +258,16 @@ def in_even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
         rest = piece
         while n_waiting + len(rest) >= rows:
             cut = rows - n_waiting
-            yield _joined([*waiting, rest[:cut]])
+            yield _join([*waiting, rest[:cut]])
             rest, waiting, n_waiting = rest[cut:], [], 0
         if len(rest):
             waiting.append(rest)
             n_waiting += len(rest)
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
 
 
-def _joined(parts: list[AnyArray]) -> AnyArray:
+def _join(parts: list[AnyArray]) -> AnyArray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -275,6 +275,19 @@ def _joined(parts: list[AnyArray]) -> AnyArray:
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
+
+
+class RecordFormat:
+    """Turns columns into bytes."""
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows; the columns are those of the first call."""
+
+    def finish(self) -> None:
+        """Write what comes after the last row: by default nothing."""
+
+    def abandon(self) -> None:
+        """Release what is open without writing anything more: by default nothing."""
 
 
 def plain_column(column: Sequence[Any] | AnyArray) -> list[Any]:
@@ -312,12 +325,12 @@ def json_text(value: Any) -> str:  # noqa: ANN401
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def guarded_text(value: Any) -> Any:  # noqa: ANN401
+def guard_formula(value: Any) -> Any:  # noqa: ANN401
     """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
 
     Examples
     --------
-    >>> guarded_text("=1+1"), guarded_text("a=b"), guarded_text(-1)
+    >>> guard_formula("=1+1"), guard_formula("a=b"), guard_formula(-1)
     ("'=1+1", 'a=b', -1)
     """
     cell = cell_text(value)

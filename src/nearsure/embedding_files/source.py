@@ -47,7 +47,7 @@ def format_of(path: Path) -> str:
         ) from None
 
 
-def checked_format(name: str) -> str:
+def parse_format(name: str) -> str:
     """A format that was asked for by its name or suffix."""
     found = SUFFIXES.get(f".{name.lower().removeprefix('.')}")
     if found is None:
@@ -57,14 +57,14 @@ def checked_format(name: str) -> str:
     return found
 
 
-def sniffed_format(head: bytes, name: str) -> str:
+def sniff_format(head: bytes, name: str) -> str:
     """The format of a stream whose first line is `head`: JSON lines unless it is another's.
 
     Examples
     --------
-    >>> sniffed_format(b'{"vector": [1, 2]}', "Standard input")
+    >>> sniff_format(b'{"vector": [1, 2]}', "Standard input")
     'jsonl'
-    >>> sniffed_format(b"id,label,x,y", "Standard input")
+    >>> sniff_format(b"id,label,x,y", "Standard input")
     'csv'
     """
     for signature, format_name in _SIGNATURES.items():
@@ -85,7 +85,7 @@ LONGEST_LINE = 1 << 26
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a known format, or a stream that can be read once.
+    """A file of one format, or a stream that can be read once.
 
     Parameters
     ----------
@@ -129,14 +129,14 @@ class Source:
                     f"{self.name} can be read once only: save it to a file to read it again."
                 )
             text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
-            # Who opened the stream closes it.
+            # The stream is closed where it was opened.
             stack.callback(text.detach)
             yield _lines(text, self.name)
 
 
 def file_source(path: Path, format_name: str | None = None) -> Source:
-    """A file, whose format is given or said by its suffix."""
-    chosen = format_of(path) if format_name is None else checked_format(format_name)
+    """A file, whose format is given or follows from its suffix."""
+    chosen = format_of(path) if format_name is None else parse_format(format_name)
     if not path.is_file():
         if path.is_dir():
             raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
@@ -147,7 +147,7 @@ def file_source(path: Path, format_name: str | None = None) -> Source:
 def open_source(source: str | Path, format_name: str | None, until: ExitStack) -> Source:
     """A file, standard input for "-", or a pipe that has a path.
 
-    What cannot be read in one pass is copied to a temporary file, which goes with `until`.
+    What cannot be read in one pass is copied to a temporary file, removed when `until` closes.
     """
     if str(source) == STANDARD_INPUT:
         return _stream_source(_standard_input(), "Standard input", format_name, until)
@@ -176,7 +176,7 @@ def _stream_source(
 ) -> Source:
     try:
         head = stream.readline(FIRST_BYTES)
-        chosen = checked_format(format_name) if format_name else sniffed_format(head, name)
+        chosen = parse_format(format_name) if format_name else sniff_format(head, name)
         joined = BufferedReader(_Joined(head, stream))
         if chosen == "jsonl":
             return Source(name, chosen, stream=joined)
@@ -205,7 +205,7 @@ class _Joined(RawIOBase):
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401
         if not self._head:
-            # What has come, not all that may come: a slow writer's rows are not held back.
+            # What has arrived, not a full buffer: rows of a slow writer are not delayed.
             read = getattr(self._stream, "read1", self._stream.read)
             self._head = read(len(buffer))
         part, self._head = self._head[: len(buffer)], self._head[len(buffer) :]

@@ -21,7 +21,7 @@ from nearsure.embedding_files.rows import (
     as_names,
 )
 from nearsure.embedding_files.source import open_source
-from nearsure.embedding_files.tables import CsvRows, JsonRows, labels_in
+from nearsure.embedding_files.tables import CsvRows, JsonRows, open_labels
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 ROWS = 8192
@@ -90,13 +90,13 @@ class EmbeddingStream:
             vectors = np.concatenate([chunk.vectors for chunk in read])
         return EmbeddingChunk(
             vectors,
-            _joined([chunk.labels for chunk in read]),
-            _joined([chunk.ids for chunk in read]),
-            _joined_pictures(read),
+            _join([chunk.labels for chunk in read]),
+            _join([chunk.ids for chunk in read]),
+            _join_pictures(read),
         )
 
     def close(self) -> None:
-        """Let go of files; a temporary one is removed."""
+        """Close files; a temporary one is removed."""
         self._until.close()
 
     def __enter__(self) -> Self:
@@ -208,7 +208,7 @@ def open_embeddings(
         stack.callback(reader.close)
         given = None
         if labels_path is not None:
-            given = (str(labels_path), labels_in(Path(labels_path), labels_key))
+            given = (str(labels_path), open_labels(Path(labels_path), labels_key))
             if reader.n_rows is not None:
                 check_one_each("label", *given, reader.n_rows)
         return EmbeddingStream(opened.name, reader, given, stack.pop_all())
@@ -220,12 +220,12 @@ def _is_count(value: object) -> bool:
     return is_integer and value in range(1, sys.maxsize)
 
 
-def _joined(parts: list[AnyArray | None]) -> AnyArray | None:
+def _join(parts: list[AnyArray | None]) -> AnyArray | None:
     there = [part for part in parts if part is not None]
     return np.concatenate(there) if there else None
 
 
-def _joined_pictures(chunks: list[EmbeddingChunk]) -> list[str | None] | None:
+def _join_pictures(chunks: list[EmbeddingChunk]) -> list[str | None] | None:
     if all(chunk.pictures is None for chunk in chunks):
         return None
     return [picture for chunk in chunks for picture in chunk.pictures or [None] * len(chunk)]

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, stored_arrays
+from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, open_arrays
 from nearsure.embedding_files.rows import EmbeddingChunk, Keys, StoredArray, as_float32, check_text
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError
@@ -140,7 +140,7 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             if not line.strip():
                 continue
             place = f"Line {number} of {source}"
-            value = parsed_json(place, line)
+            value = parse_json(place, line)
             if not isinstance(value, dict):
                 raise EmbeddingsFileError(
                     f'{place} must be a JSON object such as {{"vector": [0.1, 0.7]}}. '
@@ -149,8 +149,8 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             yield place, value
 
 
-def parsed_json(place: str, text: str) -> Any:  # noqa: ANN401
-    """What a text of JSON stands for."""
+def parse_json(place: str, text: str) -> Any:  # noqa: ANN401
+    """The value of a text of JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -196,7 +196,7 @@ def kind_of_name(place: str, role: str, value: Any) -> type[int | str]:  # noqa:
 
 
 class NameColumn:
-    """Labels or ids as they come; the first one says of which type all must be."""
+    """Checks labels or ids one by one; all must have the type of the first."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -250,49 +250,33 @@ def chunks_of(
     rows: Iterator[TextRow], n_chunk: int, *, where: str, dimension: int
 ) -> Iterator[EmbeddingChunk]:
     """Chunks of `n_chunk` rows, the last one shorter."""
-    gathered = _Gathered(where, n_chunk, dimension)
+    vectors = np.empty((n_chunk, dimension))
+    first, gathered = 0, list[TextRow]()
     for row in rows:
-        gathered.add(row)
-        if len(gathered) == n_chunk:
-            yield gathered.chunk()
-    if len(gathered):
-        yield gathered.chunk()
-
-
-class _Gathered:
-    """Rows of the next chunk; vectors go straight to one array, so that none is held twice."""
-
-    def __init__(self, where: str, n_chunk: int, dimension: int) -> None:
-        self._where = where
-        self._vectors = np.empty((n_chunk, dimension))
-        self._rows: list[TextRow] = []
-        self._first = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, row: TextRow) -> None:
-        length, dimension = len(row.vector), self._vectors.shape[1]
-        if length != dimension:
+        if len(row.vector) != dimension:
             raise EmbeddingsFileError(
-                f"{row.place} has a vector of {length} numbers, and the first row one of "
+                f"{row.place} has a vector of {len(row.vector)} numbers, and the first row one of "
                 f"{dimension}: all must have the same length."
             )
-        self._vectors[len(self._rows)] = row.vector
-        self._rows.append(replace(row, vector=_NOTHING))
+        # Straight to one array, so that no vector is held twice.
+        vectors[len(gathered)] = row.vector
+        gathered.append(replace(row, vector=_NOTHING))
+        if len(gathered) == n_chunk:
+            yield _chunk(gathered, vectors, where, first)
+            first, gathered = first + n_chunk, []
+    if gathered:
+        yield _chunk(gathered, vectors[: len(gathered)], where, first)
 
-    def chunk(self) -> EmbeddingChunk:
-        rows, self._rows = self._rows, []
-        pictures = [row.picture for row in rows]
-        chunk = EmbeddingChunk(
-            as_float32(self._where, self._vectors[: len(rows)], lambda row: rows[row].place),
-            _names([row.label for row in rows]),
-            _names([row.id for row in rows]),
-            pictures if any(pictures) else None,
-            self._first,
-        )
-        self._first += len(rows)
-        return chunk
+
+def _chunk(rows: list[TextRow], vectors: FloatArray, where: str, first: int) -> EmbeddingChunk:
+    pictures = [row.picture for row in rows]
+    return EmbeddingChunk(
+        as_float32(where, vectors, lambda row: rows[row].place),
+        _names([row.label for row in rows]),
+        _names([row.id for row in rows]),
+        pictures if any(pictures) else None,
+        first,
+    )
 
 
 def _names(values: list[int | str | None]) -> AnyArray | None:
@@ -316,21 +300,9 @@ def is_written_integer(entry: str) -> bool:
     return str(integer) == entry and _SMALLEST <= integer <= _LARGEST
 
 
-def written_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
+def parse_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
     """Entries as integers or as texts, as was found for the whole column."""
-    return (
-        np.array([int(entry) for entry in entries], np.int64)
-        if are_integers
-        else (np.array(entries, str))
-    )
-
-
-@dataclass(frozen=True)
-class _NamesAreIntegers:
-    """Whether all labels, and all ids, are written as integers."""
-
-    labels: bool
-    ids: bool
+    return np.array(list(map(int, entries)), np.int64) if are_integers else np.array(entries, str)
 
 
 class CsvRows:
@@ -346,7 +318,7 @@ class CsvRows:
         self._columns = csv_columns(source, self._header, keys)
         with closing(csv_records(source, self._header)) as records:
             self.dimension = len(self._vector(*next(records)))
-        self._are_integers, self.n_rows = self._look_through()
+        self._integer_labels, self._integer_ids, self.n_rows = self._scan()
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
@@ -355,26 +327,27 @@ class CsvRows:
     def close(self) -> None:
         """Nothing is held between chunks."""
 
-    def _look_through(self) -> tuple[_NamesAreIntegers, int | None]:
+    def _scan(self) -> tuple[bool, bool, int | None]:
+        """Whether all labels, and all ids, are written as integers; and how many rows there are."""
         columns = self._columns
         labels, ids = columns.label is not None, columns.id is not None
         n_rows = 0
         for _, row in csv_records(self._source, self._header):
             if not labels and not ids:
-                return _NamesAreIntegers(labels=False, ids=False), None
+                return False, False, None
             labels = labels and columns.label is not None and is_written_integer(row[columns.label])
             ids = ids and columns.id is not None and is_written_integer(row[columns.id])
             n_rows += 1
-        return _NamesAreIntegers(labels=labels, ids=ids), n_rows
+        return labels, ids, n_rows
 
     def _rows(self) -> Iterator[TextRow]:
-        columns, are_integers = self._columns, self._are_integers
+        columns = self._columns
         for place, row in csv_records(self._source, self._header):
             yield TextRow(
                 place,
                 self._vector(place, row),
-                _name(place, row, columns.label, "label", is_integer=are_integers.labels),
-                _name(place, row, columns.id, "id", is_integer=are_integers.ids),
+                _name(place, row, columns.label, "label", is_integer=self._integer_labels),
+                _name(place, row, columns.id, "id", is_integer=self._integer_ids),
                 None if columns.picture is None else row[columns.picture] or None,
             )
 
@@ -382,7 +355,7 @@ class CsvRows:
         columns: CsvColumns = self._columns
         if columns.list is not None:
             where = f"{self._header[columns.list]!r} in {place[0].lower()}{place[1:]}"
-            return json_vector(place, parsed_json(where, row[columns.list]))
+            return json_vector(place, parse_json(where, row[columns.list]))
         cells = [row[column] for column in columns.numbers]
         try:
             return np.array(cells, np.float64)
@@ -445,7 +418,7 @@ VECTOR_FIELDS = ("vector", "embedding", "embeddings")
 
 
 class JsonRows:
-    """The objects of a file or stream; the first one says which fields there are.
+    """The objects of a file or stream, whose fields are those of the first.
 
     The type of labels, and of ids, is that of the first: integers stay integers, texts stay texts,
     and a line with the other type is an error.
@@ -478,7 +451,7 @@ class JsonRows:
         return chunks_of(self._rows(), rows, where=where, dimension=self.dimension)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._objects.close()
 
     def _rows(self) -> Iterator[TextRow]:
@@ -548,7 +521,7 @@ def _picture_of(place: str, value: Any) -> str | None:  # noqa: ANN401
     return value or None
 
 
-def labels_in(path: Path, column: str | None) -> StoredArray:
+def open_labels(path: Path, column: str | None) -> StoredArray:
     """The labels of a file; of a csv file those of a column, if it has several."""
     suffix = path.suffix.lower()
     if suffix not in {".npy", ".txt", ".csv"}:
@@ -560,14 +533,14 @@ def labels_in(path: Path, column: str | None) -> StoredArray:
             f"{path} has no columns to choose from: leave out the key {column!r} of labels."
         )
     if suffix == ".npy":
-        return stored_arrays(file_source(path))[ONLY]
+        return open_arrays(file_source(path))[ONLY]
     # Only a name: a txt file is nothing that embeddings could be in.
     source = Source(str(path), "txt" if suffix == ".txt" else "csv", file_source(path, "csv").path)
     return _text_array(source, partial(_lines if suffix == ".txt" else _entries, source, column))
 
 
 def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredArray:
-    """A column of texts; one pass tells how many there are, and whether all are integers."""
+    """A column of texts; one pass counts them and finds whether all are integers."""
     n, are_integers = 0, True
     with translate_errors(source):
         for entry in entries():
@@ -579,7 +552,7 @@ def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredA
         with translate_errors(source):
             left = entries()
             while piece := list(islice(left, rows)):
-                yield written_names(piece, are_integers=are_integers)
+                yield parse_names(piece, are_integers=are_integers)
 
     kind, name = ("i", "int64") if are_integers else ("U", "text")
     return StoredArray((n,), kind, name, pieces)

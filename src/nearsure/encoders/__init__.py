@@ -76,12 +76,12 @@ def open_encoder(name: str) -> Encoder:
         raise ConfigError(
             f"encoder must be 'image', 'text' or 'module:attribute'. Got {name!r} instead."
         )
-    return _own_encoder(name, module_name, attribute)
+    return _load_encoder(name, module_name, attribute)
 
 
-def _own_encoder(name: str, module_name: str, attribute: str) -> Encoder:
+def _load_encoder(name: str, module_name: str, attribute: str) -> Encoder:
     try:
-        found = getattr(_imported(module_name), attribute)
+        found = getattr(_import_from_here(module_name), attribute)
     except ModuleNotFoundError as error:
         raise ConfigError(f"encoder {name!r} cannot be imported: {error}.") from error
     except AttributeError as error:
@@ -95,8 +95,8 @@ def _own_encoder(name: str, module_name: str, attribute: str) -> Encoder:
     return encoder
 
 
-def _imported(name: str) -> ModuleType:
-    """A module, also of the current folder; but what is installed comes first."""
+def _import_from_here(name: str) -> ModuleType:
+    """Import a module, also from the current folder; an installed one comes first."""
     before = list(sys.path)
     sys.path.append("")
     try:

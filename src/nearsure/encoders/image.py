@@ -35,13 +35,13 @@ class ImageEncoder:
         parts = [np.empty((0, self.dimension), np.float32)]
         for start in range(0, len(inputs), BATCH):
             files = cast("Sequence[bytes]", inputs[start : start + BATCH])
-            views = [central_view(_decoded(data, start + i), SIDE) for i, data in enumerate(files)]
+            views = [central_view(_decode(data, start + i), SIDE) for i, data in enumerate(files)]
             with torch.inference_mode():
                 parts.append(on_sphere(self._network(to_tensor(views))).numpy())
         return np.concatenate(parts)
 
 
-def _decoded(data: bytes, place: int) -> NDArray[np.uint8]:
+def _decode(data: bytes, place: int) -> NDArray[np.uint8]:
     if not isinstance(data, bytes):
         raise BrokenImageError(
             f"An image must be the bytes of its file. Got {type(data).__name__} instead."

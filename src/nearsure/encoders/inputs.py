@@ -1,4 +1,4 @@
-"""What is to be encoded: images in folders, texts in a file; each with its id and label."""
+"""Inputs of encoders: images in folders, texts in a file; each with its id and label."""
 
 import csv
 import io
@@ -22,9 +22,9 @@ class EncoderInput:
     Parameters
     ----------
     id : str
-        Path of the image below its folder; number of the line; or what the file says.
+        Path of the image below its folder, number of the line, or the id in the file.
     label : str or int or None
-        Folder of the image; what the file says.
+        Folder of the image, or the label in the file.
     image : Path or None
         The image.
     text : str
