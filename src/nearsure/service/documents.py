@@ -121,7 +121,7 @@ class LiveDocument:
     gallery : ServedGallery
         What it is about.
     make : callable
-        From the classifier, whose gallery holds still, to the document's bytes.
+        From a classifier to the document's bytes.
     threads : WorkThreads
         Where it is made.
     """
@@ -167,7 +167,7 @@ class LiveDocument:
         document: bytes | None = None
         failure: ProblemError | None = None
         try:
-            document = self._make(self._gallery.steady().classifier)
+            document = self._gallery.read_whole(lambda classifier, _: self._make(classifier))
         except EngineError as error:
             log.warning("A report failed: %s", error)
             # It passes without a change of the gallery, and so belongs to no version of it.

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from time import monotonic
@@ -44,7 +44,7 @@ from nearsure.service.store import (
     with_changes,
 )
 from nearsure.service.telemetry import Measurements
-from nearsure.service.thresholds import ThresholdInUse, chosen_for, not_chosen_yet
+from nearsure.service.thresholds import ThresholdInUse, choose_again, chosen_for, not_chosen_yet
 
 log = logging.getLogger("nearsure.service")
 
@@ -160,11 +160,10 @@ def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None
     if in_use.precision is None or in_use.model == kept.number:
         return in_use
     try:
-        chosen = chosen_for(classifier, in_use.precision, kept.number)
+        return choose_again(in_use, classifier, kept.number)
     except InvalidInputError as error:
         log.warning("No threshold can be chosen on the gallery as it is: %s", error)
         return in_use
-    return replace(chosen, is_set=in_use.is_set)
 
 
 def _first(engine: Engine, changes: RecordedChanges | None, precision: float | None) -> Fit | None:
@@ -174,7 +173,7 @@ def _first(engine: Engine, changes: RecordedChanges | None, precision: float | N
         classifier = fitted_from_nothing(engine)
         threshold = ThresholdInUse(model=1)
         if precision is not None:
-            threshold = chosen_for(classifier, precision, 1)
+            threshold = chosen_for(precision, classifier, 1)
     except InvalidInputError as error:
         log.warning("Nothing can be fitted on the gallery as it is: %s", error)
         return None

@@ -1,7 +1,7 @@
 """The threshold from which answers are accepted, as it is used and kept."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -91,8 +91,8 @@ def not_chosen_yet(precision: float, model: int) -> ThresholdInUse:
 
 
 def chosen_for(
-    classifier: NEDClassifier,
     precision: float,
+    classifier: NEDClassifier,
     model: int,
     *,
     certainty: float = DEFAULT_CERTAINTY,
@@ -101,3 +101,10 @@ def chosen_for(
     chosen = classifier.accept_threshold(precision=precision, certainty=certainty)
     threshold = chosen.threshold if isfinite(chosen.threshold) else None
     return ThresholdInUse(threshold, precision, str(chosen), model)
+
+
+def choose_again(in_use: ThresholdInUse, classifier: NEDClassifier, model: int) -> ThresholdInUse:
+    """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""
+    if in_use.precision is None:
+        return replace(in_use, model=model)
+    return replace(chosen_for(in_use.precision, classifier, model), is_set=in_use.is_set)
