@@ -20,7 +20,7 @@ from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, EngineError, InvalidInputError
 from nearsure.service.answers import Answers
-from nearsure.service.batching import MicroBatcher, ShortQueue, WorkThreads
+from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
@@ -236,11 +236,11 @@ class RunningService:
         measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
         self._readers = _threads(READERS, "reads")
         self._writer = _threads(1, "writes")
-        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
-        self._probes = _threads(1, "probes")
+        # A probe of an engine that hangs keeps one thread, and there is one at a time.
+        self._surveys, self._figures = _threads(1, "surveys"), _threads(2, "figures")
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
-        self._encoding = ShortQueue(1, WAITING_ENCODINGS, "nearsure-encodes")
+        self._encoding = _threads(1, "encodes", WAITING_ENCODINGS)
 
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
@@ -309,7 +309,7 @@ class RunningService:
         """Why the gallery cannot be asked now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
-            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
+            probe = asyncio.wrap_future(self._figures.submit(self._try_engine))
             self._probe = probe
         done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
         return probe.result() if done else "The gallery does not answer."
@@ -353,7 +353,7 @@ class RunningService:
     def _end(self) -> None:
         self._writer.shutdown()
         deadline = monotonic() + LAST_WAIT
-        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
+        readers = (self._readers, self._surveys, self._figures, self._encoding)
         for threads in (*readers, self._documents):
             threads.shutdown(wait=False, cancel_futures=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
@@ -389,5 +389,5 @@ def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
     return np.array(encoder.encode(contents)[0], np.float32)
 
 
-def _threads(number: int, name: str) -> WorkThreads:
-    return WorkThreads(number, f"nearsure-{name}")
+def _threads(number: int, name: str, largest_queue: int | None = None) -> WorkThreads:
+    return WorkThreads(number, f"nearsure-{name}", largest_queue)
