@@ -16,9 +16,9 @@ from nearsure.service.store import (
     keep,
     read_kept,
 )
-from nearsure.service.thresholds import ThresholdInUse, set_by_hand
+from nearsure.service.thresholds import ThresholdInUse, make_fixed_threshold
 
-BY_HAND = set_by_hand(0.77, 4)
+BY_HAND = make_fixed_threshold(0.77, 4)
 
 
 class Model:

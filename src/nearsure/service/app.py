@@ -189,7 +189,7 @@ def create_app(
     app.state.status = "starting"
     _add_routes(app, tokens)
     answer_errors(app)
-    _add_guards(app, settings, tokens, measurements)
+    _add_middleware(app, settings, tokens, measurements)
     describe_bodies(app)
     return app
 
@@ -207,7 +207,7 @@ def _add_routes(app: FastAPI, tokens: Tokens) -> None:
     app.include_router(page_routes())
 
 
-def _add_guards(
+def _add_middleware(
     app: FastAPI, settings: ServiceSettings, tokens: Tokens, measurements: Measurements
 ) -> None:
     """From the outermost, which sees a request first, to the routes."""

@@ -144,14 +144,14 @@ class MicroBatcher(Generic[Answered]):
     answer : callable
         Takes an array of shape (m, d) and returns m answers in the order of its rows. It runs in a
         thread, one call at a time. If it raises, each row is tried alone, so that a bad row fails
-        nobody else; save for an OSError, which is everybody's.
+        no other; an OSError is raised for all rows.
     largest_batch : int
         Rows of one call.
     largest_queue : int
         Questions that may wait; the next raises `Overloaded` at once.
     patience : float, optional
-        Seconds after which nobody waits any longer for an answer, be the question in the queue or
-        with a function that hangs.
+        Seconds to wait for an answer, whether the question is in the queue or with a function
+        that hangs.
     on_batch : callable, optional
         Is told the number of rows of each batch before it is answered, in the event loop.
 
@@ -278,7 +278,7 @@ class MicroBatcher(Generic[Answered]):
     def _answer_all(self, vectors: list[AnyArray]) -> Sequence[Answered | Exception]:
         """Answers in the thread, or the errors of rows that cannot be answered."""
         try:
-            return self._checked(vectors)
+            return self._answer_checked(vectors)
         except OSError as error:
             # An engine that cannot be reached is no row's fault, and would be waited for each time.
             return [error] * len(vectors)
@@ -287,7 +287,7 @@ class MicroBatcher(Generic[Answered]):
                 return [error]
         return [self._answer_all([vector])[0] for vector in vectors]
 
-    def _checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
+    def _answer_checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
         answers = self._answer(np.stack(vectors))
         if len(answers) != len(vectors):
             raise RuntimeError(f"{len(vectors)} rows were asked, {len(answers)} answers came.")

@@ -51,7 +51,7 @@ class PicturesInEngine(Mapping[Label, bytes]):
         return 0
 
 
-def pictures_of(classifier: NEDClassifier) -> PicturesInEngine | None:
+def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
     """The pictures of a classifier's gallery; None if its engine holds none."""
     engine = classifier.engine_
     find = None if engine is None else _finder(engine)
@@ -60,7 +60,7 @@ def pictures_of(classifier: NEDClassifier) -> PicturesInEngine | None:
     return PicturesInEngine(find, str if engine.capabilities.ids == "text" else int)
 
 
-def picture_answer(gallery: ServedGallery, ids: AnyArray) -> Response:
+def answer_picture(gallery: ServedGallery, ids: AnyArray) -> Response:
     """The picture of one item; 404 if there is none."""
     gallery.stored(ids)
     find = _finder(gallery.engine)
@@ -191,7 +191,7 @@ def report_document(classifier: NEDClassifier) -> bytes:
     report = gallery_report(
         classifier,
         title="The gallery",
-        pictures=pictures_of(classifier),
+        pictures=open_pictures(classifier),
         n_resamples=RESAMPLES,
     )
     return report_json(report).encode()
@@ -199,5 +199,5 @@ def report_document(classifier: NEDClassifier) -> bytes:
 
 def audit_document(classifier: NEDClassifier) -> bytes:
     """The part of it that is about labels, duplicates and classes."""
-    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=pictures_of(classifier))
+    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=open_pictures(classifier))
     return json.dumps(asdict(audit)).encode()

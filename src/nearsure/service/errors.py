@@ -125,7 +125,7 @@ def answer_errors(app: FastAPI) -> None:
 class UnexpectedErrors:
     """ASGI middleware around the routes and the guards that read what a client sends.
 
-    500 without details for all that nobody foresaw.
+    500 without details for all unexpected errors.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -138,13 +138,13 @@ class UnexpectedErrors:
             return
         started = False
 
-        async def noticing(message: Message) -> None:
+        async def note_start(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self.app(scope, receive, noticing)
+            await self.app(scope, receive, note_start)
         except Exception as error:
             if started:
                 raise

@@ -14,7 +14,7 @@ from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index import unit_vectors
-from nearsure.service.answers import Answers, answered
+from nearsure.service.answers import Answers, make_answers
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.schemas import RefitState
@@ -24,14 +24,19 @@ from nearsure.service.store import (
     KeptFit,
     Notes,
     RecordedChanges,
-    counted_anew,
-    fitted_again,
-    fitted_from_nothing,
+    count_changes,
+    fit_first,
     ignore_fit_warnings,
     keep,
-    with_changes,
+    load_counted,
+    refit_model,
 )
-from nearsure.service.thresholds import ThresholdInUse, choose_again, chosen_for, set_by_hand
+from nearsure.service.thresholds import (
+    ThresholdInUse,
+    choose_again,
+    choose_threshold,
+    make_fixed_threshold,
+)
 
 SMALLEST_GALLERY = 2
 # How often something that reads the whole gallery starts over if items vanish while it reads.
@@ -43,10 +48,10 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-def _or_gone(
+def _answer_missing(
     method: Callable[Concatenate["ServedGallery", AnyArray, Given], Result],
 ) -> Callable[Concatenate["ServedGallery", AnyArray, Given], Result]:
-    """Let a method that looks for points first answer 404 if one goes right after that."""
+    """Make a method answer 404 if an item is removed after the method has found it."""
 
     @wraps(method)
     def asked(
@@ -64,9 +69,9 @@ def _or_gone(
 class ServedGallery:
     """An engine and the fit on what it holds.
 
-    Methods may be called from several threads. One writes at a time; reading waits for nobody, and
-    a writer never for somebody who reads for long. What a method has changed is durable when it
-    returns, as far as the engine's changes are.
+    Methods may be called from several threads. One writes at a time; reads do not wait, and a
+    writer does not wait for long reads. What a method has changed is durable when it returns, as
+    far as the engine's changes are.
 
     Parameters
     ----------
@@ -141,16 +146,16 @@ class ServedGallery:
         """Answers to queries, shape (n, dimension), each with its row."""
         fit = self.fit
         prediction = fit.classifier.predict_with_confidence(vectors)
-        answers = answered(fit.classifier, prediction, fit.threshold, fit.number)
+        answers = make_answers(fit.classifier, prediction, fit.threshold, fit.number)
         return [(answers, row) for row in range(len(vectors))]
 
-    @_or_gone
+    @_answer_missing
     def predict_item(self, item: AnyArray) -> Answers:
-        """What a point, given as an array of one id, would be taken for without itself."""
+        """The answer for an item, given as an array of one id, with the item left out."""
         fit = self.fit
         self.stored(item)
         prediction = fit.classifier.predict_own(item)
-        return answered(fit.classifier, prediction, fit.threshold, fit.number)
+        return make_answers(fit.classifier, prediction, fit.threshold, fit.number)
 
     def stored(self, ids: AnyArray) -> Stored:
         """Points with labels and vectors; 404 if one is not there."""
@@ -203,7 +208,7 @@ class ServedGallery:
             self._note(ids)
             return ids
 
-    @_or_gone
+    @_answer_missing
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()
@@ -218,7 +223,7 @@ class ServedGallery:
             self._note(ids)
             return len(ids)
 
-    @_or_gone
+    @_answer_missing
     def remove(self, ids: AnyArray) -> int:
         """Remove points, all or none; how many there were."""
         self._check_writable()
@@ -261,7 +266,9 @@ class ServedGallery:
         chosen, key = self._thresholds, (precision, certainty)
         if key not in chosen:
             try:
-                threshold = self.read_whole(partial(chosen_for, precision, certainty=certainty))
+                threshold = self.read_whole(
+                    partial(choose_threshold, precision, certainty=certainty)
+                )
             except InvalidInputError as error:
                 # The request is right: the gallery has too few points of the fit left.
                 raise ProblemError(409, "no_threshold", str(error)) from error
@@ -284,7 +291,7 @@ class ServedGallery:
     def set_threshold(self, threshold: float | None) -> ThresholdInUse:
         """Use a threshold from now on, or none."""
         with self._writing:
-            new = set_by_hand(threshold, self.fit.number)
+            new = make_fixed_threshold(threshold, self.fit.number)
             self.use_threshold(new)
         return new
 
@@ -333,9 +340,9 @@ class ServedGallery:
             last_change = None if self._changes is None else self._changes.last()
             self._written_since = []
         if before is None:
-            classifier, number = fitted_from_nothing(self.engine), 1
+            classifier, number = fit_first(self.engine), 1
         else:
-            classifier, number = fitted_again(before.model, self.engine), before.number + 1
+            classifier, number = refit_model(before.model, self.engine), before.number + 1
         while True:
             threshold = choose_again(in_use, classifier, number)
             with self._writing:
@@ -343,7 +350,7 @@ class ServedGallery:
                     # Another one was set meanwhile.
                     in_use = self._threshold()
                     continue
-                with_changes(classifier, self._written_since)
+                count_changes(classifier, self._written_since)
                 new = Fit(classifier, number, threshold, last_change=last_change)
                 keep(new, self._notes)
                 self._fit, self._unsaved = new, False
@@ -377,7 +384,7 @@ class ServedGallery:
                 with self._writing:
                     fit, version = self.fit, self.version
                     model = fit.classifier.to_bytes()
-                copy = counted_anew(model, self.engine), fit.number
+                copy = load_counted(model, self.engine), fit.number
                 with self._writing:
                     if self.version == version:
                         self._copy = copy
@@ -434,7 +441,7 @@ class ServedGallery:
 
 
 class Refits:
-    """Starts fits of a gallery, and knows how the last one ended.
+    """Starts fits of a gallery, and keeps how the last one ended.
 
     Parameters
     ----------
@@ -487,7 +494,7 @@ class Refits:
             fit = self._gallery.refit()
             log.info("Fit %d answers from now on.", fit.number)
         except (NearsureError, ProblemError) as error:
-            # Where an engine is, and as whom it is asked, is nobody's business.
+            # The address and the user of an engine are not shown.
             failure = str(engine_unavailable() if isinstance(error, EngineError) else error)
             log.warning("The fit failed: %s", error)
         except Exception:

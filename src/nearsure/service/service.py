@@ -34,17 +34,22 @@ from nearsure.service.store import (
     Notes,
     NotesInMemory,
     RecordedChanges,
-    changes_in,
-    counted_anew,
-    fitted_from_nothing,
+    count_changes,
+    count_least_changes,
+    find_notes,
+    fit_first,
     keep,
-    least_changes,
-    notes_in,
+    load_counted,
     read_kept,
-    with_changes,
+    watch_changes,
 )
 from nearsure.service.telemetry import Measurements
-from nearsure.service.thresholds import ThresholdInUse, choose_again, chosen_for, not_chosen_yet
+from nearsure.service.thresholds import (
+    ThresholdInUse,
+    choose_again,
+    choose_threshold,
+    make_pending_threshold,
+)
 
 log = logging.getLogger("nearsure.service")
 
@@ -75,7 +80,7 @@ def open_gallery(
     try:
         _check_encoder(encoder, own)
         notes = _notes(settings, own, is_given=engine is not None)
-        gallery = _served(settings, own, notes, changes_in(own))
+        gallery = _open_served(settings, own, notes, watch_changes(own))
     except BaseException:
         if engine is None:
             own.close()
@@ -94,7 +99,7 @@ def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
 def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
     if settings.model is not None:
         return FileStore(settings.model)
-    notes = notes_in(engine)
+    notes = find_notes(engine)
     if notes is not None:
         return notes
     if is_given:
@@ -104,18 +109,18 @@ def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Note
     )
 
 
-def _served(
+def _open_served(
     settings: ServiceSettings, engine: Engine, notes: Notes, changes: RecordedChanges | None
 ) -> ServedGallery:
     """The gallery with the fit that was kept, or else with the first, if it has points for one."""
     n_items, kept = engine.size(), read_kept(notes, changes)
     fit: Fit | None = None
     if kept is not None and n_items:
-        fit = _continued(kept, engine, changes, settings.precision)
+        fit = _continue_fit(kept, engine, changes, settings.precision)
         if fit.threshold is not kept.threshold:
             notes.put({THRESHOLD: fit.threshold.to_bytes()})
     elif kept is None and n_items >= SMALLEST_GALLERY:
-        fit = _first(engine, changes, settings.precision)
+        fit = _make_first_fit(engine, changes, settings.precision)
         if fit is not None:
             keep(fit, notes)
     else:
@@ -126,17 +131,17 @@ def _served(
     return gallery
 
 
-def _continued(
+def _continue_fit(
     kept: KeptFit, engine: Engine, changes: RecordedChanges | None, precision: float | None
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
-    classifier = counted_anew(kept.model, engine)
+    classifier = load_counted(kept.model, engine)
     if dict(engine.fingerprint()) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
-    n_unseen, last_change = least_changes(classifier, kept.model), kept.last_change
+    n_unseen, last_change = count_least_changes(classifier, kept.model), kept.last_change
     if changes is not None and last_change is not None:
         changed = changes.since(last_change)
-        with_changes(classifier, [changed])
+        count_changes(classifier, [changed])
         n_unseen = max(0, n_unseen - len(changed))
     elif changes is not None:
         last_change = changes.last()
@@ -156,7 +161,7 @@ def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None
                 in_use.sentence,
             )
         else:
-            in_use = not_chosen_yet(precision, 0)
+            in_use = make_pending_threshold(precision, 0)
     if in_use.precision is None or in_use.model == kept.number:
         return in_use
     try:
@@ -166,14 +171,16 @@ def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None
         return in_use
 
 
-def _first(engine: Engine, changes: RecordedChanges | None, precision: float | None) -> Fit | None:
+def _make_first_fit(
+    engine: Engine, changes: RecordedChanges | None, precision: float | None
+) -> Fit | None:
     log.info("There is no fit yet: making the first.")
     last_change = None if changes is None else changes.last()
     try:
-        classifier = fitted_from_nothing(engine)
+        classifier = fit_first(engine)
         threshold = ThresholdInUse(model=1)
         if precision is not None:
-            threshold = chosen_for(precision, classifier, 1)
+            threshold = choose_threshold(precision, classifier, 1)
     except InvalidInputError as error:
         log.warning("Nothing can be fitted on the gallery as it is: %s", error)
         return None
@@ -203,8 +210,8 @@ class CheckedEngine(Protocol):
 class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
-    What takes long keeps nobody waiting but its like: what reads the whole gallery for an answer
-    has a thread, and documents have one; so have figures, which are wanted most when all is slow.
+    Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
+    documents have one, and figures and probes, which matter most when all is slow, have two.
 
     Parameters
     ----------
@@ -250,11 +257,13 @@ class RunningService:
 
     def count(self, answers: Answers) -> None:
         """Count answers by confidence and outcome."""
-        said = answers.prediction
-        accepted = [answers.accepted(row) for row in range(len(said.labels))]
-        n_unknown = 0 if said.verdicts is None else int((said.verdicts == "unknown").sum())
-        self.measurements.answered(
-            said.confidence, None if None in accepted else np.array(accepted), n_unknown
+        prediction = answers.prediction
+        accepted = [answers.accepted(row) for row in range(len(prediction.labels))]
+        n_unknown = (
+            0 if prediction.verdicts is None else int((prediction.verdicts == "unknown").sum())
+        )
+        self.measurements.count_answers(
+            prediction.confidence, None if None in accepted else np.array(accepted), n_unknown
         )
 
     def vectors(self, rows: list[list[float]]) -> AnyArray:
@@ -281,8 +290,8 @@ class RunningService:
         Raises
         ------
         Overloaded
-            If nobody has begun with it within `patience`. What is begun is waited for: who is told
-            to come again must know that nothing was changed.
+            If it has not begun within `patience`. What has begun is waited for: a 503 means that
+            nothing was changed.
         """
         begun = self._writer.submit(work)
         outcome = asyncio.wrap_future(begun)
@@ -294,7 +303,7 @@ class RunningService:
             )
         return await outcome
 
-    async def encoded(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
+    async def encode(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
         """The vector of an image or a text, shape (dimension,)."""
         encoder = self.encoder
         if encoder is None or encoder.kind != kind:
@@ -336,7 +345,7 @@ class RunningService:
             if self._was_unavailable:
                 log.info("The service is ready again.")
         except Exception as error:  # noqa: BLE001 - whatever it is, the engine does not answer
-            # What it says may name files and hosts, which are not for everybody.
+            # The error may name files and hosts, which clients are not shown.
             reason = "The gallery cannot be read or reached. The log of the service says why."
             if not self._was_unavailable:
                 log.warning("The service is not ready: %s", error)
@@ -366,7 +375,7 @@ class RunningService:
             log.warning("The gallery was still being read when the service stopped.")
 
 
-def service_of(request: Request) -> RunningService:
+def get_service(request: Request) -> RunningService:
     """The service that a request is for."""
     service: RunningService | None = getattr(request.app.state, "service", None)
     if service is None:
@@ -379,7 +388,7 @@ def check_engine(engine: Engine) -> None:
     if isinstance(engine, CheckedEngine):
         engine.check()
         return
-    # Whoever says that there is no such point does answer.
+    # An engine without this point has answered, too.
     with suppress(InvalidInputError):
         engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
 

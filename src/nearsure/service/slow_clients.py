@@ -141,7 +141,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """It has read nearly everything."""
         super().resume_writing()
-        # A connection that is closing ends with the rest, for which nobody waits for ever.
+        # A closing connection ends once the rest is read; that is limited, too.
         if not self.transport.is_closing():
             self._unread.stop()
 
@@ -253,7 +253,7 @@ class SlowBody:
         deadline = asyncio.get_running_loop().time() + self.patience
         complete = False
 
-        async def timed() -> Message:
+        async def receive_in_time() -> Message:
             nonlocal complete
             if complete:
                 # What follows the body is the end of the connection, for which one may wait long.
@@ -266,7 +266,7 @@ class SlowBody:
             complete = not message.get("more_body", False)
             return message
 
-        await call.run(self.app, scope, timed)
+        await call.run(self.app, scope, receive_in_time)
 
     def _too_slow(self) -> ProblemError:
         return ProblemError(
@@ -277,7 +277,7 @@ class SlowBody:
         )
 
 
-def connections_that_fit() -> int:
+def raise_file_limit() -> int:
     """Raise the number of files that may be open as far as it is needed and allowed.
 
     Returns

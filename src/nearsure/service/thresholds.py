@@ -76,7 +76,7 @@ class ThresholdInUse:
         return cls(**document)
 
 
-def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:
+def make_fixed_threshold(threshold: float | None, model: int) -> ThresholdInUse:
     """A threshold that somebody decided on, or that there be none."""
     if threshold is None:
         return ThresholdInUse(model=model, is_set=True)
@@ -84,13 +84,13 @@ def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:
     return ThresholdInUse(threshold, None, sentence, model, is_set=True)
 
 
-def not_chosen_yet(precision: float, model: int) -> ThresholdInUse:
+def make_pending_threshold(precision: float, model: int) -> ThresholdInUse:
     """What is used for a precision as long as the gallery cannot say anything about it."""
     sentence = "No threshold can be chosen on the gallery as it is: nothing is accepted."
     return ThresholdInUse(None, precision, sentence, model)
 
 
-def chosen_for(
+def choose_threshold(
     precision: float,
     classifier: NEDClassifier,
     model: int,
@@ -107,4 +107,4 @@ def choose_again(in_use: ThresholdInUse, classifier: NEDClassifier, model: int) 
     """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""
     if in_use.precision is None:
         return replace(in_use, model=model)
-    return replace(chosen_for(in_use.precision, classifier, model), is_set=in_use.is_set)
+    return replace(choose_threshold(in_use.precision, classifier, model), is_set=in_use.is_set)
