@@ -182,7 +182,7 @@ def create_app(
         summary="Nearest-neighbour answers that say how sure they are.",
         docs_url=None,
         redoc_url=None,
-        # Where to would be told by the client's own Host header.
+        # The target would come from the client's own Host header.
         redirect_slashes=False,
         lifespan=lifespan,
     )
@@ -235,7 +235,7 @@ def _add_middleware(
         guards.append((RateLimit, rate))
     guards += [
         (Authenticate, {"tokens": tokens}),
-        # Behind it, so that strangers take no place of those who are known.
+        # Behind it, so that requests without a token take no place of others.
         (InFlightLimit, {"largest": 2 * settings.largest_queue}),
         (BodyLimit, {"largest_body": settings.largest_body}),
         (SlowBody, {"patience": settings.patience}),

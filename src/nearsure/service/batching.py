@@ -117,7 +117,7 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - it is handed to whoever asked
+    except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
         future.set_exception(error)
 
 
@@ -153,7 +153,7 @@ class MicroBatcher(Generic[Answered]):
         Seconds to wait for an answer, whether the question is in the queue or with a function
         that hangs.
     on_batch : callable, optional
-        Is told the number of rows of each batch before it is answered, in the event loop.
+        Is called with the number of rows of each batch before it is answered, in the event loop.
 
     Examples
     --------
@@ -253,7 +253,7 @@ class MicroBatcher(Generic[Answered]):
         batch: list[_Question[Answered]] = []
         while self._waiting and len(batch) < self._largest_batch:
             question = self._waiting.popleft()
-            # Otherwise whoever asked has gone, or waits no longer.
+            # Otherwise the client has gone, or its time is over.
             if not question.future.done():
                 batch.append(question)
         return batch
@@ -282,7 +282,7 @@ class MicroBatcher(Generic[Answered]):
         except OSError as error:
             # An engine that cannot be reached is no row's fault, and would be waited for each time.
             return [error] * len(vectors)
-        except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
             if len(vectors) == 1:
                 return [error]
         return [self._answer_all([vector])[0] for vector in vectors]

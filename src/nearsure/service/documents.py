@@ -152,7 +152,7 @@ class LiveDocument:
                     self._making = self._threads.submit(self._run)
                 return None
         if made.failure is not None:
-            # Without the traces of those who were told before.
+            # Without the traces of earlier raises.
             raise made.failure.with_traceback(None)
         return made.document
 

@@ -200,7 +200,7 @@ class ServedGallery:
                     self._fit.classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
                 if None in texts:
-                    # Others may have taken what was thought to be free.
+                    # Others may have taken ids that were free.
                     self._free = None
                 raise self._taken(ids) or error from error
             if self._free is not None:
@@ -264,7 +264,8 @@ class ServedGallery:
         """The threshold that would be chosen now; chosen once for all who ask before a write."""
         # A write begins another table, so that what is chosen beside it is not kept.
         chosen, key = self._thresholds, (precision, certainty)
-        if key not in chosen:
+        threshold = chosen.get(key)
+        if threshold is None:
             try:
                 threshold = self.read_whole(
                     partial(choose_threshold, precision, certainty=certainty)
@@ -275,8 +276,7 @@ class ServedGallery:
             if len(chosen) >= MOST_THRESHOLDS:
                 chosen.clear()
             chosen[key] = threshold
-            return threshold
-        return chosen[key]
+        return threshold
 
     def use_threshold(self, chosen: ThresholdInUse) -> bool:
         """Use what `threshold_for` gave from now on; False if another fit has taken over since."""
@@ -305,7 +305,7 @@ class ServedGallery:
         """
         if self._writing.acquire(timeout=patience):
             try:
-                # Where some were not seen, the older note tells how many.
+                # If some were not counted, the older note holds their number.
                 if self._fit is not None and self._unsaved and not self._fit.n_unseen:
                     keep(self._fit, self._notes)
             finally:

@@ -263,7 +263,7 @@ class BodyLimit:
     """ASGI middleware: 413 for a body of more bytes, whether it says so or only turns out so.
 
     503 if the bodies of all requests under way come to too many. What counts is what has come, as
-    whoever only announces a large body takes no memory.
+    a body that is only announced takes no memory.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def _declared_length(scope: Scope) -> int | None:
 
 # A client may spend this many seconds' worth of requests at once.
 BURST_SECONDS = 10.0
-# Someone with a network of his own has all its addresses.
+# The owner of an IPv6 network has all its addresses.
 IPV6_NETWORK = 64
 
 Client: TypeAlias = bytes | str
@@ -355,7 +355,7 @@ class _Bucket:
 class RateLimit:
     """ASGI middleware: 429 with Retry-After for a client that asks too often.
 
-    A client is a token that is known, or else an address: whoever makes up tokens stays one client.
+    A client is a token that is known, or else an address: made-up tokens make no new client.
     Each has a bucket of requests that fills again steadily. Health, readiness and the page with its
     assets are free.
 

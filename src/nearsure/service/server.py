@@ -22,7 +22,7 @@ from nearsure.service.slow_clients import make_protocol, raise_file_limit
 log = logging.getLogger("nearsure.service")
 
 # So long it goes on answering after it was told to stop, but says at /readyz that it will, so that
-# whoever distributes requests sends them elsewhere.
+# a load balancer sends requests elsewhere.
 DRAIN_SECONDS = 0.5
 BACKLOG = 2048
 # How long the thread that answers waits for the one that talks to clients, and the other way

@@ -31,8 +31,8 @@ from nearsure.service.store import (
     FileStore,
     Fit,
     KeptFit,
+    MappingStore,
     Notes,
-    NotesInMemory,
     RecordedChanges,
     count_changes,
     count_least_changes,
@@ -103,7 +103,7 @@ def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Note
     if notes is not None:
         return notes
     if is_given:
-        return NotesInMemory()
+        return MappingStore({})
     raise ConfigError(
         "The fit needs a file to be kept in: this engine keeps none. Give the path of one as model."
     )
@@ -188,14 +188,14 @@ def _make_first_fit(
 
 
 Result = TypeVar("Result")
-# Whoever stops the service waits no longer than this for what is under way, save for a write.
+# Seconds that a stop waits for what is under way; a write is always waited for.
 LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
 # However many ask whether the service is ready, its engine is asked once in this time.
 FRESH_SECONDS = 1.0
-# An engine that hangs is not waited for any longer by those who ask so.
+# Seconds that a probe of readiness waits for the engine.
 PROBE_SECONDS = 2.0
 
 
@@ -367,7 +367,7 @@ class RunningService:
             threads.shutdown(wait=False, cancel_futures=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
         self.refits.wait(max(0.0, deadline - monotonic()))
-        # An engine that keeps a reader for so long may keep whoever closes it as well.
+        # An engine that hangs while it is read may hang when it is closed.
         closing = Thread(target=self.gallery.close, name="nearsure-closes", daemon=True)
         closing.start()
         closing.join(None if all(have_ended) else LAST_WAIT)

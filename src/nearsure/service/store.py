@@ -133,8 +133,8 @@ class Notes(Protocol):
         """Write some, one after the other: all or none, or else all up to one of them."""
 
 
-class NotesInEngine:
-    """In the file of the gallery itself."""
+class MappingStore:
+    """A mapping: the notes of an engine, or a dictionary that ends with the service."""
 
     def __init__(self, notes: MutableMapping[str, bytes]) -> None:
         self._notes = notes
@@ -174,25 +174,10 @@ class FileStore:
         return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")
 
 
-class NotesInMemory:
-    """For a gallery that lives no longer than the service."""
-
-    def __init__(self) -> None:
-        self._notes: dict[str, bytes] = {}
-
-    def get(self, name: str) -> bytes | None:
-        """A note, or None."""
-        return self._notes.get(name)
-
-    def put(self, notes: Mapping[str, bytes]) -> None:
-        """Write some."""
-        self._notes.update(notes)
-
-
 def find_notes(engine: Engine) -> Notes | None:
     """The notes of an engine that keeps some."""
     notes = getattr(engine, "notes", None)
-    return None if notes is None else NotesInEngine(cast("MutableMapping[str, bytes]", notes))
+    return None if notes is None else MappingStore(cast("MutableMapping[str, bytes]", notes))
 
 
 def _make_durable(folder: Path) -> None:
@@ -274,7 +259,7 @@ def keep(fit: Fit, notes: Notes) -> None:
 def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
     """The fit that was kept; None if none was.
 
-    One that somebody else has written since gets the next number, at once and for good.
+    One that was written elsewhere since gets the next number, at once and for good.
     """
     model = notes.get(MODEL)
     if model is None:

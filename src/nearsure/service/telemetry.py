@@ -18,7 +18,7 @@ SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONFIDENCES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Paths and methods that somebody made up must not each become a series of its own.
+# Paths and methods that a client makes up must not become series of their own.
 OTHER: Final = "other"
 
 

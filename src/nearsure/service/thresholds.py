@@ -34,7 +34,7 @@ class ThresholdInUse:
     model : int
         The fit it was chosen on.
     is_set : bool
-        Whether somebody has asked for it while the service ran, if only for none.
+        Whether it was set while the service ran, be it to none.
     """
 
     threshold: float | None = None
@@ -77,7 +77,7 @@ class ThresholdInUse:
 
 
 def make_fixed_threshold(threshold: float | None, model: int) -> ThresholdInUse:
-    """A threshold that somebody decided on, or that there be none."""
+    """A threshold that a user has set, or none."""
     if threshold is None:
         return ThresholdInUse(model=model, is_set=True)
     sentence = f"Accept at confidence >= {threshold:.6g}, as it was set."
