@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure import NEDClassifier, Neighbors
-from nearsure.service.answers import Answers, answered
+from nearsure.service.answers import Answers, make_answers
 from nearsure.service.thresholds import ThresholdInUse
 
 
@@ -14,7 +14,7 @@ def answers(threshold: ThresholdInUse) -> Answers:
     found = Neighbors(
         [[0.1, 0.9], [np.inf, np.inf]], [[0, 1], [-1, -1]], ids=[[0, 1], [-1, -1]], counts=[2, 0]
     )
-    return answered(classifier, classifier._predicted(found), threshold, 1)
+    return make_answers(classifier, classifier._predicted(found), threshold, 1)
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from nearsure.service.store import (
     THRESHOLD,
     FileStore,
     Fit,
-    NotesInMemory,
+    MappingStore,
     keep,
     read_kept,
 )
-from nearsure.service.thresholds import ThresholdInUse, set_by_hand
+from nearsure.service.thresholds import ThresholdInUse, make_fixed_threshold
 
-BY_HAND = set_by_hand(0.77, 4)
+BY_HAND = make_fixed_threshold(0.77, 4)
 
 
 class Model:
@@ -38,7 +38,7 @@ def fit_of(number: int, content: bytes, last_change: int | None = None) -> Fit:
 
 
 def test_a_fit_comes_back() -> None:
-    notes = NotesInMemory()
+    notes = MappingStore({})
     assert read_kept(notes, None) is None
     keep(fit_of(4, b"four", 17), notes)
     kept = read_kept(notes, None)
@@ -106,7 +106,7 @@ def test_a_kill_between_files_does_no_harm(
     ],
 )
 def test_damaged_notes_are_given_up(damaged: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    notes = NotesInMemory()
+    notes = MappingStore({})
     keep(fit_of(4, b"four"), notes)
     notes.put({THRESHOLD: damaged})
     kept = read_kept(notes, None)
@@ -141,7 +141,7 @@ def test_a_fit_from_elsewhere_is_numbered_for_good() -> None:
             return self.n_changes
 
     changes: Any = Changes()
-    notes = NotesInMemory()
+    notes = MappingStore({})
     keep(fit_of(4, b"four", 17), notes)
     notes.put({MODEL: b"another"})
     kept = read_kept(notes, changes)

@@ -75,7 +75,7 @@ def test_the_histogram_of_confidence_counts_as_defined() -> None:
     rng = np.random.default_rng(0)
     confidence = np.concatenate([rng.random(500), CONFIDENCES, [0.0, 1.0, 1.0 + 1e-12]])
     for part in np.array_split(confidence, 7):
-        measurements.answered(part, None)
+        measurements.count_answers(part, None)
     seen = figures(measurements)
     for bound in CONFIDENCES[:-1]:
         expected = sum(value <= bound for value in confidence)
@@ -88,9 +88,11 @@ def test_the_histogram_of_confidence_counts_as_defined() -> None:
 
 def test_answers_count_by_what_became_of_them() -> None:
     measurements = Measurements()
-    measurements.answered(np.array([0.9, 0.8, 0.1]), np.array([True, True, False]), n_unknown=1)
-    measurements.answered(np.array([0.5, 0.5]), None)
-    measurements.answered(np.array([0.2]), np.array([False]), n_unknown=1)
+    measurements.count_answers(
+        np.array([0.9, 0.8, 0.1]), np.array([True, True, False]), n_unknown=1
+    )
+    measurements.count_answers(np.array([0.5, 0.5]), None)
+    measurements.count_answers(np.array([0.2]), np.array([False]), n_unknown=1)
     seen = figures(measurements)
     assert seen[key("answers_total", accepted="yes")] == 2
     assert seen[key("answers_total", accepted="no")] == 2

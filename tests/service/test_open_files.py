@@ -11,7 +11,7 @@ from asgi_calls import read_until_closed
 from served_examples import sqlite_gallery
 from service_processes import asked_once, free_port, service_processes, wait_until_ready
 
-from nearsure.service.slow_clients import connections_that_fit
+from nearsure.service.slow_clients import raise_file_limit
 
 ENDLESS = resource.RLIM_INFINITY
 
@@ -53,7 +53,7 @@ def limits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> I
 def test_the_limit_is_raised_as_far_as_needed(
     limits: Limits, n_connections: int, after: tuple[int, int]
 ) -> None:
-    assert connections_that_fit() == n_connections
+    assert raise_file_limit() == n_connections
     assert limits.now == after
 
 

@@ -1,13 +1,25 @@
 """A fit is kept, made anew beside the old one, and never half there."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import pytest
-from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlite_gallery
+from served_examples import (
+    DIMENSION,
+    NAMES,
+    clusters,
+    document_at,
+    refitted,
+    serving,
+    sqlite_gallery,
+)
+from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
@@ -16,6 +28,7 @@ from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
 from nearsure.service import ServiceSettings, create_app
+from nearsure.service.gallery import ServedGallery
 from nearsure.service.service import open_gallery
 from nearsure.service.store import MODEL, NUMBER, FileStore
 
@@ -194,11 +207,92 @@ def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
         service.state.service.refits.wait(20)
         assert client.get("/v1/refit").json()["state"] == "idle"
         model = client.get("/v1/model").json()
-        # It took them for what they were when it began.
+        # It has started over, without them.
         assert (model["model"], model["size"]) == (2, 105)
-        assert model["share_changed"] == pytest.approx(15 / 105)
+        assert model["share_changed"] == 0.0
         counts = service.state.service.gallery.fit.class_counts
         assert counts.tolist() == [15, 30, 30, 30]
+
+
+class VanishingEngine(HeldEngine):
+    """Of the points that something reads all of, one is removed each time, while `left` lasts."""
+
+    gallery: ServedGallery
+    left = 0
+    removed = 0
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        if len(ids) > 20 and self.left:
+            self.left -= 1
+            self.removed += 1
+            self.gallery.remove(ids[:1])
+        return self._engine.fetch(ids)
+
+
+@contextmanager
+def vanishing() -> Iterator[tuple[TestClient, VanishingEngine]]:
+    vectors, codes = clusters()
+    engine: Any = VanishingEngine(FaissEngine.from_points(vectors, labels=codes))
+    with serving(engine=engine) as client:
+        app: Any = client.app
+        engine.gallery = app.state.service.gallery
+        yield client, engine
+
+
+def test_a_fit_starts_over_three_times_and_then_gives_up() -> None:
+    with vanishing() as (client, engine):
+        engine.left = 3
+        assert refitted(client) == {"state": "idle", "model": 2, "message": None}
+        model = client.get("/v1/model").json()
+        assert (engine.removed, model["size"], model["share_changed"]) == (3, 117, 0.0)
+        engine.left = 100
+        state = refitted(client)
+        assert (state["state"], state["model"], engine.removed) == ("failed", 2, 7)
+        assert "started over 3 times" in state["message"]
+        assert client.post("/v1/predict", json={"vector": FAR}).json()["model"] == 2
+        assert client.get("/v1/model").json()["share_changed"] == pytest.approx(4 / 113)
+        engine.left = 0
+        assert refitted(client) == {"state": "idle", "model": 3, "message": None}
+        assert client.get("/v1/model").json()["share_changed"] == 0.0
+
+
+def test_a_threshold_starts_over_three_times_and_then_gives_up() -> None:
+    address = "/v1/threshold/for?precision=0.6"
+    with vanishing() as (client, engine):
+        engine.left = 3
+        assert client.get(address).status_code == 200
+        engine.left = 100
+        client.delete("/v1/items/119")
+        answer = client.get(address)
+        assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
+        assert "started over 3 times" in answer.json()["message"]
+        assert engine.removed == 7
+        engine.left = 0
+        assert client.get(address).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/v1/report", "/v1/audit"])
+def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with vanishing() as (client, engine):
+        engine.left = 3
+        assert document_at(client, address)
+        client.delete("/v1/items/119")
+        engine.left = 100
+        app: Any = client.app
+        live = getattr(app.state.service, address.rpartition("/")[2])
+        live._made = None
+        assert client.get(address).status_code == 202
+        live.wait(20)
+        answer = client.get(address)
+        assert (answer.status_code, answer.json()["error"]) == (409, "no_document")
+        assert "started over 3 times" in answer.json()["message"]
+        engine.left = 0
+        # It is made anew after a while, though nothing has changed since.
+        later = monotonic() + 100
+        monkeypatch.setattr("nearsure.service.documents.monotonic", lambda: later)
+        assert document_at(client, address)
 
 
 def test_a_fit_that_fails_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Found, Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.service.items import new_ids, page_of_items
+from nearsure.service.items import find_page, new_ids
 
 FAR = [40.0] * DIMENSION
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -91,8 +91,8 @@ def test_an_engine_that_only_scans_has_the_same_pages(path: Path) -> None:
             for label in (None, "egret", "nobody"):
                 for limit in (1, 7, 8, 100):
                     asked: Any = {"after": after, "limit": limit, "label": label}
-                    here = page_of_items(engine, beside, **asked)
-                    assert page_of_items(scanning, beside, **asked) == here
+                    here = find_page(engine, beside, **asked)
+                    assert find_page(scanning, beside, **asked) == here
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=", "label=%00"])

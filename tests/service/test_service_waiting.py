@@ -136,7 +136,7 @@ def n_points_in(document: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("address", ["/v1/report", "/v1/audit"])
-def test_a_document_is_made_of_the_moment_beside_writers(
+def test_a_document_is_made_beside_writers(
     engine: HeldEngine, client: TestClient, address: str
 ) -> None:
     engine.hold()
@@ -146,8 +146,8 @@ def test_a_document_is_made_of_the_moment_beside_writers(
     engine.released.set()
     app: Any = client.app
     getattr(app.state.service, address.rpartition("/")[2]).wait(20)
-    # As they were when it was begun; then anew.
-    assert n_points_in(client.get(address).json()) == 60
+    # Items were removed while it read: it has started over.
+    assert n_points_in(client.get(address).json()) == 58
     client.delete("/v1/items/9")
     app.state.service.report._made = app.state.service.audit._made = None
     assert n_points_in(document_at(client, address)) == 57
@@ -169,7 +169,7 @@ def test_what_is_written_during_an_own_pass_counts_in_the_next(
     assert during.result().status_code == 200
     after = client.get(FOR).json()
     gallery = gallery_of(client)
-    gallery._copy = None
+    gallery._forget_copy()
     assert after == client.get(FOR).json()
     assert after != before
     assert gallery.fit.class_counts.tolist() == [3, 15, 11, 26]

@@ -13,7 +13,7 @@ from served_examples import DIMENSION, serving, sqlite_gallery
 
 from nearsure.arrays import AnyArray
 from nearsure.service import service
-from nearsure.service.batching import ShortQueue
+from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded
 
 
@@ -34,8 +34,8 @@ class HeldEncoder:
 
 
 @pytest.fixture
-def queue() -> Iterator[ShortQueue]:
-    with ShortQueue(1, 2, "test") as threads:
+def queue() -> Iterator[WorkThreads]:
+    with WorkThreads(1, "test", 2) as threads:
         yield threads
 
 
@@ -43,7 +43,7 @@ def waiting_for(go: Event) -> Callable[[], bool]:
     return lambda: go.wait(10)
 
 
-def test_one_is_done_two_wait_the_next_is_turned_away(queue: ShortQueue) -> None:
+def test_one_is_done_two_wait_the_next_is_turned_away(queue: WorkThreads) -> None:
     go = Event()
     taken = [queue.submit(waiting_for(go)) for _ in range(3)]
     with pytest.raises(Overloaded, match="3 wait for this already"):
@@ -53,7 +53,7 @@ def test_one_is_done_two_wait_the_next_is_turned_away(queue: ShortQueue) -> None
     assert queue.submit(int, "7").result() == 7
 
 
-def test_what_fails_and_what_is_given_up_leaves_its_place(queue: ShortQueue) -> None:
+def test_what_fails_and_what_is_given_up_leaves_its_place(queue: WorkThreads) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         for _ in range(5):
@@ -72,7 +72,7 @@ def test_what_fails_and_what_is_given_up_leaves_its_place(queue: ShortQueue) -> 
 
 
 def test_a_closed_one_counts_nothing() -> None:
-    queue = ShortQueue(1, 1, "test")
+    queue = WorkThreads(1, "test", 1)
     queue.shutdown()
     for _ in range(5):
         with pytest.raises(RuntimeError, match="after shutdown"):

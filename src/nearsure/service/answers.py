@@ -8,7 +8,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.neighbors import Neighbors
-from nearsure.service.items import names_shown
+from nearsure.service.items import show_names
 from nearsure.service.thresholds import ThresholdInUse
 
 
@@ -19,7 +19,7 @@ class Answers:
     Parameters
     ----------
     prediction : Prediction
-        What the classifier says.
+        Of the classifier.
     classes : array of shape (n_classes,)
         Its labels, by code.
     shares : array of shape (n, k)
@@ -38,14 +38,14 @@ class Answers:
 
     def document(self, row: int, *, neighbors: int, classes: int) -> dict[str, Any]:
         """The `Answer` of one query, as JSON has it."""
-        said = self.prediction
-        confidence = said.confidence[row].item()
+        prediction = self.prediction
+        confidence = prediction.confidence[row].item()
         return {
-            "label": names_shown(said.labels[row : row + 1])[0],
+            "label": show_names(prediction.labels[row : row + 1])[0],
             "confidence": confidence,
             "accepted": self.accepted(row),
-            "verdict": None if said.verdicts is None else str(said.verdicts[row]),
-            "p_known": None if said.p_known is None else said.p_known[row].item(),
+            "verdict": None if prediction.verdicts is None else str(prediction.verdicts[row]),
+            "p_known": None if prediction.p_known is None else prediction.p_known[row].item(),
             "classes": self._classes(row, classes),
             "neighbors": self.neighbors(row, neighbors),
             "model": self.model,
@@ -54,7 +54,7 @@ class Answers:
     def accepted(self, row: int) -> bool | None:
         """Whether one answer may be acted on; None if no threshold is set."""
         accepted = self.threshold.accepts(self.prediction.confidence[row].item())
-        # An answer that nobody vouches for is none, however lax the threshold is.
+        # An answer without neighbours is never accepted, however lax the threshold is.
         return accepted and bool(self.prediction.neighbors.counts[row])
 
     def neighbors(self, row: int, most: int) -> list[dict[str, Any]]:
@@ -62,8 +62,8 @@ class Answers:
         found = self.prediction.neighbors
         shown = slice(min(most, int(found.counts[row])))
         names = zip(
-            names_shown(ids_in(found)[row, shown]),
-            names_shown(self.classes[found.labels[row, shown]]),
+            show_names(ids_in(found)[row, shown]),
+            show_names(self.classes[found.labels[row, shown]]),
             found.sq_distances[row, shown].tolist(),
             self.shares[row, shown].tolist(),
             strict=True,
@@ -77,7 +77,7 @@ class Answers:
         posterior = self.prediction.posterior
         first, end = int(posterior.indptr[row]), int(posterior.indptr[row + 1])
         shown = slice(first, min(end, first + most))
-        labels = names_shown(self.classes[posterior.codes[shown]])
+        labels = show_names(self.classes[posterior.codes[shown]])
         probabilities = posterior.probabilities[shown].tolist()
         return [
             {"label": label, "probability": probability}
@@ -85,7 +85,7 @@ class Answers:
         ]
 
 
-def answered(
+def make_answers(
     classifier: NEDClassifier, prediction: Prediction, threshold: ThresholdInUse, model: int
 ) -> Answers:
     """A prediction with all that is shown beside it."""

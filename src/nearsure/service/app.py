@@ -182,14 +182,14 @@ def create_app(
         summary="Nearest-neighbour answers that say how sure they are.",
         docs_url=None,
         redoc_url=None,
-        # Where to would be told by the client's own Host header.
+        # The target would come from the client's own Host header.
         redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.status = "starting"
     _add_routes(app, tokens)
     answer_errors(app)
-    _add_guards(app, settings, tokens, measurements)
+    _add_middleware(app, settings, tokens, measurements)
     describe_bodies(app)
     return app
 
@@ -207,7 +207,7 @@ def _add_routes(app: FastAPI, tokens: Tokens) -> None:
     app.include_router(page_routes())
 
 
-def _add_guards(
+def _add_middleware(
     app: FastAPI, settings: ServiceSettings, tokens: Tokens, measurements: Measurements
 ) -> None:
     """From the outermost, which sees a request first, to the routes."""
@@ -235,7 +235,7 @@ def _add_guards(
         guards.append((RateLimit, rate))
     guards += [
         (Authenticate, {"tokens": tokens}),
-        # Behind it, so that strangers take no place of those who are known.
+        # Behind it, so that requests without a token take no place of others.
         (InFlightLimit, {"largest": 2 * settings.largest_queue}),
         (BodyLimit, {"largest_body": settings.largest_body}),
         (SlowBody, {"patience": settings.patience}),

@@ -39,9 +39,9 @@ class Tokens:
     Parameters
     ----------
     read : iterable of str
-        Whoever shows one of them may ask.
+        Tokens that may ask.
     write : iterable of str
-        Whoever shows one of them may ask and change.
+        Tokens that may ask and change.
 
     Attributes
     ----------
@@ -134,13 +134,13 @@ class Authenticate:
 
 
 def needs_token(scope: Scope) -> bool:
-    """Whether only those who are known may have what a request asks for."""
+    """Whether a request needs a token."""
     # A browser asks whether it may ask (OPTIONS) without the token.
     return scope["method"] != "OPTIONS" and not is_open(scope["path"])
 
 
 def is_open(path: str) -> bool:
-    """Whether everybody may have what is there: health, readiness, the page and its assets."""
+    """Whether a path needs no token: health, readiness, the page and its assets."""
     return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
 
 

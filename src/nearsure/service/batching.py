@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import RLock, Thread
 from time import monotonic
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -32,6 +32,8 @@ class WorkThreads(Executor):
         How much is done at a time.
     name : str
         Of the threads.
+    largest_queue : int, optional
+        How much may wait, as it holds its input in memory; `submit` raises `Overloaded` for more.
 
     Examples
     --------
@@ -43,9 +45,12 @@ class WorkThreads(Executor):
     True
     """
 
-    def __init__(self, n_threads: int, name: str) -> None:
+    def __init__(self, n_threads: int, name: str, largest_queue: int | None = None) -> None:
         self._n_threads, self._name = n_threads, name
-        self._lock = Lock()
+        self._largest = None if largest_queue is None else n_threads + largest_queue
+        self._under_way = 0
+        # Reentrant: `shutdown` cancels under it, and what is cancelled gives its place up.
+        self._lock = RLock()
         self._threads: list[Thread] = []
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._is_shut_down = False
@@ -53,16 +58,21 @@ class WorkThreads(Executor):
     def submit(
         self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
     ) -> Future[Result]:
-        """Have something done; as long as nobody has begun with it, it can be cancelled."""
+        """Have something done; it can be cancelled until it is begun."""
         future: Future[Result] = Future()
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("Nothing can be submitted after shutdown.")
+            if self._largest is not None and self._under_way >= self._largest:
+                raise Overloaded(f"{self._largest} wait for this already. Ask again shortly.")
+            self._under_way += 1
             self._work.put((future, partial(fn, *args, **kwargs)))
             if len(self._threads) < self._n_threads:
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(Thread(target=self._run, name=name, daemon=True))
                 self._threads[-1].start()
+        # Also called for what is cancelled.
+        future.add_done_callback(self._end)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Python's
@@ -84,6 +94,10 @@ class WorkThreads(Executor):
             thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
+    def _end(self, _: object) -> None:
+        with self._lock:
+            self._under_way -= 1
+
     def _next_waiting(self) -> Future[Any] | None:
         try:
             waiting = self._work.get_nowait()
@@ -103,7 +117,7 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - it is handed to whoever asked
+    except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
         future.set_exception(error)
 
 
@@ -130,16 +144,16 @@ class MicroBatcher(Generic[Answered]):
     answer : callable
         Takes an array of shape (m, d) and returns m answers in the order of its rows. It runs in a
         thread, one call at a time. If it raises, each row is tried alone, so that a bad row fails
-        nobody else; save for an OSError, which is everybody's.
+        no other; an OSError is raised for all rows.
     largest_batch : int
         Rows of one call.
     largest_queue : int
         Questions that may wait; the next raises `Overloaded` at once.
     patience : float, optional
-        Seconds after which nobody waits any longer for an answer, be the question in the queue or
-        with a function that hangs.
+        Seconds to wait for an answer, whether the question is in the queue or with a function
+        that hangs.
     on_batch : callable, optional
-        Is told the number of rows of each batch before it is answered, in the event loop.
+        Is called with the number of rows of each batch before it is answered, in the event loop.
 
     Examples
     --------
@@ -239,7 +253,7 @@ class MicroBatcher(Generic[Answered]):
         batch: list[_Question[Answered]] = []
         while self._waiting and len(batch) < self._largest_batch:
             question = self._waiting.popleft()
-            # Otherwise whoever asked has gone, or waits no longer.
+            # Otherwise the client has gone, or its time is over.
             if not question.future.done():
                 batch.append(question)
         return batch
@@ -264,58 +278,17 @@ class MicroBatcher(Generic[Answered]):
     def _answer_all(self, vectors: list[AnyArray]) -> Sequence[Answered | Exception]:
         """Answers in the thread, or the errors of rows that cannot be answered."""
         try:
-            return self._checked(vectors)
+            return self._answer_checked(vectors)
         except OSError as error:
             # An engine that cannot be reached is no row's fault, and would be waited for each time.
             return [error] * len(vectors)
-        except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
             if len(vectors) == 1:
                 return [error]
         return [self._answer_all([vector])[0] for vector in vectors]
 
-    def _checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
+    def _answer_checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
         answers = self._answer(np.stack(vectors))
         if len(answers) != len(vectors):
             raise RuntimeError(f"{len(vectors)} rows were asked, {len(answers)} answers came.")
         return answers
-
-
-class ShortQueue(WorkThreads):
-    """Threads that turn work away when too much waits, which holds its input in memory.
-
-    Parameters
-    ----------
-    n_threads : int
-        How much is done at a time.
-    largest_queue : int
-        How much may wait; `submit` raises `Overloaded` for the next.
-    name : str
-        Of the threads.
-    """
-
-    def __init__(self, n_threads: int, largest_queue: int, name: str) -> None:
-        super().__init__(n_threads, name)
-        self._largest = n_threads + largest_queue
-        self._under_way = 0
-        self._counting = Lock()
-
-    def submit(
-        self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
-    ) -> Future[Result]:
-        """Do something when a thread is free."""
-        with self._counting:
-            if self._under_way >= self._largest:
-                raise Overloaded(f"{self._largest} wait for this already. Ask again shortly.")
-            self._under_way += 1
-        try:
-            future = super().submit(fn, *args, **kwargs)
-        except BaseException:
-            self._end(None)
-            raise
-        # Also of what is cancelled because nobody waits for it any longer.
-        future.add_done_callback(self._end)
-        return future
-
-    def _end(self, _: object) -> None:
-        with self._counting:
-            self._under_way -= 1

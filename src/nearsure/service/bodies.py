@@ -60,8 +60,8 @@ async def read_body(
 def check_parts(body: bytes, rows: int, dimension: int) -> None:
     """An error if JSON has far more parts than so many rows need.
 
-    Two million lists of one number are parsed in seconds and a gigabyte, in which nobody else is
-    answered; their brackets are counted in milliseconds.
+    Two million lists of one number take seconds and a gigabyte to parse, and no other request is
+    answered meanwhile; their brackets are counted in milliseconds.
     """
     most = {
         # A row is an object with a vector at most, and has three keys and two texts.

@@ -51,7 +51,7 @@ class PicturesInEngine(Mapping[Label, bytes]):
         return 0
 
 
-def pictures_of(classifier: NEDClassifier) -> PicturesInEngine | None:
+def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
     """The pictures of a classifier's gallery; None if its engine holds none."""
     engine = classifier.engine_
     find = None if engine is None else _finder(engine)
@@ -60,7 +60,7 @@ def pictures_of(classifier: NEDClassifier) -> PicturesInEngine | None:
     return PicturesInEngine(find, str if engine.capabilities.ids == "text" else int)
 
 
-def picture_answer(gallery: ServedGallery, ids: AnyArray) -> Response:
+def answer_picture(gallery: ServedGallery, ids: AnyArray) -> Response:
     """The picture of one item; 404 if there is none."""
     gallery.stored(ids)
     find = _finder(gallery.engine)
@@ -121,7 +121,7 @@ class LiveDocument:
     gallery : ServedGallery
         What it is about.
     make : callable
-        From the classifier, whose gallery holds still, to the document's bytes.
+        From a classifier to the document's bytes.
     threads : WorkThreads
         Where it is made.
     """
@@ -152,7 +152,7 @@ class LiveDocument:
                     self._making = self._threads.submit(self._run)
                 return None
         if made.failure is not None:
-            # Without the traces of those who were told before.
+            # Without the traces of earlier raises.
             raise made.failure.with_traceback(None)
         return made.document
 
@@ -167,7 +167,7 @@ class LiveDocument:
         document: bytes | None = None
         failure: ProblemError | None = None
         try:
-            document = self._make(self._gallery.steady().classifier)
+            document = self._gallery.read_whole(lambda classifier, _: self._make(classifier))
         except EngineError as error:
             log.warning("A report failed: %s", error)
             # It passes without a change of the gallery, and so belongs to no version of it.
@@ -191,7 +191,7 @@ def report_document(classifier: NEDClassifier) -> bytes:
     report = gallery_report(
         classifier,
         title="The gallery",
-        pictures=pictures_of(classifier),
+        pictures=open_pictures(classifier),
         n_resamples=RESAMPLES,
     )
     return report_json(report).encode()
@@ -199,5 +199,5 @@ def report_document(classifier: NEDClassifier) -> bytes:
 
 def audit_document(classifier: NEDClassifier) -> bytes:
     """The part of it that is about labels, duplicates and classes."""
-    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=pictures_of(classifier))
+    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=open_pictures(classifier))
     return json.dumps(asdict(audit)).encode()

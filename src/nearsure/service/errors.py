@@ -95,8 +95,8 @@ class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the ans
 
 log = logging.getLogger("nearsure.service")
 
-# Of all that is wrong with a request, so much is told.
-MOST_TOLD = 3
+# How many mistakes of a request an answer lists.
+MOST_LISTED = 3
 MOST_READ = 100
 LONGEST_NAME = 50
 NAMES = {
@@ -125,7 +125,7 @@ def answer_errors(app: FastAPI) -> None:
 class UnexpectedErrors:
     """ASGI middleware around the routes and the guards that read what a client sends.
 
-    500 without details for all that nobody foresaw.
+    500 without details for all unexpected errors.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -138,13 +138,13 @@ class UnexpectedErrors:
             return
         started = False
 
-        async def noticing(message: Message) -> None:
+        async def note_start(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self.app(scope, receive, noticing)
+            await self.app(scope, receive, note_start)
         except Exception as error:
             if started:
                 raise
@@ -168,16 +168,16 @@ def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAP
     if isinstance(error, ValidationError):
         n_mistakes = error.error_count()
         if n_mistakes > MOST_READ:
-            # Each would become a Python object, in the loop where everybody waits.
+            # Each would become a Python object, made in the event loop.
             return ProblemError(422, "invalid_request", f"body: {n_mistakes} mistakes.")
-        told: Any = error.errors(include_url=False, include_context=False, include_input=False)
+        mistakes: Any = error.errors(include_url=False, include_context=False, include_input=False)
     else:
-        told = error.errors()
-    if any(one["type"] == "json_invalid" for one in told):
+        mistakes = error.errors()
+    if any(one["type"] == "json_invalid" for one in mistakes):
         return ProblemError(400, "malformed_json", "The body must be JSON. It cannot be read.")
-    sentences = [f"{_place(one['loc'])}: {one['msg']}" for one in told[:MOST_TOLD]]
-    if len(told) > MOST_TOLD:
-        sentences.append(f"and {len(told) - MOST_TOLD} more")
+    sentences = [f"{_place(one['loc'])}: {one['msg']}" for one in mistakes[:MOST_LISTED]]
+    if len(mistakes) > MOST_LISTED:
+        sentences.append(f"and {len(mistakes) - MOST_LISTED} more")
     return ProblemError(422, "invalid_request", "; ".join(sentences) + ".")
 
 

@@ -3,46 +3,55 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from threading import Lock, RLock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index import unit_vectors
-from nearsure.service.answers import Answers, answered
-from nearsure.service.errors import ProblemError, engine_unavailable
+from nearsure.service.answers import Answers, make_answers
+from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.schemas import RefitState
-from nearsure.service.snapshot import ClassifierSnapshot, SnapshotEngine
 from nearsure.service.store import (
     THRESHOLD,
     Fit,
     KeptFit,
     Notes,
     RecordedChanges,
-    counted_anew,
-    fitted_again,
-    fitted_from_nothing,
+    count_changes,
+    fit_first,
     ignore_fit_warnings,
     keep,
-    with_changes,
+    load_counted,
+    refit_model,
 )
-from nearsure.service.thresholds import ThresholdInUse, set_by_hand
+from nearsure.service.thresholds import (
+    ThresholdInUse,
+    choose_again,
+    choose_threshold,
+    make_fixed_threshold,
+)
 
 SMALLEST_GALLERY = 2
+# How often something that reads the whole gallery starts over if items vanish while it reads.
+MOST_RESTARTS = 3
+# Thresholds that are remembered: a slider asks for the same ones again.
+MOST_THRESHOLDS = 256
+log = logging.getLogger("nearsure.service")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-def _or_gone(
+def _answer_missing(
     method: Callable[Concatenate["ServedGallery", AnyArray, Given], Result],
 ) -> Callable[Concatenate["ServedGallery", AnyArray, Given], Result]:
-    """Let a method that looks for points first answer 404 if one goes right after that."""
+    """Make a method answer 404 if an item is removed after the method has found it."""
 
     @wraps(method)
     def asked(
@@ -60,9 +69,9 @@ def _or_gone(
 class ServedGallery:
     """An engine and the fit on what it holds.
 
-    Methods may be called from several threads. One writes at a time; reading waits for nobody, and
-    a writer never for somebody who reads for long. What a method has changed is durable when it
-    returns, as far as the engine's changes are.
+    Methods may be called from several threads. One writes at a time; reads do not wait, and a
+    writer does not wait for long reads. What a method has changed is durable when it returns, as
+    far as the engine's changes are.
 
     Parameters
     ----------
@@ -92,8 +101,8 @@ class ServedGallery:
         self._kept: KeptFit | None = None
         self._first_threshold = ThresholdInUse(precision=precision)
         self._writing, self._copying = RLock(), Lock()
-        self._views: WeakSet[SnapshotEngine] = WeakSet()
-        self._copy: ClassifierSnapshot | None = None
+        self._copy: tuple[NEDClassifier, int] | None = None
+        self._thresholds: dict[tuple[float, float], ThresholdInUse] = {}
         self._n_writes = 0
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
@@ -137,16 +146,16 @@ class ServedGallery:
         """Answers to queries, shape (n, dimension), each with its row."""
         fit = self.fit
         prediction = fit.classifier.predict_with_confidence(vectors)
-        answers = answered(fit.classifier, prediction, fit.threshold, fit.number)
+        answers = make_answers(fit.classifier, prediction, fit.threshold, fit.number)
         return [(answers, row) for row in range(len(vectors))]
 
-    @_or_gone
+    @_answer_missing
     def predict_item(self, item: AnyArray) -> Answers:
-        """What a point, given as an array of one id, would be taken for without itself."""
+        """The answer for an item, given as an array of one id, with the item left out."""
         fit = self.fit
         self.stored(item)
         prediction = fit.classifier.predict_own(item)
-        return answered(fit.classifier, prediction, fit.threshold, fit.number)
+        return make_answers(fit.classifier, prediction, fit.threshold, fit.number)
 
     def stored(self, ids: AnyArray) -> Stored:
         """Points with labels and vectors; 404 if one is not there."""
@@ -180,7 +189,6 @@ class ServedGallery:
             ids = new_ids(texts, self.engine, self._free_integers(texts))
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
-            self._touch(ids)
             try:
                 if self._fit is None:
                     is_cosine = self.engine.metric == "cosine"
@@ -192,7 +200,7 @@ class ServedGallery:
                     self._fit.classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
                 if None in texts:
-                    # Others may have taken what was thought to be free.
+                    # Others may have taken ids that were free.
                     self._free = None
                 raise self._taken(ids) or error from error
             if self._free is not None:
@@ -200,13 +208,12 @@ class ServedGallery:
             self._note(ids)
             return ids
 
-    @_or_gone
+    @_answer_missing
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()
         with self._writing:
             self._check_there(ids)
-            self._touch(ids)
             labels = np.repeat(label, len(ids))
             if self._fit is None:
                 self.engine.relabel(ids, labels)
@@ -216,14 +223,12 @@ class ServedGallery:
             self._note(ids)
             return len(ids)
 
-    @_or_gone
+    @_answer_missing
     def remove(self, ids: AnyArray) -> int:
         """Remove points, all or none; how many there were."""
         self._check_writable()
         with self._writing:
-            stored = self._check_there(ids)
-            for view in self._views:
-                view.record_removed(stored)
+            self._check_there(ids)
             if self._fit is None:
                 self.engine.remove(ids)
             elif len(ids) >= self.engine.size():
@@ -238,45 +243,40 @@ class ServedGallery:
 
     def refit(self) -> Fit:
         """Fit anew on the gallery of now; the old fit answers until the new one takes over."""
-        with self._writing:
-            view, before, in_use = self._new_view(), self._before(), self._threshold()
-            last_change = None if self._changes is None else self._changes.last()
-            self._written_since = []
         try:
-            view.refresh()
-            if before is None:
-                fitted = fitted_from_nothing(view)
-            else:
-                fitted = fitted_again(before.model, view)
-            copy = ClassifierSnapshot(fitted, 1 if before is None else before.number + 1)
-            classifier = counted_anew(fitted.to_bytes(), self.engine)
-            while True:
-                threshold = copy.threshold_like(in_use)
-                with self._writing:
-                    if self._threshold() is not in_use:
-                        # Somebody has set another one meanwhile.
-                        in_use = self._threshold()
-                        continue
-                    with_changes(classifier, self._written_since or [])
-                    new = Fit(classifier, copy.number, threshold, last_change=last_change)
-                    keep(new, self._notes)
-                    self._fit, self._unsaved = new, False
-                    self._copy = None if self._written_since else copy
-                    break
+            return self._repeat(self._refit_once)
         finally:
             self._written_since = None
-        if self._changes is not None and last_change is not None:
-            self._changes.forget(last_change)
-        return new
+
+    def read_whole(self, read: Callable[[NEDClassifier, int], Result]) -> Result:
+        """What a function reads from all items, given a copy of the classifier and its number.
+
+        The copy keeps its class sizes; the items are those of the engine, and may change.
+
+        Raises
+        ------
+        Overloaded
+            If items vanished each time.
+        """
+        return self._repeat(lambda: read(*self._counted_copy()))
 
     def threshold_for(self, precision: float, certainty: float) -> ThresholdInUse:
-        """The threshold that would be chosen now."""
-        copy = self.steady()
-        try:
-            return copy.threshold_for(precision, certainty)
-        except InvalidInputError as error:
-            # What was asked is right: the gallery has too few points of the fit left.
-            raise ProblemError(409, "no_threshold", str(error)) from error
+        """The threshold that would be chosen now; chosen once for all who ask before a write."""
+        # A write begins another table, so that what is chosen beside it is not kept.
+        chosen, key = self._thresholds, (precision, certainty)
+        threshold = chosen.get(key)
+        if threshold is None:
+            try:
+                threshold = self.read_whole(
+                    partial(choose_threshold, precision, certainty=certainty)
+                )
+            except InvalidInputError as error:
+                # The request is right: the gallery has too few points of the fit left.
+                raise ProblemError(409, "no_threshold", str(error)) from error
+            if len(chosen) >= MOST_THRESHOLDS:
+                chosen.clear()
+            chosen[key] = threshold
+        return threshold
 
     def use_threshold(self, chosen: ThresholdInUse) -> bool:
         """Use what `threshold_for` gave from now on; False if another fit has taken over since."""
@@ -291,25 +291,9 @@ class ServedGallery:
     def set_threshold(self, threshold: float | None) -> ThresholdInUse:
         """Use a threshold from now on, or none."""
         with self._writing:
-            new = set_by_hand(threshold, self.fit.number)
+            new = make_fixed_threshold(threshold, self.fit.number)
             self.use_threshold(new)
         return new
-
-    def steady(self) -> ClassifierSnapshot:
-        """A copy of the classifier whose gallery holds still, for what reads all of it."""
-        with self._copying:
-            copy = self._copy
-            if copy is not None:
-                return copy
-            with self._writing:
-                fit, version, view = self.fit, self.version, self._new_view()
-                model = fit.classifier.to_bytes()
-            view.refresh()
-            copy = ClassifierSnapshot(counted_anew(model, view), fit.number)
-            with self._writing:
-                if self.version == version:
-                    self._copy = copy
-            return copy
 
     def close(self, patience: float = 5.0) -> None:
         """Keep what is known of changes since the fit, and close the engine.
@@ -321,7 +305,7 @@ class ServedGallery:
         """
         if self._writing.acquire(timeout=patience):
             try:
-                # Where some were not seen, the older note tells how many.
+                # If some were not counted, the older note holds their number.
                 if self._fit is not None and self._unsaved and not self._fit.n_unseen:
                     keep(self._fit, self._notes)
             finally:
@@ -350,14 +334,66 @@ class ServedGallery:
             self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
         return self._free
 
-    def _new_view(self) -> SnapshotEngine:
-        view = SnapshotEngine(self.engine)
-        self._views.add(view)
-        return view
+    def _refit_once(self) -> Fit:
+        with self._writing:
+            before, in_use = self._before(), self._threshold()
+            last_change = None if self._changes is None else self._changes.last()
+            self._written_since = []
+        if before is None:
+            classifier, number = fit_first(self.engine), 1
+        else:
+            classifier, number = refit_model(before.model, self.engine), before.number + 1
+        while True:
+            threshold = choose_again(in_use, classifier, number)
+            with self._writing:
+                if self._threshold() is not in_use:
+                    # Another one was set meanwhile.
+                    in_use = self._threshold()
+                    continue
+                count_changes(classifier, self._written_since)
+                new = Fit(classifier, number, threshold, last_change=last_change)
+                keep(new, self._notes)
+                self._fit, self._unsaved = new, False
+                self._forget_copy()
+                break
+        if self._changes is not None and last_change is not None:
+            self._changes.forget(last_change)
+        return new
 
-    def _touch(self, ids: AnyArray) -> None:
-        for view in self._views:
-            view.record_changed(ids)
+    def _repeat(self, read: Callable[[], Result]) -> Result:
+        """Read the whole gallery, from the start again if a write made that fail."""
+        for _ in range(1 + MOST_RESTARTS):
+            n_writes = self._n_writes
+            try:
+                return read()
+            except (LookupError, ValueError) as error:
+                # A vanished item, or a label that was new.
+                if isinstance(error, EngineError) or self._n_writes == n_writes:
+                    raise
+                log.info("The gallery changed while it was read: %s", error)
+        raise Overloaded(
+            "Items were removed or relabelled while the gallery was read, and again after it was "
+            f"started over {MOST_RESTARTS} times. Try again when fewer are changed."
+        )
+
+    def _counted_copy(self) -> tuple[NEDClassifier, int]:
+        """A copy of the classifier and the number of its fit, kept until the next write."""
+        with self._copying:
+            copy = self._copy
+            if copy is None:
+                with self._writing:
+                    fit, version = self.fit, self.version
+                    model = fit.classifier.to_bytes()
+                copy = load_counted(model, self.engine), fit.number
+                with self._writing:
+                    if self.version == version:
+                        self._copy = copy
+            return copy
+
+    def _forget_copy(self) -> None:
+        # In this order: a new table never gets a threshold of an old copy.
+        self._copy = None
+        self._thresholds = {}
 
     def _check_writable(self) -> None:
         if not self.engine.capabilities.holds_labels:
@@ -368,10 +404,10 @@ class ServedGallery:
                 "there, and fit again.",
             )
 
-    def _check_there(self, ids: AnyArray) -> Stored:
+    def _check_there(self, ids: AnyArray) -> None:
         if len(np.unique(ids)) < len(ids):
             raise InvalidInputError("The ids must differ. Got one twice.")
-        return self.stored(ids)
+        self.stored(ids)
 
     def _check_before_naming(self, fit: Fit, labels: AnyArray, ids: AnyArray) -> None:
         """An error if ids are taken, before a classifier gets to know new classes for good."""
@@ -398,16 +434,14 @@ class ServedGallery:
     def _note(self, ids: AnyArray) -> None:
         """Remember that points were changed."""
         self._n_writes += 1
-        self._unsaved, self._copy = True, None
+        self._unsaved = True
+        self._forget_copy()
         if self._written_since is not None:
             self._written_since.append(ids)
 
 
-log = logging.getLogger("nearsure.service")
-
-
 class Refits:
-    """Starts fits of a gallery, and knows how the last one ended.
+    """Starts fits of a gallery, and keeps how the last one ended.
 
     Parameters
     ----------
@@ -459,8 +493,8 @@ class Refits:
         try:
             fit = self._gallery.refit()
             log.info("Fit %d answers from now on.", fit.number)
-        except NearsureError as error:
-            # Where an engine is, and as whom it is asked, is nobody's business.
+        except (NearsureError, ProblemError) as error:
+            # The address and the user of an engine are not shown.
             failure = str(engine_unavailable() if isinstance(error, EngineError) else error)
             log.warning("The fit failed: %s", error)
         except Exception:

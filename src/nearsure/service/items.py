@@ -18,12 +18,12 @@ NUMBERS = range(LARGEST_INTEGER + 1)
 MOST_DIGITS = 20
 
 
-def names_shown(names: AnyArray) -> list[Label]:
+def show_names(names: AnyArray) -> list[Label]:
     """Ids or labels as answers have them, shape (n,): as text what a browser cannot count.
 
     Examples
     --------
-    >>> names_shown(np.array([7, 2**53]))
+    >>> show_names(np.array([7, 2**53]))
     [7, '9007199254740992']
     """
     # Most are text, and these are made for every neighbour of every answer.
@@ -31,14 +31,14 @@ def names_shown(names: AnyArray) -> list[Label]:
     return values if names.dtype.kind == "U" else [plain_label(value) for value in values]
 
 
-def ids_of(texts: Sequence[str], engine: Engine) -> AnyArray:
+def parse_ids(texts: Sequence[str], engine: Engine) -> AnyArray:
     """Ids as the engine has them, shape (n,); an error if one cannot be one."""
-    return _converted(texts, engine.capabilities.ids, "id")
+    return _convert(texts, engine.capabilities.ids, "id")
 
 
-def labels_of(texts: Sequence[str], engine: Engine) -> AnyArray:
+def parse_labels(texts: Sequence[str], engine: Engine) -> AnyArray:
     """Labels as the engine has them, shape (n,); an error if one cannot be one."""
-    return _converted(texts, engine.capabilities.labels or "text", "label")
+    return _convert(texts, engine.capabilities.labels or "text", "label")
 
 
 def new_ids(texts: Sequence[str | None], engine: Engine, free: range) -> AnyArray:
@@ -55,7 +55,7 @@ def new_ids(texts: Sequence[str | None], engine: Engine, free: range) -> AnyArra
     """
     if engine.capabilities.ids == "text":
         return np.array([uuid4().hex if text is None else text for text in texts])
-    given = ids_of([text for text in texts if text is not None], engine).tolist()
+    given = parse_ids([text for text in texts if text is not None], engine).tolist()
     beyond = range(max([free.start, *(number + 1 for number in given)]), free.stop)
     room, taken = beyond if _length(beyond) >= texts.count(None) else free, set(given)
     made, own = (number for number in room if number not in taken), iter(given)
@@ -101,13 +101,13 @@ def _length(numbers: range) -> int:
     return max(0, numbers.stop - numbers.start)
 
 
-def _converted(texts: Sequence[str], kind: str, name: str) -> AnyArray:
+def _convert(texts: Sequence[str], kind: str, name: str) -> AnyArray:
     if kind == "text":
         return np.array(texts, str)
-    return np.array([_integer(text, name) for text in texts], np.int64)
+    return np.array([_parse_integer(text, name) for text in texts], np.int64)
 
 
-def _integer(text: str, name: str) -> int:
+def _parse_integer(text: str, name: str) -> int:
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < MOST_DIGITS:
         number = int(text)
@@ -133,7 +133,7 @@ class PagingEngine(Protocol):
         """How many points have a label, or all."""
 
 
-def page_of_items(
+def find_page(
     engine: Engine,
     labels_beside: Callable[[AnyArray], AnyArray],
     *,
@@ -156,16 +156,16 @@ def page_of_items(
     label : str or None
         Only those of this label; the total then is of these.
     """
-    start = None if after is None else ids_of([after], engine)[0]
-    wanted = None if label is None else labels_of([label], engine)[0]
+    start = None if after is None else parse_ids([after], engine)[0]
+    wanted = None if label is None else parse_labels([label], engine)[0]
     # One more than is shown, to see whether there are more.
     if isinstance(engine, PagingEngine):
         own = None if start is None else start.item()
         name = None if wanted is None else wanted.item()
         found, total = engine.page(own, limit + 1, name), engine.count(name)
     else:
-        found, total = _scanned(engine, labels_beside, start, limit + 1, wanted)
-    ids, labels = names_shown(found.ids), names_shown(np.asarray(found.labels))
+        found, total = _scan_page(engine, labels_beside, start, limit + 1, wanted)
+    ids, labels = show_names(found.ids), show_names(np.asarray(found.labels))
     items = [
         {"id": own, "label": name, "vector": None}
         for own, name in zip(ids[:limit], labels[:limit], strict=True)
@@ -177,7 +177,7 @@ def page_of_items(
     }
 
 
-def _scanned(
+def _scan_page(
     engine: Engine,
     labels_beside: Callable[[AnyArray], AnyArray],
     start: Any,  # noqa: ANN401
@@ -211,7 +211,7 @@ def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) 
 
     Examples
     --------
-    >>> vectors_of([[1.0, 2.0]], 2, "euclidean")
+    >>> parse_vectors([[1.0, 2.0]], 2, "euclidean")
     array([[1., 2.]], dtype=float32)
     """
     for place, row in enumerate(rows):

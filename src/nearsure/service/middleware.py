@@ -85,33 +85,33 @@ class AccessLog:
         start = perf_counter()
         status = 500
 
-        async def noticing(message: Message) -> None:
+        async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noticing)
+            await self.app(scope, receive, note_status)
         finally:
             if scope["path"] not in QUIET or status >= 400:  # noqa: PLR2004 - first error
                 client = scope.get("client")
                 LOGGER.info(
                     "%s %s %s %d %.1f ms",
                     client[0] if client else "-",
-                    _shown(scope["method"]),
-                    _shown(scope["path"]),
+                    _escape(scope["method"]),
+                    _escape(scope["path"]),
                     status,
                     1e3 * (perf_counter() - start),
                 )
 
 
-def _shown(text: str) -> str:
-    r"""Text of a client in one line of printable ASCII, so that nobody forges a line of the log.
+def _escape(text: str) -> str:
+    r"""Text of a client in one line of printable ASCII, so that no client forges a line of the log.
 
     Examples
     --------
-    >>> _shown("/v1/items/a\n127.0.0.1 GET / 200")
+    >>> _escape("/v1/items/a\n127.0.0.1 GET / 200")
     '/v1/items/a\\x0a127.0.0.1\\x20GET\\x20/\\x20200'
     """
     if len(text) > LONGEST_PATH:
@@ -253,7 +253,7 @@ class RefusableCall:
 
 
 LARGEST_TOGETHER = 256 * 2**20
-# Thousands of these fit beside the others, and need not be counted.
+# Thousands of these fit beside the others, and need not be count_body.
 SMALL = 64 * 2**10
 # Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
 MOST_DIGITS = 20
@@ -263,7 +263,7 @@ class BodyLimit:
     """ASGI middleware: 413 for a body of more bytes, whether it says so or only turns out so.
 
     503 if the bodies of all requests under way come to too many. What counts is what has come, as
-    whoever only announces a large body takes no memory.
+    a body that is only announced takes no memory.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class BodyLimit:
         call = RefusableCall(send)
         n_bytes = 0
 
-        async def counted() -> Message:
+        async def count_body() -> Message:
             nonlocal n_bytes
             message = await receive()
             n_new = len(message.get("body", b""))
@@ -311,7 +311,7 @@ class BodyLimit:
             return message
 
         try:
-            await call.run(self.app, scope, counted)
+            await call.run(self.app, scope, count_body)
         finally:
             self.under_way -= n_bytes
 
@@ -340,7 +340,7 @@ def _declared_length(scope: Scope) -> int | None:
 
 # A client may spend this many seconds' worth of requests at once.
 BURST_SECONDS = 10.0
-# Someone with a network of his own has all its addresses.
+# The owner of an IPv6 network has all its addresses.
 IPV6_NETWORK = 64
 
 Client: TypeAlias = bytes | str
@@ -355,7 +355,7 @@ class _Bucket:
 class RateLimit:
     """ASGI middleware: 429 with Retry-After for a client that asks too often.
 
-    A client is a token that is known, or else an address: whoever makes up tokens stays one client.
+    A client is a token that is known, or else an address: made-up tokens make no new client.
     Each has a bucket of requests that fills again steadily. Health, readiness and the page with its
     assets are free.
 

@@ -17,12 +17,12 @@ from nearsure.service.app import create_app
 from nearsure.service.auth import Tokens, check_listening
 from nearsure.service.service import open_gallery
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.slow_clients import connections_that_fit, make_protocol
+from nearsure.service.slow_clients import make_protocol, raise_file_limit
 
 log = logging.getLogger("nearsure.service")
 
 # So long it goes on answering after it was told to stop, but says at /readyz that it will, so that
-# whoever distributes requests sends them elsewhere.
+# a load balancer sends requests elsewhere.
 DRAIN_SECONDS = 0.5
 BACKLOG = 2048
 # How long the thread that answers waits for the one that talks to clients, and the other way
@@ -69,7 +69,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=make_protocol(settings.patience, connections_that_fit()),
+                http=make_protocol(settings.patience, raise_file_limit()),
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from time import monotonic
@@ -20,7 +20,7 @@ from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, EngineError, InvalidInputError
 from nearsure.service.answers import Answers
-from nearsure.service.batching import MicroBatcher, ShortQueue, WorkThreads
+from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
@@ -31,20 +31,25 @@ from nearsure.service.store import (
     FileStore,
     Fit,
     KeptFit,
+    MappingStore,
     Notes,
-    NotesInMemory,
     RecordedChanges,
-    changes_in,
-    counted_anew,
-    fitted_from_nothing,
+    count_changes,
+    count_least_changes,
+    find_notes,
+    fit_first,
     keep,
-    least_changes,
-    notes_in,
+    load_counted,
     read_kept,
-    with_changes,
+    watch_changes,
 )
 from nearsure.service.telemetry import Measurements
-from nearsure.service.thresholds import ThresholdInUse, chosen_for, not_chosen_yet
+from nearsure.service.thresholds import (
+    ThresholdInUse,
+    choose_again,
+    choose_threshold,
+    make_pending_threshold,
+)
 
 log = logging.getLogger("nearsure.service")
 
@@ -75,7 +80,7 @@ def open_gallery(
     try:
         _check_encoder(encoder, own)
         notes = _notes(settings, own, is_given=engine is not None)
-        gallery = _served(settings, own, notes, changes_in(own))
+        gallery = _open_served(settings, own, notes, watch_changes(own))
     except BaseException:
         if engine is None:
             own.close()
@@ -94,28 +99,28 @@ def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
 def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
     if settings.model is not None:
         return FileStore(settings.model)
-    notes = notes_in(engine)
+    notes = find_notes(engine)
     if notes is not None:
         return notes
     if is_given:
-        return NotesInMemory()
+        return MappingStore({})
     raise ConfigError(
         "The fit needs a file to be kept in: this engine keeps none. Give the path of one as model."
     )
 
 
-def _served(
+def _open_served(
     settings: ServiceSettings, engine: Engine, notes: Notes, changes: RecordedChanges | None
 ) -> ServedGallery:
     """The gallery with the fit that was kept, or else with the first, if it has points for one."""
     n_items, kept = engine.size(), read_kept(notes, changes)
     fit: Fit | None = None
     if kept is not None and n_items:
-        fit = _continued(kept, engine, changes, settings.precision)
+        fit = _continue_fit(kept, engine, changes, settings.precision)
         if fit.threshold is not kept.threshold:
             notes.put({THRESHOLD: fit.threshold.to_bytes()})
     elif kept is None and n_items >= SMALLEST_GALLERY:
-        fit = _first(engine, changes, settings.precision)
+        fit = _make_first_fit(engine, changes, settings.precision)
         if fit is not None:
             keep(fit, notes)
     else:
@@ -126,17 +131,17 @@ def _served(
     return gallery
 
 
-def _continued(
+def _continue_fit(
     kept: KeptFit, engine: Engine, changes: RecordedChanges | None, precision: float | None
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
-    classifier = counted_anew(kept.model, engine)
+    classifier = load_counted(kept.model, engine)
     if dict(engine.fingerprint()) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
-    n_unseen, last_change = least_changes(classifier, kept.model), kept.last_change
+    n_unseen, last_change = count_least_changes(classifier, kept.model), kept.last_change
     if changes is not None and last_change is not None:
         changed = changes.since(last_change)
-        with_changes(classifier, [changed])
+        count_changes(classifier, [changed])
         n_unseen = max(0, n_unseen - len(changed))
     elif changes is not None:
         last_change = changes.last()
@@ -156,25 +161,26 @@ def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None
                 in_use.sentence,
             )
         else:
-            in_use = not_chosen_yet(precision, 0)
+            in_use = make_pending_threshold(precision, 0)
     if in_use.precision is None or in_use.model == kept.number:
         return in_use
     try:
-        chosen = chosen_for(classifier, in_use.precision, kept.number)
+        return choose_again(in_use, classifier, kept.number)
     except InvalidInputError as error:
         log.warning("No threshold can be chosen on the gallery as it is: %s", error)
         return in_use
-    return replace(chosen, is_set=in_use.is_set)
 
 
-def _first(engine: Engine, changes: RecordedChanges | None, precision: float | None) -> Fit | None:
+def _make_first_fit(
+    engine: Engine, changes: RecordedChanges | None, precision: float | None
+) -> Fit | None:
     log.info("There is no fit yet: making the first.")
     last_change = None if changes is None else changes.last()
     try:
-        classifier = fitted_from_nothing(engine)
+        classifier = fit_first(engine)
         threshold = ThresholdInUse(model=1)
         if precision is not None:
-            threshold = chosen_for(classifier, precision, 1)
+            threshold = choose_threshold(precision, classifier, 1)
     except InvalidInputError as error:
         log.warning("Nothing can be fitted on the gallery as it is: %s", error)
         return None
@@ -182,14 +188,14 @@ def _first(engine: Engine, changes: RecordedChanges | None, precision: float | N
 
 
 Result = TypeVar("Result")
-# Whoever stops the service waits no longer than this for what is under way, save for a write.
+# Seconds that a stop waits for what is under way; a write is always waited for.
 LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
 # However many ask whether the service is ready, its engine is asked once in this time.
 FRESH_SECONDS = 1.0
-# An engine that hangs is not waited for any longer by those who ask so.
+# Seconds that a probe of readiness waits for the engine.
 PROBE_SECONDS = 2.0
 
 
@@ -204,8 +210,8 @@ class CheckedEngine(Protocol):
 class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
-    What takes long keeps nobody waiting but its like: what reads the whole gallery for an answer
-    has a thread, and documents have one; so have figures, which are wanted most when all is slow.
+    Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
+    documents have one, and figures and probes, which matter most when all is slow, have two.
 
     Parameters
     ----------
@@ -237,11 +243,11 @@ class RunningService:
         measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
         self._readers = _threads(READERS, "reads")
         self._writer = _threads(1, "writes")
-        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
-        self._probes = _threads(1, "probes")
+        # A probe of an engine that hangs keeps one thread, and there is one at a time.
+        self._surveys, self._figures = _threads(1, "surveys"), _threads(2, "figures")
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
-        self._encoding = ShortQueue(1, WAITING_ENCODINGS, "nearsure-encodes")
+        self._encoding = _threads(1, "encodes", WAITING_ENCODINGS)
 
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
@@ -251,11 +257,13 @@ class RunningService:
 
     def count(self, answers: Answers) -> None:
         """Count answers by confidence and outcome."""
-        said = answers.prediction
-        accepted = [answers.accepted(row) for row in range(len(said.labels))]
-        n_unknown = 0 if said.verdicts is None else int((said.verdicts == "unknown").sum())
-        self.measurements.answered(
-            said.confidence, None if None in accepted else np.array(accepted), n_unknown
+        prediction = answers.prediction
+        accepted = [answers.accepted(row) for row in range(len(prediction.labels))]
+        n_unknown = (
+            0 if prediction.verdicts is None else int((prediction.verdicts == "unknown").sum())
+        )
+        self.measurements.count_answers(
+            prediction.confidence, None if None in accepted else np.array(accepted), n_unknown
         )
 
     def vectors(self, rows: list[list[float]]) -> AnyArray:
@@ -282,8 +290,8 @@ class RunningService:
         Raises
         ------
         Overloaded
-            If nobody has begun with it within `patience`. What is begun is waited for: who is told
-            to come again must know that nothing was changed.
+            If it has not begun within `patience`. What has begun is waited for: a 503 means that
+            nothing was changed.
         """
         begun = self._writer.submit(work)
         outcome = asyncio.wrap_future(begun)
@@ -295,7 +303,7 @@ class RunningService:
             )
         return await outcome
 
-    async def encoded(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
+    async def encode(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
         """The vector of an image or a text, shape (dimension,)."""
         encoder = self.encoder
         if encoder is None or encoder.kind != kind:
@@ -310,7 +318,7 @@ class RunningService:
         """Why the gallery cannot be asked now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
-            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
+            probe = asyncio.wrap_future(self._figures.submit(self._try_engine))
             self._probe = probe
         done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
         return probe.result() if done else "The gallery does not answer."
@@ -337,7 +345,7 @@ class RunningService:
             if self._was_unavailable:
                 log.info("The service is ready again.")
         except Exception as error:  # noqa: BLE001 - whatever it is, the engine does not answer
-            # What it says may name files and hosts, which are not for everybody.
+            # The error may name files and hosts, which clients are not shown.
             reason = "The gallery cannot be read or reached. The log of the service says why."
             if not self._was_unavailable:
                 log.warning("The service is not ready: %s", error)
@@ -354,12 +362,12 @@ class RunningService:
     def _end(self) -> None:
         self._writer.shutdown()
         deadline = monotonic() + LAST_WAIT
-        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
+        readers = (self._readers, self._surveys, self._figures, self._encoding)
         for threads in (*readers, self._documents):
             threads.shutdown(wait=False, cancel_futures=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
         self.refits.wait(max(0.0, deadline - monotonic()))
-        # An engine that keeps a reader for so long may keep whoever closes it as well.
+        # An engine that hangs while it is read may hang when it is closed.
         closing = Thread(target=self.gallery.close, name="nearsure-closes", daemon=True)
         closing.start()
         closing.join(None if all(have_ended) else LAST_WAIT)
@@ -367,7 +375,7 @@ class RunningService:
             log.warning("The gallery was still being read when the service stopped.")
 
 
-def service_of(request: Request) -> RunningService:
+def get_service(request: Request) -> RunningService:
     """The service that a request is for."""
     service: RunningService | None = getattr(request.app.state, "service", None)
     if service is None:
@@ -380,7 +388,7 @@ def check_engine(engine: Engine) -> None:
     if isinstance(engine, CheckedEngine):
         engine.check()
         return
-    # Whoever says that there is no such point does answer.
+    # An engine without this point has answered, too.
     with suppress(InvalidInputError):
         engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
 
@@ -390,5 +398,5 @@ def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
     return np.array(encoder.encode(contents)[0], np.float32)
 
 
-def _threads(number: int, name: str) -> WorkThreads:
-    return WorkThreads(number, f"nearsure-{name}")
+def _threads(number: int, name: str, largest_queue: int | None = None) -> WorkThreads:
+    return WorkThreads(number, f"nearsure-{name}", largest_queue)

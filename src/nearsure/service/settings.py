@@ -1,4 +1,4 @@
-"""What the service is told when it starts."""
+"""Settings of the service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Clients that hold a connection without using it, and how many connections there may be.
 
-uvicorn waits for ever for the head of a request, for its body, and for somebody to read an answer,
+uvicorn waits for ever for the head of a request, for its body, and for a client to read its answer,
 and keeps as many headers as come. Here each of the three has a time of its own, and the head a
 size; what one of them waits for ends no other.
 
@@ -26,7 +26,7 @@ MOST_CONNECTIONS = 10_000
 # For the gallery, the engine's connections, the listener, the log.
 OTHER_FILES = 200
 LARGEST_HEAD = 64 * 1024
-# Somebody who was answered early (too large, not allowed) may go on sending so long: were the
+# A client that was answered early (too large, not allowed) may go on sending so long: were the
 # connection closed at once, the answer would be lost on the way.
 LINGER = 2.0
 BAD_REQUEST = ("400 Bad Request", "bad_request", "This cannot be read as HTTP/1.1.")
@@ -80,7 +80,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Wait for a head from now on."""
         super().connection_made(transport)
         if len(self.connections) > self.largest_connections:
-            self._tell_once()
+            self._warn_once()
             self._turn_away(TOO_MANY)
         else:
             self._head.start(self.patience, self._end_slow_head)
@@ -115,7 +115,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The next thing to come is another head, whenever the client likes."""
+        """The next thing to come is another head, at any time."""
         self._head_is_due = True
         self._n_bytes = 0
         self._body.stop()
@@ -141,7 +141,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """It has read nearly everything."""
         super().resume_writing()
-        # A connection that is closing ends with the rest, for which nobody waits for ever.
+        # A closing connection ends once the rest is read; that is limited, too.
         if not self.transport.is_closing():
             self._unread.stop()
 
@@ -162,7 +162,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Forget the deadlines."""
         for timer in (self._head, self._body, self._unread):
             timer.stop()
-        # uvicorn tells the newest of several requests only, while an older one is being answered.
+        # uvicorn ends the newest of several requests only, while an older one is being answered.
         if self._answered is not None:
             self._answered.disconnected = True
             self._answered.message_event.set()
@@ -198,8 +198,8 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self.transport.abort()
 
-    def _tell_once(self) -> None:
-        """Whoever comes too often would fill the log, too."""
+    def _warn_once(self) -> None:
+        """Warn once: a flood of connections must not fill the log."""
         kind = type(self)
         if not kind.has_turned_away:
             kind.has_turned_away = True
@@ -253,7 +253,7 @@ class SlowBody:
         deadline = asyncio.get_running_loop().time() + self.patience
         complete = False
 
-        async def timed() -> Message:
+        async def receive_in_time() -> Message:
             nonlocal complete
             if complete:
                 # What follows the body is the end of the connection, for which one may wait long.
@@ -266,7 +266,7 @@ class SlowBody:
             complete = not message.get("more_body", False)
             return message
 
-        await call.run(self.app, scope, timed)
+        await call.run(self.app, scope, receive_in_time)
 
     def _too_slow(self) -> ProblemError:
         return ProblemError(
@@ -277,7 +277,7 @@ class SlowBody:
         )
 
 
-def connections_that_fit() -> int:
+def raise_file_limit() -> int:
     """Raise the number of files that may be open as far as it is needed and allowed.
 
     Returns

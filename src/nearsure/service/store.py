@@ -24,7 +24,7 @@ from nearsure.service.thresholds import ThresholdInUse
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What answers; it is replaced as a whole, so that nobody sees half of one.
+    """What answers; it is replaced as a whole, so that no reader sees half of one.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Fit:
     threshold : ThresholdInUse
         From which confidence its answers are accepted.
     n_unseen : int
-        At least so many points changed since the fit while nobody counted.
+        At least so many points changed since the fit without being counted.
     last_change : int or None
         Number of the last change that the fit has seen, in an engine that writes changes down.
     """
@@ -65,23 +65,23 @@ class Fit:
 
 
 def ignore_fit_warnings() -> None:
-    """Let no warning about a fit become an error or a line in the log: `share_changed` says it."""
+    """Let no warning about a fit become an error or a line in the log: see `share_changed`."""
     warnings.simplefilter("ignore", FitWarning)
 
 
-def fitted_from_nothing(engine: Engine) -> NEDClassifier:
+def fit_first(engine: Engine) -> NEDClassifier:
     """The first fit on what an engine holds."""
     ignore_fit_warnings()
     return NEDClassifier(engine=engine, metric=engine.metric).fit_engine()
 
 
-def fitted_again(model: bytes, engine: Engine) -> NEDClassifier:
+def refit_model(model: bytes, engine: Engine) -> NEDClassifier:
     """A new classifier with the parameters of a kept one, fitted on what an engine holds."""
     ignore_fit_warnings()
     return NEDClassifier.from_bytes(model, engine).refit()
 
 
-def counted_anew(model: bytes, engine: Engine) -> NEDClassifier:
+def load_counted(model: bytes, engine: Engine) -> NEDClassifier:
     """A kept classifier, with classes of the sizes that they have in an engine."""
     ignore_fit_warnings()
     classifier = NEDClassifier.from_bytes(model, engine)
@@ -89,8 +89,8 @@ def counted_anew(model: bytes, engine: Engine) -> NEDClassifier:
     return classifier
 
 
-def with_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None:
-    """Count points that were changed while it was being fitted, or while nobody looked."""
+def count_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None:
+    """Count points that were changed while it was being fitted, or by others."""
     changed = [ids for ids in written if len(ids)]
     if not changed:
         return
@@ -99,7 +99,7 @@ def with_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None
     support.mark_changed(np.unique(np.concatenate(changed)))  # type: ignore[union-attr]
 
 
-def least_changes(classifier: NEDClassifier, model: bytes) -> int:
+def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     """How many points must have changed for its classes to have other sizes than were kept.
 
     Parameters
@@ -133,8 +133,8 @@ class Notes(Protocol):
         """Write some, one after the other: all or none, or else all up to one of them."""
 
 
-class NotesInEngine:
-    """In the file of the gallery itself."""
+class MappingStore:
+    """A mapping: the notes of an engine, or a dictionary that ends with the service."""
 
     def __init__(self, notes: MutableMapping[str, bytes]) -> None:
         self._notes = notes
@@ -174,25 +174,10 @@ class FileStore:
         return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")
 
 
-class NotesInMemory:
-    """For a gallery that lives no longer than the service."""
-
-    def __init__(self) -> None:
-        self._notes: dict[str, bytes] = {}
-
-    def get(self, name: str) -> bytes | None:
-        """A note, or None."""
-        return self._notes.get(name)
-
-    def put(self, notes: Mapping[str, bytes]) -> None:
-        """Write some."""
-        self._notes.update(notes)
-
-
-def notes_in(engine: Engine) -> Notes | None:
+def find_notes(engine: Engine) -> Notes | None:
     """The notes of an engine that keeps some."""
     notes = getattr(engine, "notes", None)
-    return None if notes is None else NotesInEngine(cast("MutableMapping[str, bytes]", notes))
+    return None if notes is None else MappingStore(cast("MutableMapping[str, bytes]", notes))
 
 
 def _make_durable(folder: Path) -> None:
@@ -224,7 +209,7 @@ class RecordedChanges(Protocol):
         """Forget changes up to it."""
 
 
-def changes_in(engine: Engine) -> RecordedChanges | None:
+def watch_changes(engine: Engine) -> RecordedChanges | None:
     """The changes of an engine that writes them down, from now on; None for others."""
     changes = cast("RecordedChanges | None", getattr(engine, "changes", None))
     if changes is not None:
@@ -245,7 +230,7 @@ class KeptFit:
     threshold : ThresholdInUse or None
         None if there is none that can be read.
     last_change : int or None
-        Number of the last change that the fit has seen; None if nobody knows.
+        Number of the last change that the fit has seen; None if unknown.
     """
 
     model: bytes
@@ -264,7 +249,7 @@ def keep(fit: Fit, notes: Notes) -> None:
     model = fit.classifier.to_bytes()
     notes.put(
         {
-            NUMBER: _numbered(fit.number, model, fit.last_change),
+            NUMBER: _write_number(fit.number, model, fit.last_change),
             MODEL: model,
             THRESHOLD: fit.threshold.to_bytes(),
         }
@@ -274,7 +259,7 @@ def keep(fit: Fit, notes: Notes) -> None:
 def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
     """The fit that was kept; None if none was.
 
-    One that somebody else has written since gets the next number, at once and for good.
+    One that was written elsewhere since gets the next number, at once and for good.
     """
     model = notes.get(MODEL)
     if model is None:
@@ -292,8 +277,8 @@ def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
     except (ValueError, RecursionError) as error:
         log.warning("The number of the fit cannot be read, and is counted on: %r", error)
     seen = None if changes is None else changes.last()
-    notes.put({NUMBER: _numbered(last + 1, model, seen)})
-    # What has changed between that fit and now, nobody knows.
+    notes.put({NUMBER: _write_number(last + 1, model, seen)})
+    # What has changed between that fit and now is unknown.
     return KeptFit(model, last + 1, threshold)
 
 
@@ -306,7 +291,7 @@ def _read_threshold(notes: Notes) -> ThresholdInUse | None:
         return None
 
 
-def _numbered(number: int, model: bytes, last_change: int | None) -> bytes:
+def _write_number(number: int, model: bytes, last_change: int | None) -> bytes:
     note = {"number": number, "sha256": _digest(model), "last_change": last_change}
     return json.dumps(note).encode()
 

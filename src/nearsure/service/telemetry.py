@@ -18,7 +18,7 @@ SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONFIDENCES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Paths and methods that somebody made up must not each become a series of its own.
+# Paths and methods that a client makes up must not become series of their own.
 OTHER: Final = "other"
 
 
@@ -28,7 +28,7 @@ class Measurements:
     Examples
     --------
     >>> measurements = Measurements()
-    >>> measurements.answered(np.array([0.93, 0.41]), np.array([True, False]), n_unknown=0)
+    >>> measurements.count_answers(np.array([0.93, 0.41]), np.array([True, False]), n_unknown=0)
     >>> b'nearsure_answers_total{accepted="yes"} 1.0' in measurements.text()
     True
     """
@@ -83,7 +83,9 @@ class Measurements:
         """Note how many single queries go into one search."""
         self._batches.observe(n_queries)
 
-    def answered(self, confidence: AnyArray, accepted: AnyArray | None, n_unknown: int = 0) -> None:
+    def count_answers(
+        self, confidence: AnyArray, accepted: AnyArray | None, n_unknown: int = 0
+    ) -> None:
         """Note the answers to some queries.
 
         Parameters
@@ -139,14 +141,14 @@ class Measured:
         start = perf_counter()
         status = 500  # What a server answers for an app that raises.
 
-        async def noticing(message: Message) -> None:
+        async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noticing)
+            await self.app(scope, receive, note_status)
         finally:
             # The router has left in the scope which route it took.
             route = getattr(scope.get("route"), "path", OTHER)

@@ -1,7 +1,7 @@
 """The threshold from which answers are accepted, as it is used and kept."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -34,7 +34,7 @@ class ThresholdInUse:
     model : int
         The fit it was chosen on.
     is_set : bool
-        Whether somebody has asked for it while the service ran, if only for none.
+        Whether it was set while the service ran, be it to none.
     """
 
     threshold: float | None = None
@@ -76,23 +76,23 @@ class ThresholdInUse:
         return cls(**document)
 
 
-def set_by_hand(threshold: float | None, model: int) -> ThresholdInUse:
-    """A threshold that somebody decided on, or that there be none."""
+def make_fixed_threshold(threshold: float | None, model: int) -> ThresholdInUse:
+    """A threshold that a user has set, or none."""
     if threshold is None:
         return ThresholdInUse(model=model, is_set=True)
     sentence = f"Accept at confidence >= {threshold:.6g}, as it was set."
     return ThresholdInUse(threshold, None, sentence, model, is_set=True)
 
 
-def not_chosen_yet(precision: float, model: int) -> ThresholdInUse:
+def make_pending_threshold(precision: float, model: int) -> ThresholdInUse:
     """What is used for a precision as long as the gallery cannot say anything about it."""
     sentence = "No threshold can be chosen on the gallery as it is: nothing is accepted."
     return ThresholdInUse(None, precision, sentence, model)
 
 
-def chosen_for(
-    classifier: NEDClassifier,
+def choose_threshold(
     precision: float,
+    classifier: NEDClassifier,
     model: int,
     *,
     certainty: float = DEFAULT_CERTAINTY,
@@ -101,3 +101,10 @@ def chosen_for(
     chosen = classifier.accept_threshold(precision=precision, certainty=certainty)
     threshold = chosen.threshold if isfinite(chosen.threshold) else None
     return ThresholdInUse(threshold, precision, str(chosen), model)
+
+
+def choose_again(in_use: ThresholdInUse, classifier: NEDClassifier, model: int) -> ThresholdInUse:
+    """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""
+    if in_use.precision is None:
+        return replace(in_use, model=model)
+    return replace(choose_threshold(in_use.precision, classifier, model), is_set=in_use.is_set)

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from nearsure.arrays import AnyArray
 from nearsure.service.auth import Tokens
 from nearsure.service.bodies import describe_body, json_answer, read_body
-from nearsure.service.documents import picture_answer
-from nearsure.service.items import LARGEST_PAGE, ids_of, labels_of, names_shown, page_of_items
+from nearsure.service.documents import answer_picture
+from nearsure.service.items import LARGEST_PAGE, find_page, parse_ids, parse_labels, show_names
 from nearsure.service.routes import problems
 from nearsure.service.routes.queries import check_batch, read_many
 from nearsure.service.schemas import (
@@ -25,7 +25,7 @@ from nearsure.service.schemas import (
     Relabelling,
     Removal,
 )
-from nearsure.service.service import RunningService, service_of
+from nearsure.service.service import RunningService, get_service
 
 NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
 OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}
@@ -65,9 +65,9 @@ def _add_reading(router: APIRouter, tokens: Tokens) -> None:
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
         label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
     ) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         gallery = service.gallery
-        page = partial(page_of_items, gallery.engine, gallery.labels_beside)
+        page = partial(find_page, gallery.engine, gallery.labels_beside)
         return json_answer(await service.read(lambda: page(after=after, limit=limit, label=label)))
 
     @router.get(
@@ -85,9 +85,9 @@ def _add_reading(router: APIRouter, tokens: Tokens) -> None:
         if not request.scope["raw_path"].endswith(b"/picture"):
             # With %2F before it, the word is the end of an id.
             return await get_item(request, f"{item_id}/picture", vector)
-        service = service_of(request)
-        ids = ids_of([item_id], service.gallery.engine)
-        return await service.read(lambda: picture_answer(service.gallery, ids))
+        service = get_service(request)
+        ids = parse_ids([item_id], service.gallery.engine)
+        return await service.read(lambda: answer_picture(service.gallery, ids))
 
     @router.get(
         "/{item_id:path}",
@@ -101,8 +101,8 @@ def _add_reading(router: APIRouter, tokens: Tokens) -> None:
         item_id: OwnId,
         vector: Annotated[bool, Query(description="Whether to show its vector.")] = False,  # noqa: FBT002 - of the address
     ) -> Response:
-        service = service_of(request)
-        ids = ids_of([item_id], service.gallery.engine)
+        service = get_service(request)
+        ids = parse_ids([item_id], service.gallery.engine)
         return json_answer(await service.read(lambda: _item(service, ids, with_vector=vector)))
 
 
@@ -119,14 +119,14 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
         summary="Add items, all or none",
     )
     async def add_items(request: Request) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         new = (await read_many(request, NewItems)).items
         check_batch(len(new), service)
         vectors = service.vectors([item.vector for item in new])
-        labels = labels_of([item.label for item in new], service.gallery.engine)
+        labels = parse_labels([item.label for item in new], service.gallery.engine)
         names = [item.id for item in new]
         ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-        return json_answer({"ids": names_shown(ids)}, 201)
+        return json_answer({"ids": show_names(ids)}, 201)
 
     @router.post(
         "/relabel",
@@ -138,7 +138,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
     )
     async def relabel_items(request: Request) -> Response:
         change = await read_many(request, Relabelling)
-        return await _relabelled(service_of(request), change.ids, change.label)
+        return await _relabel(get_service(request), change.ids, change.label)
 
     @router.post(
         "/remove",
@@ -150,7 +150,7 @@ def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
     )
     async def remove_items(request: Request) -> Response:
         change = await read_many(request, Removal)
-        return await _removed(service_of(request), change.ids)
+        return await _remove(get_service(request), change.ids)
 
 
 def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
@@ -166,7 +166,7 @@ def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
     )
     async def relabel_item(request: Request, item_id: OwnId) -> Response:
         change = await read_body(request, NewLabel)
-        return await _relabelled(service_of(request), [item_id], change.label)
+        return await _relabel(get_service(request), [item_id], change.label)
 
     @router.delete(
         "/{item_id:path}",
@@ -176,20 +176,20 @@ def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
         summary="Remove an item",
     )
     async def remove_item(request: Request, item_id: OwnId) -> Response:
-        return await _removed(service_of(request), [item_id])
+        return await _remove(get_service(request), [item_id])
 
 
-async def _relabelled(service: RunningService, texts: list[str], label: str) -> Response:
+async def _relabel(service: RunningService, texts: list[str], label: str) -> Response:
     check_batch(len(texts), service)
     engine = service.gallery.engine
-    ids, labels = ids_of(texts, engine), labels_of([label], engine)
+    ids, labels = parse_ids(texts, engine), parse_labels([label], engine)
     n_changed = await service.write(lambda: service.gallery.relabel(ids, labels))
     return json_answer({"changed": n_changed})
 
 
-async def _removed(service: RunningService, texts: list[str]) -> Response:
+async def _remove(service: RunningService, texts: list[str]) -> Response:
     check_batch(len(texts), service)
-    ids = ids_of(texts, service.gallery.engine)
+    ids = parse_ids(texts, service.gallery.engine)
     n_changed = await service.write(lambda: service.gallery.remove(ids))
     return json_answer({"changed": n_changed})
 
@@ -198,7 +198,7 @@ def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[
     stored = service.gallery.stored(ids)
     labels = service.gallery.labels_beside(ids) if stored.labels is None else stored.labels
     return {
-        "id": names_shown(ids)[0],
-        "label": names_shown(labels)[0],
+        "id": show_names(ids)[0],
+        "label": show_names(labels)[0],
         "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
     }

@@ -10,7 +10,7 @@ from nearsure.service.bodies import describe_body, json_answer, read_body
 from nearsure.service.errors import SHORTLY, ProblemError
 from nearsure.service.routes import problems
 from nearsure.service.schemas import InTheMaking, Model, NewThreshold, RefitState, Status, Threshold
-from nearsure.service.service import RunningService, service_of
+from nearsure.service.service import RunningService, get_service
 from nearsure.service.thresholds import DEFAULT_CERTAINTY, ThresholdInUse
 
 
@@ -24,8 +24,8 @@ def model_routes(tokens: Tokens) -> APIRouter:
     async def get_model(
         request: Request, rights: Annotated[Rights, Depends(tokens.may_read)]
     ) -> Response:
-        service = service_of(request)
-        document = await service.figures(lambda: described(service))
+        service = get_service(request)
+        document = await service.figures(lambda: describe_model(service))
         return json_answer({**document, "writable": rights is Rights.WRITE})
 
     @router.post(
@@ -37,7 +37,7 @@ def model_routes(tokens: Tokens) -> APIRouter:
         dependencies=[Depends(tokens.may_write)],
     )
     async def start_refit(request: Request) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         return json_answer(await service.figures(service.refits.start), 202)
 
     @router.get(
@@ -48,12 +48,12 @@ def model_routes(tokens: Tokens) -> APIRouter:
         dependencies=[Depends(tokens.may_read)],
     )
     async def get_refit(request: Request) -> Response:
-        return json_answer(service_of(request).refits.state())
+        return json_answer(get_service(request).refits.state())
 
     return router
 
 
-def described(service: RunningService) -> dict[str, Any]:
+def describe_model(service: RunningService) -> dict[str, Any]:
     """A `Model`, without what depends on who asks."""
     engine, encoder = service.gallery.engine, service.encoder
     about = {
@@ -103,7 +103,7 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         summary="The threshold in use",
     )
     async def get_threshold(request: Request) -> Response:
-        return json_answer(service_of(request).gallery.fit.threshold.document())
+        return json_answer(get_service(request).gallery.fit.threshold.document())
 
     @router.get(
         "/for",
@@ -117,7 +117,7 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         precision: Annotated[float, Query(gt=0, lt=1, examples=[0.99])],
         certainty: Annotated[float, Query(gt=0, lt=1)] = DEFAULT_CERTAINTY,
     ) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         chosen = await service.survey(lambda: service.gallery.threshold_for(precision, certainty))
         return json_answer(chosen.document())
 
@@ -130,7 +130,7 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         summary="Use another threshold, or none",
     )
     async def put_threshold(request: Request) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         new = await read_body(request, NewThreshold)
         if new.threshold is not None and new.precision is not None:
             raise ProblemError(
@@ -141,13 +141,13 @@ def threshold_routes(tokens: Tokens) -> APIRouter:
         if new.precision is None:
             used = await service.write(lambda: service.gallery.set_threshold(new.threshold))
         else:
-            used = await _chosen_and_used(service, new.precision)
+            used = await _choose_and_use(service, new.precision)
         return json_answer(used.document())
 
     return router
 
 
-async def _chosen_and_used(service: RunningService, precision: float) -> ThresholdInUse:
+async def _choose_and_use(service: RunningService, precision: float) -> ThresholdInUse:
     """Choose a threshold beside the writers, and use it if no other fit has taken over."""
     gallery = service.gallery
     while True:
@@ -172,13 +172,13 @@ def report_routes(tokens: Tokens) -> APIRouter:
 
     @router.get("/report", response_class=Response, responses=MAKING, summary="The live report")
     async def get_report(request: Request) -> Response:
-        return _sent(service_of(request).report.now())
+        return _sent(get_service(request).report.now())
 
     @router.get(
         "/audit", response_class=Response, responses=MAKING, summary="Suspect labels and the like"
     )
     async def get_audit(request: Request) -> Response:
-        return _sent(service_of(request).audit.now())
+        return _sent(get_service(request).audit.now())
 
     return router
 
@@ -214,7 +214,7 @@ def health_routes(tokens: Tokens) -> APIRouter:
         status = request.app.state.status
         if status != "ok":
             return json_answer({"status": status}, 503)
-        reason = await service_of(request).why_unavailable()
+        reason = await get_service(request).why_unavailable()
         if reason is not None:
             return json_answer({"status": "unavailable", "reason": reason}, 503)
         return json_answer({"status": "ok"})
@@ -230,7 +230,7 @@ def health_routes(tokens: Tokens) -> APIRouter:
         summary="Figures for Prometheus",
     )
     async def metrics(request: Request) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         text = await service.figures(service.measurements.text)
         return Response(text, media_type=service.measurements.content_type)
 

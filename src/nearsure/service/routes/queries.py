@@ -1,4 +1,4 @@
-"""Questions: what is this, how sure is that, and who says so."""
+"""Routes of queries: labels, confidence, neighbours."""
 
 from typing import Annotated
 
@@ -8,11 +8,11 @@ from nearsure.service.answers import Answers
 from nearsure.service.auth import Tokens
 from nearsure.service.bodies import Body, describe_body, json_answer, read_body
 from nearsure.service.errors import ProblemError
-from nearsure.service.items import ids_of
+from nearsure.service.items import parse_ids
 from nearsure.service.routes import problems
 from nearsure.service.schemas import Answer, BatchAnswer, BatchQuery, Neighborhood
 from nearsure.service.schemas import Query as SingleQuery
-from nearsure.service.service import RunningService, service_of
+from nearsure.service.service import RunningService, get_service
 
 PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
@@ -41,7 +41,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
     )
     async def neighbors(request: Request) -> Response:
         query = await read_body(request, SingleQuery)
-        answers, row = await _asked(service_of(request), query)
+        answers, row = await _ask(get_service(request), query)
         return json_answer({"neighbors": answers.neighbors(row, query.neighbors)})
 
     @router.post(
@@ -52,7 +52,7 @@ def query_routes(tokens: Tokens) -> APIRouter:
         summary="The same of several vectors",
     )
     async def predict_batch(request: Request) -> Response:
-        service = service_of(request)
+        service = get_service(request)
         query = await read_many(request, BatchQuery)
         check_batch(len(query.vectors), service)
 
@@ -79,8 +79,8 @@ def query_routes(tokens: Tokens) -> APIRouter:
             raise ProblemError(
                 415, "unsupported_media_type", "The body must be an image: content-type: image/..."
             )
-        service = service_of(request)
-        vector = await service.encoded("image", await request.body())
+        service = get_service(request)
+        vector = await service.encode("image", await request.body())
         answers, row = await service.batcher.ask(vector)
         return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
 
@@ -90,11 +90,11 @@ def query_routes(tokens: Tokens) -> APIRouter:
 async def predict(request: Request) -> Response:
     """Answer one query."""
     query = await read_body(request, SingleQuery)
-    answers, row = await _asked(service_of(request), query)
+    answers, row = await _ask(get_service(request), query)
     return json_answer(answers.document(row, neighbors=query.neighbors, classes=query.classes))
 
 
-async def _asked(service: RunningService, query: SingleQuery) -> tuple[Answers, int]:
+async def _ask(service: RunningService, query: SingleQuery) -> tuple[Answers, int]:
     given = [query.vector is not None, query.item is not None, query.text is not None]
     if sum(given) != 1:
         raise ProblemError(
@@ -105,8 +105,8 @@ async def _asked(service: RunningService, query: SingleQuery) -> tuple[Answers, 
     if query.vector is not None:
         return await service.batcher.ask(service.vectors([query.vector])[0])
     if query.text is not None:
-        return await service.batcher.ask(await service.encoded("text", query.text))
-    ids = ids_of([str(query.item)], service.gallery.engine)
+        return await service.batcher.ask(await service.encode("text", query.text))
+    ids = parse_ids([str(query.item)], service.gallery.engine)
     answers = await service.read(lambda: service.gallery.predict_item(ids))
     service.count(answers)
     return answers, 0
@@ -114,7 +114,7 @@ async def _asked(service: RunningService, query: SingleQuery) -> tuple[Answers, 
 
 async def read_many(request: Request, kind: type[Body]) -> Body:
     """A body of as many vectors, items or ids as a request may have, or not many more."""
-    service = service_of(request)
+    service = get_service(request)
     return await read_body(
         request,
         kind,
