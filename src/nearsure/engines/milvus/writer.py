@@ -155,9 +155,8 @@ class Writer:
     ) -> bool:
         """Whether the gallery has those ids that are there with the same vectors and labels."""
         held = self._reader.fetch(ids[there])
-        return np.array_equal(held.vectors, vectors[there]) and (
-            labels is None or np.array_equal(held.labels, labels[there])
-        )
+        has_labels = labels is None or np.array_equal(np.asarray(held.labels), labels[there])
+        return has_labels and np.array_equal(np.asarray(held.vectors), vectors[there])
 
     def _check_there(self, ids: AnyArray) -> None:
         there = self._reader.are_there(ids)
