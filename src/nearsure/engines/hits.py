@@ -152,7 +152,7 @@ def merge_found(parts: Sequence[Found], k: int) -> Found:
     )
 
 
-def one_after_another(parts: Sequence[Found]) -> Found:
+def concatenate_found(parts: Sequence[Found]) -> Found:
     """The answers to several batches of queries as the answer to all of them, in their order.
 
     Parameters

@@ -44,7 +44,7 @@ class MilvusEngine:
 
     The same code opens a file of milvus-lite, a server and a cluster; only the URI differs. Milvus
     has no transactions. A change that fits into one request (about 4 MB) is there as a whole or not
-    at all, and if it is not known which, the error says so. A larger one takes several requests,
+    at all, and if it is unknown which, the error tells. A larger one takes several requests,
     and others see its points come or go with each of them. If it is cut off, this engine raises
     `PartialGalleryError` until the change has been repeated or, for a load, taken back with
     `remove` of the same ids; other engines and processes see the part that was done. Ids are
@@ -299,8 +299,8 @@ class MilvusEngine:
         megabytes, or after a while; until then new points are found by looking at each of them. So
         this is worth its seconds after a load, before many searches. The server takes the index
         into its memory some seconds later, by itself. `add` waits too, after a load of several
-        requests, but only for what the server has closed off by then. A file of milvus-lite does
-        not say how far it is: it builds its index in the background.
+        requests, but only for what the server has closed off by then. A file of milvus-lite builds
+        its index in the background, without a way to wait for it.
         """
         self._collection.ask("flush")
         layouts.wait_for_index(self._connection, self._collection.name)

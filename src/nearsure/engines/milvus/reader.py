@@ -8,7 +8,7 @@ import numpy as np
 from nearsure import neighbors
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     LARGEST_K,
@@ -19,7 +19,7 @@ from nearsure.engines.milvus.collection import (
     Fields,
     Layout,
     Settings,
-    asked_in_portions,
+    ask_in_portions,
     between,
     check_unit,
     literal,
@@ -170,10 +170,10 @@ class Reader:
 
         parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
         found = []
-        for part, answer in asked_in_portions(parts, ask):
+        for part, answer in ask_in_portions(parts, ask):
             hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
-        return one_after_another(found)
+        return concatenate_found(found)
 
     def count(self) -> int:
         """How many points there are."""
@@ -202,7 +202,7 @@ class Reader:
         missing = set(row_of)
         outputs = [*self._named, self._fields.vector]
         parts = id_portions(ids, self._layout.row_bytes)
-        for _, rows in asked_in_portions(
+        for _, rows in ask_in_portions(
             parts, lambda part: self._query(one_of(self._fields.id, ids[part]), outputs)
         ):
             own_ids = [row[self._fields.id] for row in list.__iter__(rows)]
@@ -221,8 +221,8 @@ class Reader:
         )
 
     def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
-        """All fields of points, also those that nearsure does not know, in any order."""
-        for _, rows in asked_in_portions(
+        """All fields of points, also those that nearsure does not use, in any order."""
+        for _, rows in ask_in_portions(
             id_portions(ids, row_bytes),
             lambda part: self._query(
                 one_of(self._fields.id, ids[part]), ["*"], consistency="Strong"

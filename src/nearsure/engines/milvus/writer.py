@@ -14,7 +14,7 @@ from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     ATOMIC_BYTES,
     Collection,
-    asked_in_portions,
+    ask_in_portions,
     one_of,
     portions,
     wait_for_index,
@@ -111,7 +111,7 @@ class Writer:
         with self._lock:
             self._begin("relabel", ids, 1)
             self._check_there(ids)
-            requests = self._relabelled(ids, labels)
+            requests = self._relabelled_rows(ids, labels)
             waiting = list(islice(requests, 2))
             change, _ = self._begin("relabel", ids, len(waiting))
             with self._noting(change):
@@ -183,7 +183,7 @@ class Writer:
                 row[str(self._fields.label)] = label
         return rows
 
-    def _relabelled(self, ids: AnyArray, labels: AnyArray) -> Iterator[list[dict[str, Any]]]:
+    def _relabelled_rows(self, ids: AnyArray, labels: AnyArray) -> Iterator[list[dict[str, Any]]]:
         """Whole rows with other labels, as many at once as one request may hold."""
         field = str(self._fields.label)
         label_of = dict(zip(ids.tolist(), labels.tolist(), strict=True))
@@ -208,7 +208,7 @@ class Writer:
     def _upsert_in_halves(self, rows: list[dict[str, Any]]) -> None:
         """Write what was too large for one request."""
         whole = [slice(0, len(rows))]
-        for _ in asked_in_portions(whole, lambda part: self._upsert(rows[part])):
+        for _ in ask_in_portions(whole, lambda part: self._upsert(rows[part])):
             pass
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:

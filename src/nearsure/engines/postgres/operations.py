@@ -9,7 +9,7 @@ from psycopg import errors
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
 from nearsure.engines.postgres.pool import Connection, Connections
 from nearsure.engines.postgres.schema import Layout, check_unit_length
 from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
@@ -86,7 +86,7 @@ class Search:
         if self.statements.metric.meaning == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
         n_asked = k + SPARE_CANDIDATES if self.statements.refined else k
-        return one_after_another(
+        return concatenate_found(
             [
                 found_from_hits(queries[part], self._hits(queries[part], k, n_asked), k)
                 for part in self._parts(len(queries), n_asked)

@@ -26,7 +26,7 @@ URI_VARIABLE = "NEARSURE_POSTGRES_URI"
 _SCHEMES = ("postgresql://", "postgres://")
 _SECRET_FIELDS = ("password", "sslpassword")
 _SHOWN_FIELDS = ("host", "port", "dbname", "user")
-# A server that vanished without a word is noticed within a minute, not after two hours.
+# A server that vanished without closing connections is noticed within a minute, not two hours.
 _DEFAULTS: dict[str, str | int] = {
     "fallback_application_name": "nearsure",
     "keepalives_idle": 30,
@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, str | int] = {
     "keepalives_count": 3,
 }
 # Also where data were sent and not received: keepalives do not count then. Sockets of the same
-# machine do not heed it.
+# machine ignore it.
 _FIRST_WITH_USER_TIMEOUT = 120_000
 if pq.version() >= _FIRST_WITH_USER_TIMEOUT:
     _DEFAULTS["tcp_user_timeout"] = 60_000
@@ -72,7 +72,7 @@ def address_of(uri: str | None, timeout: float) -> Address:
     'host=db port=5433 dbname=shop user=ann'
     """
     text = uri if uri is not None else os.environ.get(URI_VARIABLE, "")
-    given = _parsed(text)
+    given = _parse(text)
     if given is None or not _is_port(given.get("port", "")):
         # The parser's own message may quote the password, so it is not passed on.
         raise InvalidInputError(
@@ -92,7 +92,7 @@ def address_of(uri: str | None, timeout: float) -> Address:
         **_DEFAULTS,
         "connect_timeout": max(1, round(timeout)),
         **given,
-        # Ids and labels are Unicode, whatever the environment of this process says.
+        # Ids and labels are Unicode, whatever the environment of this process has.
         "client_encoding": "utf8",
     }
     return Address(make_conninfo("", **parameters), tuple(secrets), shown or "libpq's defaults")
@@ -113,7 +113,7 @@ def _is_port(port: str | int) -> bool:
     return all(part.isdigit() for part in str(port).split(",") if part)
 
 
-def _parsed(conninfo: str) -> dict[str, str | int] | None:
+def _parse(conninfo: str) -> dict[str, str | int] | None:
     try:
         parts = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
@@ -149,7 +149,7 @@ _REFUSED = (
 
 
 def engine_error(error: psycopg.Error, address: Address) -> EngineError:
-    """The error of nearsure that says the same, with a remedy."""
+    """The same as an error of nearsure, with a remedy."""
     raw = error.diag.message_primary or str(error).strip() or type(error).__name__
     text = address.clean(raw)
     if error.diag.message_detail:
@@ -294,13 +294,13 @@ class Connections:
     def _new_pool(self) -> Pool:
         return ConnectionPool(
             self._address.conninfo,
-            # Statements are planned anew each time: a plan that was kept would not heed the
+            # Statements are planned anew each time: a plan that was kept would ignore the
             # settings of later transactions, and poolers before the server would lose it.
             kwargs={"prepare_threshold": None},
             min_size=0,
             max_size=self._size,
             timeout=self._timeout,
-            # Only one attempt: whoever asks next makes another.
+            # Only one attempt: the next request makes another.
             reconnect_timeout=0,
             num_workers=1,
             open=True,

@@ -26,7 +26,7 @@ from nearsure.engines.sqlite.file import (
     FileLock,
     beside,
     check_only_name,
-    closed,
+    closed_error,
     shown_as,
     translate_errors,
     translate_value_errors,
@@ -62,7 +62,7 @@ from nearsure.errors import (
 
 # What a gallery that was deleted may have left: SQLite would take its log for one of the new file.
 LEFTOVERS = ("-wal", "-shm", "-journal", CACHE_SUFFIX)
-# Copied at a time; after each, it is said how far the copy is.
+# Copied at a time; progress is reported after each.
 PAGES = 4096
 
 
@@ -115,7 +115,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     copy : Path
         A new file, closed and without a log at the end.
     advance : callable
-        Is told of bytes that were copied.
+        Called with the number of bytes that were copied since the last call.
 
     Raises
     ------
@@ -130,10 +130,10 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     if not source.is_file():
         raise GalleryNotFoundError(f"There is no file {shown}.")
     check_only_name(source, shown)
-    # Whoever may write it leaves no log behind when it was not open; whoever may not can read it.
+    # With the right to write, no log is left behind; without it, the file can still be read.
     mode = "rw" if os.access(source, os.W_OK) else "ro"
     address = f"file:{quote(os.fsencode(source))}?mode={mode}"
-    # Nobody may read what they may not read there.
+    # Readable to this user alone until it has the rights of the source.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
     with (
@@ -229,10 +229,10 @@ class Memory:
                 new, gone = _differences(cached, rows_there)
                 if len(new) + len(gone) <= LEAST_COMMON * len(rows_there):
                     vectors = points.vectors_of_rows(connection, new)
-                    if _has_followed(cached, new, vectors, gone):
+                    if _bring_up_to_date(cached, new, vectors, gone):
                         return cls(cached, names, is_cached=not (len(new) or len(gone)))
             vectors = points.all_vectors(connection, len(rows_there))
-        built = _built(empty, rows_there, vectors, file.shown)
+        built = _build(empty, rows_there, vectors, file.shown)
         cache.write(built)
         return cls(built, names, is_cached=True)
 
@@ -251,7 +251,9 @@ def _differences(index: CommittedIndex, rows: IntArray) -> tuple[IntArray, IntAr
     return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
 
 
-def _has_followed(index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray) -> bool:
+def _bring_up_to_date(
+    index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray
+) -> bool:
     """Bring an index up to date, if it can take the new vectors."""
     try:
         if len(new):
@@ -263,7 +265,7 @@ def _has_followed(index: CommittedIndex, new: IntArray, vectors: AnyArray, gone:
     return True
 
 
-def _built(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
+def _build(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
     for index in (empty.index_type, "exact"):
         try:
             return CommittedIndex.from_points(
@@ -297,7 +299,7 @@ class SqliteEngine:
     does. Other programs may read the file, but must not write it. It needs a local disk, and one
     name: a file with hard links is refused. If it is removed or replaced while it is open, or its
     log or lock is, every change, and everything that is read from it, is an
-    ``EngineUnavailableError`` from then on: nothing is acknowledged that nobody would find.
+    ``EngineUnavailableError`` from then on: nothing is acknowledged that would not be found again.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
@@ -349,7 +351,7 @@ class SqliteEngine:
         timeout: float = 5.0,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = DatabaseFile(_resolved(path), timeout)
+        self._file = file = DatabaseFile(_resolve(path), timeout)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()
@@ -360,7 +362,7 @@ class SqliteEngine:
             self._points = PointRows(self._layout)
             self._settings = settings or self._layout.settings
             self._index = self._layout.index if index == "auto" else index
-            self._memory: Memory | None = self._loaded()
+            self._memory: Memory | None = self._load()
             self.changes = Changes(file, self._layout)
         except BaseException:
             file.close()
@@ -406,7 +408,7 @@ class SqliteEngine:
         layout = Layout(
             dimension, metric, ids, labels, precision, index, settings or IndexSettings()
         )
-        create_gallery(_resolved(path), layout)
+        create_gallery(_resolve(path), layout)
         return cls(path, timeout=timeout)
 
     @property
@@ -435,16 +437,15 @@ class SqliteEngine:
 
     def size(self) -> int:
         """How many points there are; an error if the file is not where it was any more."""
-        n_points = self._opened().index.size()
+        n_points = self._require_open().index.size()
         self._file.check_in_place()
         return n_points
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
-        asked = checks.checked_queries(queries, self.dimension)
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
-            return self._opened().search(asked, k)
+            return self._require_open().search(queries, k)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""
@@ -486,7 +487,7 @@ class SqliteEngine:
             with self._in_step():
                 with memory.index.committing(commit):
                     memory.index.remove(rows)
-                # Whoever has found these rows before has to name them still.
+                # Searches that have found these rows before still need their names.
                 with self._lock.alone():
                     memory.names.forget(rows)
 
@@ -609,7 +610,7 @@ class SqliteEngine:
     def _changing(self) -> Iterator[Memory]:
         """One change at a time, and only while the gallery is open."""
         with self._lock.changing:
-            yield self._opened()
+            yield self._require_open()
 
     @contextmanager
     def _in_step(self) -> Iterator[None]:
@@ -628,7 +629,7 @@ class SqliteEngine:
 
     def _reload(self) -> None:
         try:
-            memory = self._loaded()
+            memory = self._load()
         except BaseException as error:
             with self._lock.alone():
                 self._memory = None
@@ -639,13 +640,13 @@ class SqliteEngine:
         with self._lock.alone():
             self._memory = memory
 
-    def _loaded(self) -> Memory:
+    def _load(self) -> Memory:
         return Memory.of(self._file, self._layout, self._index, self._settings)
 
-    def _opened(self) -> Memory:
+    def _require_open(self) -> Memory:
         memory = self._memory
         if memory is None:
-            raise closed(self._file.shown)
+            raise closed_error(self._file.shown)
         return memory
 
     def _checked_id(self, own_id: str | int) -> str | int:
@@ -665,7 +666,7 @@ def _fingerprint(layout: Layout, index_type: str, settings: IndexSettings) -> Fi
     return {"engine": "sqlite", "index": index_type, **unusual, **settings.of(index_type)}
 
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
+def _resolve(path: str | os.PathLike[str]) -> Path:
     try:
         return resolved(Path(path))
     except OSError as error:

@@ -177,8 +177,8 @@ FEW_GONE = 1024
 class PointNames:
     """The id and label of each row; rows are numbered upwards and never again the same.
 
-    `put` may be called while others read, as nothing leads to a row before the index has it. Who
-    calls `forget` or `relabel` is alone.
+    `put` may be called while others read, as nothing leads to a row before the index has it.
+    `forget` and `relabel` are called while nobody reads.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class PointNames:
         self._ids.append(_filled(self._ids, ids))
         self._labels.append(_filled(self._labels, self._shared(labels)))
         self._is_there.append(np.ones(len(rows), np.bool_))
-        # Last: whoever knows a row finds its names.
+        # Last: a row that is there has its names.
         self._rows.append(rows)
 
     def forget(self, rows: IntArray) -> None:
