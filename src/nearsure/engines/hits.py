@@ -171,6 +171,26 @@ def concatenate_found(parts: Sequence[Found]) -> Found:
     )
 
 
+def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
+    """An answer in which some rows are those of another."""
+
+    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
+        # Texts of another length need another type.
+        together = values.astype(np.result_type(values, new))
+        together[rows] = new
+        return together
+
+    labels = None
+    if found.labels is not None and others.labels is not None:
+        labels = replaced(found.labels, others.labels)
+    return Found(
+        replaced(found.sq_distances, others.sq_distances),
+        replaced(found.ids, others.ids),
+        replaced(found.counts, others.counts),
+        labels,
+    )
+
+
 def _check(parts: Sequence[Found], k: int) -> None:
     if k < 1 or not parts:
         raise InvalidInputError(

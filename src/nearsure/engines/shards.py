@@ -12,6 +12,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import (
+    check_none_there,
     checked_ids,
     checked_k,
     checked_labels,
@@ -298,10 +299,7 @@ class ShardedEngine:
                 points = Stored(ids[rows], None if labels is None else labels[rows], vectors[rows])
                 # As this id is new, it shows later whether an addition that was cut off was made.
                 if len(parts) > 1 and _holds(engine, points.ids[:1]):
-                    raise InvalidInputError(
-                        "ids of new points must be new. "
-                        f"Got {points.ids[0]!s}, which the gallery holds already."
-                    )
+                    check_none_there(points.ids[:1].tolist())
                 steps.append(
                     Step(partial(_add, engine, points), partial(_remove_if_there, engine, points))
                 )

@@ -12,8 +12,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
-from nearsure.errors import EngineUnavailableError, InvalidInputError
-from nearsure.validation import preview
+from nearsure.errors import EngineUnavailableError
 
 
 class SimpleEngine(ABC):
@@ -99,12 +98,7 @@ class SimpleEngine(ABC):
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
         with self._lock, self.asking():
-            there = self.get(ids).ids
-            if len(there):
-                raise InvalidInputError(
-                    f"ids of new points must be new. Got {preview(there.tolist())}, which "
-                    "are there."
-                )
+            checks.check_none_there(self.get(ids).ids.tolist())
             self.put(vectors, ids, labels)
 
     def remove(self, ids: AnyArray) -> None:
@@ -125,9 +119,7 @@ class SimpleEngine(ABC):
         with self.asking():
             stored = self.get(wanted)
         place = {own: row for row, own in enumerate(stored.ids.tolist())}
-        missing = [own for own in wanted.tolist() if own not in place]
-        if missing:
-            raise InvalidInputError(f"ids must be there. Got {preview(missing)}, which are not.")
+        checks.check_all_there(wanted, place)
         rows = np.array([place[own] for own in wanted.tolist()], np.int64)
         labels = None if stored.labels is None else stored.labels[rows]
         return Stored(wanted, labels, np.asarray(stored.vectors)[rows])

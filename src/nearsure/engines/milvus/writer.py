@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray
+from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     ATOMIC_BYTES,
@@ -19,9 +20,8 @@ from nearsure.engines.milvus.collection import (
     portions,
     wait_for_index,
 )
-from nearsure.engines.milvus.reader import Reader, id_portions, unknown_ids
-from nearsure.errors import EngineUnavailableError, InvalidInputError, PartialGalleryError
-from nearsure.validation import preview
+from nearsure.engines.milvus.reader import Reader, id_portions
+from nearsure.errors import EngineUnavailableError, PartialGalleryError
 
 Kind = Literal["add", "remove", "relabel"]
 
@@ -73,11 +73,8 @@ class Writer:
             there = self._reader.are_there(ids)
             if change.takes_several:
                 is_repeated = is_repeated or self._holds(vectors, ids, labels, there)
-            if there.any() and not is_repeated:
-                raise InvalidInputError(
-                    f"ids of new points must be new. Got {preview(ids[there].tolist())}, which the "
-                    "gallery holds already. Remove these points first."
-                )
+            if not is_repeated:
+                check_none_there(ids[there].tolist())
             with self._noting(change):
                 for part in parts:
                     self._upsert(self._rows(vectors[part], ids[part], labels, part))
@@ -159,9 +156,7 @@ class Writer:
         return has_labels and np.array_equal(np.asarray(held.vectors), vectors[there])
 
     def _check_there(self, ids: AnyArray) -> None:
-        there = self._reader.are_there(ids)
-        if not there.all():
-            raise unknown_ids(ids[~there].tolist())
+        check_all_there(ids, set(ids[self._reader.are_there(ids)].tolist()))
 
     def _row_bytes(self, ids: AnyArray, labels: AnyArray | None) -> int:
         texts = sum(

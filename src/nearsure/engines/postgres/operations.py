@@ -8,14 +8,20 @@ import numpy as np
 from psycopg import errors
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
+from nearsure.engines.hits import (
+    SPARE_CANDIDATES,
+    Hits,
+    concatenate_found,
+    found_from_hits,
+    replace_rows,
+)
 from nearsure.engines.postgres.pool import Connection, Connections
 from nearsure.engines.postgres.schema import Layout, check_unit_length
 from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
 from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.exact import unit_vectors
-from nearsure.validation import preview
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +92,8 @@ class Search:
         if self.statements.metric.meaning == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
         n_asked = k + SPARE_CANDIDATES if self.statements.refined else k
-        return concatenate_found(
-            [
-                found_from_hits(queries[part], self._hits(queries[part], k, n_asked), k)
-                for part in self._parts(len(queries), n_asked)
-            ]
-        )
+        parts = self._parts(len(queries), n_asked)
+        return concatenate_found([self._nearest(queries[part], k, n_asked) for part in parts])
 
     def _parts(self, n_queries: int, n_asked: int) -> Iterator[slice]:
         n_bytes = 16 + (self.statements.layout.stored.n_bytes if self.statements.refined else 8)
@@ -99,19 +101,18 @@ class Search:
         for start in range(0, n_queries, size):
             yield slice(start, start + size)
 
-    def _hits(self, queries: AnyArray, k: int, n_asked: int) -> Hits:
+    def _nearest(self, queries: AnyArray, k: int, n_asked: int) -> Found:
         if not self.settings.index_can_give(self.statements.layout, n_asked):
-            return self._by_scan(queries, n_asked)
-        hits = self._by_index(queries, n_asked)
-        n_hits = np.bincount(hits.queries, minlength=len(queries))
-        if (n_hits >= k).all():
-            return hits
+            return found_from_hits(queries, self._by_scan(queries, n_asked), k)
+        found = found_from_hits(queries, self._by_index(queries, n_asked), k)
+        if (found.counts >= k).all():
+            return found
         # An index may give fewer than there are. They are counted, and looked for without it.
-        short = np.flatnonzero(n_hits < self._count_up_to(k))
+        short = np.flatnonzero(found.counts < self._count_up_to(k))
         if not short.size:
-            return hits
-        again = self._by_scan(queries[short], n_asked)
-        return _replaced(hits, short, again)
+            return found
+        again = found_from_hits(queries[short], self._by_scan(queries[short], n_asked), k)
+        return replace_rows(found, short, again)
 
     def _by_index(self, queries: AnyArray, n_asked: int) -> Hits:
         layout = self.statements.layout
@@ -192,22 +193,6 @@ def _some(hits: Hits, chosen: BoolArray) -> Hits:
     )
 
 
-def _replaced(hits: Hits, queries: IntArray, others: Hits) -> Hits:
-    """Hits where those of some queries are replaced by `others`, numbered from 0."""
-    kept = _some(hits, ~np.isin(hits.queries, queries))
-
-    def joined(ours: AnyArray | None, theirs: AnyArray | None) -> AnyArray | None:
-        return None if ours is None or theirs is None else np.concatenate([ours, theirs])
-
-    return Hits(
-        np.concatenate([kept.queries, queries[others.queries]]),
-        np.concatenate([kept.ids, others.ids]),
-        joined(kept.labels, others.labels),
-        joined(kept.vectors, others.vectors),
-        joined(kept.sq_distances, others.sq_distances),
-    )
-
-
 _PORTION = 10_000
 # What one statement may bring: PostgreSQL's values end at 2^30 bytes.
 _FETCHED_BYTES = 2**26
@@ -257,7 +242,7 @@ class Reading:
             return rows
 
         packed = unpacked(layout, self.connections.reading(ask))
-        check_all_there(ids, packed.ids.tolist())
+        check_all_there(ids, set(packed.ids.tolist()))
         row_of = {own: row for row, own in enumerate(packed.ids.tolist())}
         order = np.array([row_of[own] for own in ids.tolist()], np.int64)
         labels = None if packed.labels is None else packed.labels[order]
@@ -275,17 +260,6 @@ class Reading:
                     columns = list(zip(*rows, strict=True))
                     labels = None if layout.label is None else layout.label.incoming(columns[1])
                     yield Stored(layout.id.incoming(columns[0]), labels)
-
-
-def check_all_there(asked: AnyArray, there: Sequence[Any]) -> None:
-    """An error that names a few of the ids that are not there."""
-    known = set(there)
-    missing = [own for own in asked.tolist() if own not in known]
-    if missing:
-        raise InvalidInputError(
-            "ids must be those of points in the gallery. "
-            f"Got {preview(missing)}, which it does not hold."
-        )
 
 
 # Points that are sent between two calls of a progress function.
@@ -349,7 +323,7 @@ class Changes:
         def write(connection: Connection) -> None:
             self.settings.apply(connection)
             removed = connection.execute(self.statements.remove, [own_ids]).fetchall()
-            check_all_there(ids, [row[0] for row in removed])
+            check_all_there(ids, {row[0] for row in removed})
 
         self.connections.writing(write)
 
@@ -364,7 +338,7 @@ class Changes:
         def write(connection: Connection) -> None:
             self.settings.apply(connection)
             changed = connection.execute(statement, values).fetchall()
-            check_all_there(ids, [row[0] for row in changed])
+            check_all_there(ids, {row[0] for row in changed})
 
         self.connections.writing(write)
 
@@ -395,9 +369,4 @@ class Changes:
 
     def _check_are_new(self, connection: Connection, own_ids: Sequence[Any]) -> None:
         there = connection.execute(self.statements.ids_among, [own_ids]).fetchall()
-        if there:
-            raise InvalidInputError(
-                f"ids of new points must be new. Got {preview([row[0] for row in there])}, which "
-                "the gallery holds already. Nothing was added. Remove these points first, or leave "
-                "them out."
-            ) from None
+        check_none_there([row[0] for row in there])
