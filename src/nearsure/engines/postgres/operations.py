@@ -70,8 +70,8 @@ _LARGEST_BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Search:
-    """The search of one gallery.
+class Table:
+    """A table, and how it is asked.
 
     Parameters
     ----------
@@ -80,12 +80,26 @@ class Search:
     statements : Statements
         What is asked of the table.
     settings : Settings
-        How hard an approximate index is to try.
+        What transactions are begun with, and how hard an approximate index is to try.
     """
 
     connections: Connections
     statements: Statements
     settings: Settings
+
+    def number(self, statement: bytes, *values: int) -> int:
+        """The number that a statement returns."""
+
+        def ask(connection: Connection) -> int:
+            self.settings.apply(connection)
+            row = connection.execute(statement, values).fetchone()
+            return 0 if row is None else int(row[0])
+
+        return self.connections.reading(ask)
+
+
+class Search(Table):
+    """The search of one gallery."""
 
     def nearest(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query, however many queries there are."""
@@ -108,7 +122,7 @@ class Search:
         if (found.counts >= k).all():
             return found
         # An index may give fewer than there are. They are counted, and looked for without it.
-        short = np.flatnonzero(found.counts < self._count_up_to(k))
+        short = np.flatnonzero(found.counts < self.number(self.statements.count_up_to, k))
         if not short.size:
             return found
         again = found_from_hits(queries[short], self._by_scan(queries[short], n_asked), k)
@@ -171,14 +185,6 @@ class Search:
         sq_distances = metric.sq_distances(distances[is_found])
         return replace(_some(every, is_found), sq_distances=sq_distances)
 
-    def _count_up_to(self, n: int) -> int:
-        def ask(connection: Connection) -> int:
-            self.settings.apply(connection)
-            row = connection.execute(self.statements.count_up_to, [n]).fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self.connections.reading(ask)
-
 
 def _some(hits: Hits, chosen: BoolArray) -> Hits:
     def part(values: AnyArray | None) -> AnyArray | None:
@@ -198,33 +204,12 @@ _PORTION = 10_000
 _FETCHED_BYTES = 2**26
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Reading one table, without searching.
-
-    Parameters
-    ----------
-    connections : Connections
-        The server.
-    statements : Statements
-        What is asked of the table.
-    settings : Settings
-        What transactions are begun with.
-    """
-
-    connections: Connections
-    statements: Statements
-    settings: Settings
+class Reading(Table):
+    """Reading one table, without searching."""
 
     def count(self) -> int:
         """How many points there are."""
-
-        def ask(connection: Connection) -> int:
-            self.settings.apply(connection)
-            row = connection.execute(self.statements.count).fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self.connections.reading(ask)
+        return self.number(self.statements.count)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`."""
@@ -266,23 +251,8 @@ class Reading:
 _BLOCK = 10_000
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Adding, removing and relabelling in one table.
-
-    Parameters
-    ----------
-    connections : Connections
-        The server.
-    statements : Statements
-        What is asked of the table.
-    settings : Settings
-        What transactions are begun with.
-    """
-
-    connections: Connections
-    statements: Statements
-    settings: Settings
+class Changes(Table):
+    """Adding, removing and relabelling in one table."""
 
     def add(
         self,
@@ -319,13 +289,7 @@ class Changes:
     def remove(self, ids: AnyArray) -> None:
         """Remove points, all or none."""
         own_ids = self.statements.layout.id.outgoing(ids)
-
-        def write(connection: Connection) -> None:
-            self.settings.apply(connection)
-            removed = connection.execute(self.statements.remove, [own_ids]).fetchall()
-            check_all_there(ids, {row[0] for row in removed})
-
-        self.connections.writing(write)
+        self._change_all(ids, self.statements.remove, [own_ids])
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, all or none."""
@@ -333,7 +297,10 @@ class Changes:
         if layout.label is None:
             raise InvalidInputError("There must be a column of labels. Got None.")
         values = [layout.id.outgoing(ids), layout.label.outgoing(labels)]
-        statement = self.statements.relabel(layout.label)
+        self._change_all(ids, self.statements.relabel(layout.label), values)
+
+    def _change_all(self, ids: AnyArray, statement: bytes, values: Sequence[Any]) -> None:
+        """Run a statement that returns the ids it changed, which must be all."""
 
         def write(connection: Connection) -> None:
             self.settings.apply(connection)
