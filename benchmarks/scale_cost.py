@@ -152,7 +152,7 @@ def link_bytes(engine: FaissEngine) -> int:
 
 def graph_of(engine: FaissEngine) -> Any:  # noqa: ANN401
     """The index of faiss inside an engine of index type "hnsw"."""
-    return engine._shelf._rows.index  # type: ignore[union-attr] # noqa: SLF001
+    return engine._storage._rows.index  # type: ignore[union-attr] # noqa: SLF001
 
 
 def recall(classifier: NEDClassifier, gallery: LargeGallery) -> float:

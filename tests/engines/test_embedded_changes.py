@@ -9,7 +9,7 @@ import pytest
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine, IndexSettings, approximate
-from nearsure.engines.embedded.approximate import loaded_rows
+from nearsure.engines.embedded.approximate import load_rows
 from nearsure.engines.embedded.base import FaissRows
 from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.index.rows import FEW_RECENT, RowIds
@@ -81,7 +81,7 @@ def test_nothing_is_left_of_an_addition_that_fails(
     engine, more = made_engine(index), made_points(2 * N)[N:] + np.float32(0.01)
     queries = np.concatenate([made_points()[:50], more[:50]])
     before = engine.search(queries, 10)
-    rows: FaissRows = engine._shelf._rows  # type: ignore[union-attr]
+    rows: FaissRows = engine._storage._rows  # type: ignore[union-attr]
 
     class Failing:
         """An index that is interrupted when half of the points are in."""
@@ -126,12 +126,12 @@ def test_an_index_made_anew_is_whole_or_not_there(
             assert same(pool.submit(engine.search, queries, 10).result(timeout=10), before)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(approximate, "loaded_rows", interrupted)
+    monkeypatch.setattr(approximate, "load_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         engine.remove(np.arange(N // 2))
     assert engine.size() == N
     assert same(engine.search(queries, 10), before)
-    monkeypatch.setattr(approximate, "loaded_rows", loaded_rows)
+    monkeypatch.setattr(approximate, "load_rows", load_rows)
     engine.remove(np.arange(N // 2))
     assert engine.search(queries, 10).ids.min() >= N // 2
 

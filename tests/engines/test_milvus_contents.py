@@ -134,26 +134,23 @@ def test_wide_rows_are_written_in_portions_of_their_size(
     monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 70_000)
     with recorded(wide) as requests, limited(wide, upserted=22):
         wide.relabel(IDS, LABELS)
-    methods = [method for method, _ in requests if method not in {"query", "has_collection"}]
-    assert methods == ["create_collection", *["upsert"] * 4, "drop_collection"]
+    assert [method for method, _ in requests if method != "query"] == ["upsert"] * 3
     check_relabelled(wide, client)
 
 
 def test_what_the_server_finds_too_large_is_halved(
     wide: MilvusEngine, client: MilvusClient
 ) -> None:
-    """Also reads; a single request becomes several, so that it is announced."""
-    with recorded(wide) as requests, limited(wide, upserted=16, read=25):
+    """Also reads."""
+    with limited(wide, upserted=16, read=25):
         wide.relabel(IDS, LABELS)
-    methods = [method for method, _ in requests]
-    assert methods.count("create_collection") == methods.count("drop_collection") == 1
     check_relabelled(wide, client)
 
 
 def test_halves_that_were_cut_off(wide: MilvusEngine, client: MilvusClient) -> None:
     with (
         limited(wide, upserted=16),
-        cut_off(wide, after=5),
+        cut_off(wide, after=3),
         pytest.raises(EngineUnavailableError),
     ):
         wide.relabel(IDS, LABELS)

@@ -12,7 +12,7 @@ from pymilvus import DataType, MilvusClient
 
 from nearsure.engines.milvus import MilvusEngine
 from nearsure.engines.milvus.client import TooLargeError
-from nearsure.engines.milvus.collection import Kind, asked_in_portions, portions
+from nearsure.engines.milvus.collection import Kind, ask_in_portions, portions
 from nearsure.engines.milvus.reader import row_vectors
 from nearsure.errors import (
     GalleryMismatchError,
@@ -135,11 +135,11 @@ def test_an_answer_that_is_too_large_is_asked_for_in_halves() -> None:
             raise TooLargeError("too large")
         return list(range(part.start, part.stop))
 
-    answers = list(asked_in_portions(portions(20, bytes_each=1, most=10), ask))
+    answers = list(ask_in_portions(portions(20, bytes_each=1, most=10), ask))
     assert [number for _, answer in answers for number in answer] == list(range(20))
     assert len(asked) == 14
     with pytest.raises(TooLargeError):
-        list(asked_in_portions([slice(0, 1)], lambda part: ask(slice(part.start, 9))))
+        list(ask_in_portions([slice(0, 1)], lambda part: ask(slice(part.start, 9))))
 
 
 @pytest.mark.parametrize(("kind", "portion"), [("integer", 64), ("text", 20), ("text", 1000)])

@@ -136,7 +136,7 @@ class TestFaults(StandaloneEngines):
         assert gallery.size() == 500
         self.check(gallery, left, QUERIES, 10)
 
-    def test_a_load_that_is_undone(
+    def test_a_load_that_is_taken_back(
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 20_000)
@@ -149,7 +149,7 @@ class TestFaults(StandaloneEngines):
             gallery.add(points.vectors, points.ids, points.labels, progress=fail)
         with pytest.raises(PartialGalleryError):
             gallery.size()
-        gallery.undo_load()
+        gallery.remove(points.ids)
         assert gallery.size() == 0
 
     def test_killed_during_load_fit_and_scoring(

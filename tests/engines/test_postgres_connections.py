@@ -29,7 +29,7 @@ def test_connections_are_not_enough(server: Server, engine: PostgresEngine) -> N
         assert small.size() == N_POINTS
         portions.close()  # type: ignore[attr-defined]
         with (
-            small._connections._slot(),
+            small._connections._lent(),
             pytest.raises(EngineUnavailableError, match="pool_size"),
         ):
             small.size()
@@ -52,7 +52,8 @@ def test_forgotten_engines_give_their_connections_back(
     sessions = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'forgotten'"
     uri = f"{server.uri}?application_name=forgotten"
     other = PostgresEngine(uri, table=engine._names.table)
-    assert len(server.run(sessions)) == 1
+    # The connection that was tried first is about to end.
+    wait_until(lambda: len(server.run(sessions)) == 1, "the only session")
     del other
     wait_until(lambda: not server.run(sessions), "the end of the session")
 
@@ -81,17 +82,17 @@ def test_after_a_fork_each_has_its_own_connection(engine: PostgresEngine) -> Non
 def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine) -> None:
     engine.size()
     connections = engine._connections
-    assert connections._idle
+    parents = connections._pool
     reads, writes = os.pipe()
-    # In the middle of somebody's change, and with all slots taken.
-    slots = [connections._slot() for _ in range(connections._size)]
-    for slot in slots:
-        slot.__enter__()
-    with connections._lock:
+    # In the middle of somebody's change, and with all connections lent.
+    lent = [connections._lent() for _ in range(connections._size)]
+    for connection in lent:
+        connection.__enter__()
+    with parents._lock:
         child = os.fork()
         if not child:
             try:
-                seen = [len(connections._idle)]
+                seen: list[object] = []
                 barrier = threading.Barrier(4)
 
                 def ask() -> None:
@@ -103,14 +104,15 @@ def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine
                     thread.start()
                 for thread in threads:
                     thread.join(20)
+                seen.append(connections._pool is parents)
                 os.write(writes, repr(seen).encode())
             finally:
                 os._exit(0)
-    for slot in slots:
-        slot.__exit__(None, None, None)
+    for connection in lent:
+        connection.__exit__(None, None, None)
     os.close(writes)
     with open(reads, "rb") as answer:  # noqa: PTH123 - a descriptor
-        assert answer.read().decode() == repr([0] + [N_POINTS] * 4)
+        assert answer.read().decode() == repr([*[N_POINTS] * 4, False])
     os.waitpid(child, 0)
     assert engine.size() == N_POINTS
 

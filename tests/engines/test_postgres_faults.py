@@ -39,9 +39,14 @@ engine = postgres_server.engine
 
 def terminate_others(server: Server) -> None:
     """End the sessions of the user, as a server does that is shut down."""
-    server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")  # noqa: S608
-    sessions = f"SELECT 1 FROM pg_stat_activity WHERE usename = '{USER}'"  # noqa: S608
-    wait_until(lambda: not server.run(sessions), "the end of all sessions")
+    sessions = f"FROM pg_stat_activity WHERE usename = '{USER}'"
+
+    def are_ended() -> bool:
+        # A pool may be about to open one.
+        server.run(f"SELECT pg_terminate_backend(pid) {sessions}")
+        return not server.run(f"SELECT 1 {sessions}")
+
+    wait_until(are_ended, "the end of all sessions")
 
 
 # A server that goes away

@@ -42,7 +42,7 @@ def gallery(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many points each index had that was built anew."""
     counted: list[int] = []
-    build = memory._built
+    build = memory._build
 
     def counting(
         empty: CommittedIndex, rows: AnyArray, vectors: AnyArray, shown: str
@@ -50,7 +50,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counted.append(len(rows))
         return build(empty, rows, vectors, shown)
 
-    monkeypatch.setattr(memory, "_built", counting)
+    monkeypatch.setattr(memory, "_build", counting)
     return counted
 
 

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -237,17 +237,15 @@ def _take_back(engine: "Engine", added: "list[AnyArray]") -> None:
         return
     tell("Taking back what was loaded.")
     *whole, last = added
+    # The last chunk first: most often none of it was added, and if it was cut off, an engine
+    # refuses all else until it is taken back.
+    with suppress(NearsureError):
+        engine.remove(last)
     try:
         for names in whole:
             engine.remove(names)
     except (NearsureError, OSError) as error:
         tell(f"Some points could not be removed: {error}")
-        return
-    try:
-        engine.remove(last)
-    except NearsureError:
-        # All or none of the last chunk was added; most often none.
-        return
 
 
 def _kind(values: "AnyArray | None") -> Kind:

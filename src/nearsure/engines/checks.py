@@ -1,5 +1,8 @@
 """What may enter an engine, checked once for all adapters."""
 
+from collections.abc import Container
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -70,6 +73,25 @@ def checked_labels(labels: ArrayLike, n_points: int, capabilities: Capabilities)
             f"labels must be one for each of the {n_points} points. Got {len(own)} instead."
         )
     return own
+
+
+def check_all_there(ids: AnyArray, there: Container[Any]) -> None:
+    """An error that names a few of the ids that the gallery does not hold."""
+    missing = [own for own in ids.tolist() if own not in there]
+    if missing:
+        raise InvalidInputError(
+            "ids must be those of points in the gallery. "
+            f"Got {preview(missing)}, which it does not hold."
+        )
+
+
+def check_none_there(there: list[Any]) -> None:
+    """An error that names a few of the ids of new points that the gallery holds already."""
+    if there:
+        raise InvalidInputError(
+            f"ids of new points must be new. Got {preview(there)}, which the gallery holds "
+            "already. Remove these points first."
+        )
 
 
 def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:

@@ -1,7 +1,7 @@
 """What an engine is to nearsure: a place that holds vectors under ids and finds the nearest.
 
 Whatever an engine calls a distance, an adapter hands out squared Euclidean distances, ascending,
-equal ones in the order of ids, and says how many of the k it found. The rest of nearsure reads
+equal ones in the order of ids, and gives how many of the k it found. The rest of nearsure reads
 nothing else. `docs/engines.md` shows how to write an adapter; `tests/engines/contract.py` checks
 one.
 """
@@ -120,7 +120,7 @@ class Engine(Protocol):
         queries : array of shape (n, dimension)
             Finite float32 or float64, n >= 1. Large batches are divided by the engine.
         k : int
-            At least 1; more than there are points gives them all, and `counts` says so.
+            At least 1; more than there are points gives them all, and `counts` has how many.
         """
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:

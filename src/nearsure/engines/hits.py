@@ -152,7 +152,7 @@ def merge_found(parts: Sequence[Found], k: int) -> Found:
     )
 
 
-def one_after_another(parts: Sequence[Found]) -> Found:
+def concatenate_found(parts: Sequence[Found]) -> Found:
     """The answers to several batches of queries as the answer to all of them, in their order.
 
     Parameters
@@ -168,6 +168,26 @@ def one_after_another(parts: Sequence[Found]) -> Found:
         np.concatenate([part.ids for part in parts]),
         np.concatenate([part.counts for part in parts]),
         np.concatenate(labels) if labels else None,
+    )
+
+
+def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
+    """An answer in which some rows are those of another."""
+
+    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
+        # Texts of another length need another type.
+        together = values.astype(np.result_type(values, new))
+        together[rows] = new
+        return together
+
+    labels = None
+    if found.labels is not None and others.labels is not None:
+        labels = replaced(found.labels, others.labels)
+    return Found(
+        replaced(found.sq_distances, others.sq_distances),
+        replaced(found.ids, others.ids),
+        replaced(found.counts, others.counts),
+        labels,
     )
 
 

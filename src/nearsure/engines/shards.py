@@ -12,6 +12,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import (
+    check_none_there,
     checked_ids,
     checked_k,
     checked_labels,
@@ -76,7 +77,7 @@ def _text_hash(text: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-def merged_scan(engines: Sequence[Engine], placement: Placement) -> Iterator[Stored]:
+def merge_scans(engines: Sequence[Engine], placement: Placement) -> Iterator[Stored]:
     """All ids and labels, ascending; one portion of each shard is in memory at a time.
 
     Parameters
@@ -86,7 +87,7 @@ def merged_scan(engines: Sequence[Engine], placement: Placement) -> Iterator[Sto
     placement : callable
         The shard that each id belongs to; an id in another one is an error.
     """
-    scans = [_placed(engine, i, len(engines), placement) for i, engine in enumerate(engines)]
+    scans = [_check_placed(engine, i, len(engines), placement) for i, engine in enumerate(engines)]
     heads = [next(scan, None) for scan in scans]
     while waiting := [head for head in heads if head is not None]:
         # Beyond the least of the last ids, a shard may have more that comes before.
@@ -102,7 +103,9 @@ def merged_scan(engines: Sequence[Engine], placement: Placement) -> Iterator[Sto
         yield _in_order(ready)
 
 
-def _placed(engine: Engine, shard: int, n_shards: int, placement: Placement) -> Iterator[Stored]:
+def _check_placed(
+    engine: Engine, shard: int, n_shards: int, placement: Placement
+) -> Iterator[Stored]:
     """A shard's portions that hold anything, after a look at where their ids belong."""
     for portion in engine.scan():
         if len(portion.ids):
@@ -211,7 +214,7 @@ def in_parallel(calls: Sequence[Callable[[], Result]]) -> list[Result]:
 class ShardedEngine:
     """Search over several engines as if they were one.
 
-    A point lives in the shard that its id says, so the same engines must be given in the same
+    A point lives in the shard that its id decides, so the same engines must be given in the same
     order each time, and be filled through this class or by the same `placement`. A scan raises
     `GalleryMismatchError` where they were not.
 
@@ -288,18 +291,15 @@ class ShardedEngine:
         vectors, ids, labels = checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
-        parts = self._divided(ids)
+        parts = self._divide(ids)
         with self._changes.lock:
             self._changes.settle()
             steps = []
             for engine, rows in parts:
                 points = Stored(ids[rows], None if labels is None else labels[rows], vectors[rows])
-                # That this id is new tells later whether an addition that was cut off was made.
+                # As this id is new, it shows later whether an addition that was cut off was made.
                 if len(parts) > 1 and _holds(engine, points.ids[:1]):
-                    raise InvalidInputError(
-                        "ids of new points must be new. "
-                        f"Got {points.ids[0]!s}, which the gallery holds already."
-                    )
+                    check_none_there(points.ids[:1].tolist())
                 steps.append(
                     Step(partial(_add, engine, points), partial(_remove_if_there, engine, points))
                 )
@@ -310,7 +310,7 @@ class ShardedEngine:
         ids = checked_ids(ids, self.capabilities)
         with self._changes.lock:
             steps = []
-            for engine, _, points in self._fetched(ids):
+            for engine, _, points in self._fetch_parts(ids):
                 steps.append(
                     Step(partial(engine.remove, points.ids), partial(_add_if_gone, engine, points))
                 )
@@ -324,7 +324,7 @@ class ShardedEngine:
         labels = checked_labels(labels, len(ids), self.capabilities)
         with self._changes.lock:
             steps = []
-            for engine, rows, before in self._fetched(ids):
+            for engine, rows, before in self._fetch_parts(ids):
                 if before.labels is not None:
                     steps.append(
                         Step(
@@ -339,7 +339,7 @@ class ShardedEngine:
         ids = checked_ids(ids, self.capabilities)
         if not len(ids):
             return self._engines[0].fetch(ids)
-        parts = self._fetched(ids)
+        parts = self._fetch_parts(ids)
         order = np.argsort(np.concatenate([rows for _, rows, _ in parts]))
         labels = [points.labels for *_, points in parts if points.labels is not None]
         vectors = [points.vectors for *_, points in parts if points.vectors is not None]
@@ -352,14 +352,14 @@ class ShardedEngine:
     def scan(self) -> Iterator[Stored]:
         """All ids and labels of all shards, merged in the order of ids."""
         self._changes.settle()
-        yield from merged_scan(self._engines, self._placement)
+        yield from merge_scans(self._engines, self._placement)
 
     def close(self) -> None:
         """Close every shard."""
         for engine in self._engines:
             engine.close()
 
-    def _divided(self, ids: AnyArray) -> list[tuple[Engine, IntArray]]:
+    def _divide(self, ids: AnyArray) -> list[tuple[Engine, IntArray]]:
         """The shards that ids belong to, each with the rows of its ids."""
         shards = self._placement(ids, len(self._engines))
         if len(ids) and not 0 <= shards.min() <= shards.max() < len(self._engines):
@@ -369,10 +369,10 @@ class ShardedEngine:
             )
         return [(self._engines[i], np.flatnonzero(shards == i)) for i in np.unique(shards)]
 
-    def _fetched(self, ids: AnyArray) -> list[tuple[Engine, IntArray, Stored]]:
+    def _fetch_parts(self, ids: AnyArray) -> list[tuple[Engine, IntArray, Stored]]:
         """The shards that ids belong to, each with the rows of its ids and its points."""
         self._changes.settle()
-        parts = self._divided(ids)
+        parts = self._divide(ids)
         points = in_parallel([partial(engine.fetch, ids[rows]) for engine, rows in parts])
         return [(*part, stored) for part, stored in zip(parts, points, strict=True)]
 
@@ -417,7 +417,12 @@ def _add(engine: Engine, points: Stored) -> None:
 
 
 def _remove_if_there(engine: Engine, points: Stored) -> None:
-    if _holds(engine, points.ids[:1]):
+    try:
+        is_there = _holds(engine, points.ids[:1])
+    except PartialGalleryError:
+        # The addition was cut off, and is taken back by removing the same ids.
+        is_there = True
+    if is_there:
         engine.remove(points.ids)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits
-from nearsure.errors import EngineUnavailableError, InvalidInputError
-from nearsure.validation import preview
+from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
+from nearsure.errors import EngineUnavailableError
 
 
 class SimpleEngine(ABC):
@@ -87,10 +86,11 @@ class SimpleEngine(ABC):
         limit = checks.checked_k(k, self.capabilities) + SPARE_CANDIDATES
         parts = []
         for start in range(0, len(queries), self.batch):
+            some = queries[start : start + self.batch]
             with self.asking():
-                hits = self.nearest(queries[start : start + self.batch], limit)
-            parts.append(_renumbered(hits, start))
-        return found_from_hits(queries, _joined(parts), k)
+                hits = self.nearest(some, limit)
+            parts.append(found_from_hits(some, hits, k))
+        return concatenate_found(parts)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points whose ids are new."""
@@ -98,12 +98,7 @@ class SimpleEngine(ABC):
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
         with self._lock, self.asking():
-            there = self.get(ids).ids
-            if len(there):
-                raise InvalidInputError(
-                    f"ids of new points must be new. Got {preview(there.tolist())}, which "
-                    "are there."
-                )
+            checks.check_none_there(self.get(ids).ids.tolist())
             self.put(vectors, ids, labels)
 
     def remove(self, ids: AnyArray) -> None:
@@ -124,19 +119,17 @@ class SimpleEngine(ABC):
         with self.asking():
             stored = self.get(wanted)
         place = {own: row for row, own in enumerate(stored.ids.tolist())}
-        missing = [own for own in wanted.tolist() if own not in place]
-        if missing:
-            raise InvalidInputError(f"ids must be there. Got {preview(missing)}, which are not.")
+        checks.check_all_there(wanted, place)
         rows = np.array([place[own] for own in wanted.tolist()], np.int64)
         labels = None if stored.labels is None else stored.labels[rows]
         return Stored(wanted, labels, np.asarray(stored.vectors)[rows])
 
     def close(self) -> None:  # noqa: B027 - it need not be overridden
-        """Nothing by default: whoever made the client closes it."""
+        """Nothing by default: the client belongs to the caller."""
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Requests inside say clearly that the store is gone."""
+        """Requests inside raise `EngineUnavailableError` if the store is gone."""
         if self.one_thread:
             self._lock.acquire()
         try:
@@ -146,21 +139,3 @@ class SimpleEngine(ABC):
         finally:
             if self.one_thread:
                 self._lock.release()
-
-
-def _renumbered(hits: Hits, start: int) -> Hits:
-    return Hits(hits.queries + start, hits.ids, hits.labels, hits.vectors, hits.sq_distances)
-
-
-def _joined(parts: list[Hits]) -> Hits:
-    def all_of(name: str) -> AnyArray | None:
-        values = [getattr(part, name) for part in parts]
-        return None if values[0] is None else np.concatenate(values)
-
-    return Hits(
-        np.concatenate([part.queries for part in parts]),
-        np.concatenate([part.ids for part in parts]),
-        all_of("labels"),
-        all_of("vectors"),
-        all_of("sq_distances"),
-    )

@@ -26,10 +26,10 @@ from nearsure.index.rows import PointTable
 
 # Vectors near the origin, moved there by numbers so coarse that float32 loses nothing.
 #
-# faiss holds float32. Far from the origin a vector in double precision would lose what tells it
-# from its neighbours, so a centre is subtracted first. It has fewer digits than a float32 number,
-# and is zero unless it is far beyond the spread of the vectors: the difference of a float32 number
-# near it is a float32 number again, and what was put in comes out to the last bit.
+# faiss holds float32. Far from the origin a vector in double precision would lose the digits in
+# which it differs from its neighbours, so a centre is subtracted first. It has fewer digits than a
+# float32 number, and is zero unless it is far beyond the spread of the vectors: the difference of a
+# float32 number near it is a float32 number again, and what was put in comes out to the last bit.
 
 
 SAMPLE = 1000
@@ -68,10 +68,10 @@ class CoarseCentre:
     def of(cls, vectors: AnyArray) -> Self:
         """The centre and scale that serve these vectors."""
         sample = vectors[:: -(-len(vectors) // SAMPLE)].astype(np.float64)
-        # Medians, so that no outlier has a say.
+        # Medians, so that outliers do not matter.
         middle = np.median(sample, axis=0)
         spread = float(np.median(np.abs(sample - middle).max(axis=1)))
-        # One point, or copies of one, do not say how far others will be.
+        # One point, or copies of one, give no idea how far others will be.
         is_far = (np.abs(middle) > FAR * spread) & (spread > 0)
         centre = np.where(is_far, _coarse(middle), 0.0)
         size = float(np.median(np.abs(sample - centre).max(axis=1)))
@@ -83,7 +83,7 @@ class CoarseCentre:
         """Whether vectors stay as they are."""
         return self.scale == 1.0 and not self.centre.any()
 
-    def moved(self, vectors: AnyArray, name: str) -> AnyArray:
+    def move(self, vectors: AnyArray, name: str) -> AnyArray:
         """Vectors as faiss holds them, float32; the same array if it is that already."""
         if self.is_nothing:
             with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ class CoarseCentre:
             )
         return moved
 
-    def moved_back(self, moved: AnyArray) -> AnyArray:
+    def move_back(self, moved: AnyArray) -> AnyArray:
         """Vectors as they were given: float32 if they stayed as they are, otherwise float64."""
         return moved if self.is_nothing else moved * self.scale + self.centre
 
@@ -121,7 +121,7 @@ VectorsOf: TypeAlias = Callable[[IntArray | slice], AnyArray]
 Progress: TypeAlias = Callable[[int], None]
 
 
-def loaded_rows(
+def load_rows(
     index: ApproximateType,
     settings: IndexSettings,
     vectors_of: VectorsOf,
@@ -139,7 +139,7 @@ def loaded_rows(
     n_points : int
         How many points there are.
     progress : callable, optional
-        Told how many points are in, after each block.
+        Called with the number of points that are in, after each block.
     """
     rows = _empty_rows(index, settings, vectors_of, n_points)
     rows.reserve(n_points)
@@ -189,7 +189,7 @@ class ApproximateStorage:
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points, nearly always; k in any case, if there are so many."""
-        moved = self._centre.moved(queries, "queries")
+        moved = self._centre.move(queries, "queries")
         n_found, selection = min(k, len(self)), self._selection
         distances, rows = self._rows.search(moved, n_found, selection)
         for effort in (MORE_EFFORT, None):
@@ -210,9 +210,9 @@ class ApproximateStorage:
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> Change:
         """Add points; into an index made anew if this one is far too small for them."""
         self._table.check_new(ids)
-        moved = self._centre.moved(vectors, "vectors")
+        moved = self._centre.move(vectors, "vectors")
         if self._rows.is_outgrown_by(len(self) + len(ids)):
-            grown = self._rebuilt(self._table.alive_rows(), moved, ids, labels)
+            grown = self._rebuild(self._table.alive_rows(), moved, ids, labels)
             return lambda: grown
 
         def add() -> Storage:
@@ -241,7 +241,7 @@ class ApproximateStorage:
             return lambda: None
         if self._rows.n_rows - n_left > DEAD_SHARE * self._rows.n_rows:
             kept = np.setdiff1d(self._table.alive_rows(), removed, assume_unique=True)
-            left = self._rebuilt(kept)
+            left = self._rebuild(kept)
             return lambda: left
 
         def remove() -> Storage:
@@ -264,7 +264,7 @@ class ApproximateStorage:
     def fetch(self, ids: IntArray) -> Stored:
         """Points with vectors and labels."""
         rows = self._table.rows_of(ids)
-        vectors = self._centre.moved_back(self._rows.vectors_of(rows))
+        vectors = self._centre.move_back(self._rows.vectors_of(rows))
         return Stored(ids, self._table.labels[rows], vectors)
 
     def ids_and_labels(self) -> tuple[IntArray, IntArray]:
@@ -290,14 +290,14 @@ class ApproximateStorage:
             arrays["nodes"] = nodes.copy()
         return {"scale": self._centre.scale, "n_trained": self._rows.n_trained}, arrays
 
-    def _rebuilt(
+    def _rebuild(
         self,
         kept: IntArray,
         moved: AnyArray | None = None,
         new_ids: IntArray | None = None,
         new_labels: IntArray | None = None,
     ) -> Self:
-        """A shelf of some rows of this one, and new points behind them."""
+        """A storage of some rows of this one, and new points behind them."""
         ids, labels = self._table.ids.of(kept), self._table.labels[kept]
         if new_ids is not None and new_labels is not None:
             ids, labels = np.append(ids, new_ids), np.append(labels, new_labels)
@@ -310,7 +310,7 @@ class ApproximateStorage:
                 return old
             return np.concatenate([old, moved[wanted[wanted >= len(kept)] - len(kept)]])
 
-        rows = loaded_rows(self._rows.kind, self._rows.settings, vectors_of, len(ids))
+        rows = load_rows(self._rows.kind, self._rows.settings, vectors_of, len(ids))
         return type(self)(rows, self._centre, PointTable(ids, labels))
 
     def _select(self) -> None:

@@ -19,9 +19,9 @@ Numbers: TypeAlias = Mapping[str, float | int | str | None]
 class Storage(Protocol):
     """At least one point, found again by id or by nearness.
 
-    Changes come in two steps. A method that ends in "ing" checks and prepares, while others read,
-    and changes nothing; what it returns makes the change, while nobody reads, and returns the shelf
-    to use from then on; None if nothing is left to hold.
+    Changes take two steps. `adding`, `removing` and `relabelling` check and prepare, while others
+    read, and change nothing. What they return makes the change, while nobody reads, and returns the
+    storage to use from then on; None if no point is left.
     """
 
     def __len__(self) -> int: ...
@@ -45,7 +45,7 @@ class Storage(Protocol):
         """Of all points, by ascending id; copies."""
 
     def to_state(self) -> tuple[Numbers, Arrays]:
-        """All that it takes to make the same shelf."""
+        """All that it takes to make the same storage."""
 
 
 Change: TypeAlias = Callable[[], Storage | None]
@@ -242,7 +242,7 @@ class FaissRows(Protocol):
     ) -> tuple[AnyArray, IntArray]:
         """The k nearest rows, as faiss finds them: squared distances and rows, padded with -1.
 
-        `effort` says how many times as much of the index as usual is looked at.
+        `effort` is how many times as much of the index as usual is searched.
         """
 
     def search_all(
@@ -314,10 +314,10 @@ def found_of(
     return Found(sq_distances, ids, np.full(n, n_found), labels)
 
 
-def nothing_found(n: int, k: int) -> Found:
+def empty_found(n: int, k: int) -> Found:
     """The answer of an engine without points."""
-    nobody = np.full((n, k), -1)
-    return Found(np.full((n, k), np.inf), nobody, np.zeros(n, np.int64), nobody.copy())
+    missing = np.full((n, k), -1)
+    return Found(np.full((n, k), np.inf), missing, np.zeros(n, np.int64), missing.copy())
 
 
 def _padded(values: AnyArray, k: int, nothing: float) -> AnyArray:

@@ -15,7 +15,7 @@ from nearsure.engines.embedded.approximate import (
     ApproximateStorage,
     CoarseCentre,
     Progress,
-    loaded_rows,
+    load_rows,
 )
 from nearsure.engines.embedded.base import (
     INDEXES,
@@ -25,12 +25,12 @@ from nearsure.engines.embedded.base import (
     IndexType,
     Storage,
     chosen_index,
-    nothing_found,
+    empty_found,
 )
 from nearsure.engines.embedded.exact import ExactStorage
 from nearsure.engines.embedded.hnsw import HnswRows
 from nearsure.engines.embedded.ivf import IvfRows
-from nearsure.engines.embedded.serialization import restored_hnsw, restored_ivf
+from nearsure.engines.embedded.serialization import restore_hnsw, restore_ivf
 from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.index import unit_vectors
@@ -56,7 +56,7 @@ def storage_from_state(
     numbers: Mapping[str, object],
     arrays: Mapping[str, AnyArray],
 ) -> Storage:
-    """The inverse of a shelf's `to_state`; `ModelFileError` if anything does not fit.
+    """The inverse of a storage's `to_state`; `ModelFileError` if anything does not fit.
 
     Parameters
     ----------
@@ -93,10 +93,10 @@ def _rows(
     data, (n_rows, dimension) = _present(arrays, "index"), shape
     if index == "hnsw":
         nodes = _nodes(arrays, n_rows)
-        graph = restored_hnsw(data, dimension, int(nodes.max()) + 1, settings.hnsw_links)
+        graph = restore_hnsw(data, dimension, int(nodes.max()) + 1, settings.hnsw_links)
         return HnswRows(graph, nodes, settings)
     n_trained = int(_positive(numbers, "n_trained"))
-    return IvfRows(restored_ivf(data, dimension, n_rows), n_trained, settings)
+    return IvfRows(restore_ivf(data, dimension, n_rows), n_trained, settings)
 
 
 def _nodes(arrays: Mapping[str, AnyArray], n_rows: int) -> IntArray:
@@ -242,7 +242,7 @@ class FaissEngine:
         self._metric: Metric = metric
         self.index_type = index
         self.settings = settings
-        self._shelf: Storage | None = None
+        self._storage: Storage | None = None
         self._lock = ReadersAndWriter()
 
     @classmethod
@@ -270,7 +270,7 @@ class FaissEngine:
         index, metric, settings
             As of the class.
         progress : callable, optional
-            Told how many points are in, now and then while ``"hnsw"`` or ``"ivf"`` is built.
+            Called with the number of points that are in, while ``"hnsw"`` or ``"ivf"`` is built.
 
         Examples
         --------
@@ -313,17 +313,17 @@ class FaissEngine:
 
     def size(self) -> int:
         """How many points there are."""
-        shelf = self._shelf
-        return 0 if shelf is None else len(shelf)
+        storage = self._storage
+        return 0 if storage is None else len(storage)
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
         asked = self._scaled(checks.checked_queries(queries, self._dimension))
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
-            if self._shelf is None:
-                return nothing_found(len(asked), k)
-            return self._shelf.search(asked, k)
+            if self._storage is None:
+                return empty_found(len(asked), k)
+            return self._storage.search(asked, k)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""
@@ -333,32 +333,32 @@ class FaissEngine:
         """Remove points, all or none; see `Engine.remove`."""
         gone = checks.checked_ids(ids, self.capabilities)
         if gone.size:
-            self._change(lambda shelf: shelf.removing(gone), gone)
+            self._change(lambda storage: storage.removing(gone), gone)
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, all or none; see `Engine.relabel`."""
         own = checks.checked_ids(ids, self.capabilities)
         own_labels = checks.checked_labels(labels, len(own), self.capabilities)
         if own.size:
-            self._change(lambda shelf: shelf.relabelling(own, own_labels), own)
+            self._change(lambda storage: storage.relabelling(own, own_labels), own)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`, which may come twice."""
         checks.checked_ids(np.unique(np.asarray(ids)), self.capabilities)
         own = integer_ids(np.asarray(ids, np.int64))
         with self._lock.reading():
-            if self._shelf is None:
+            if self._storage is None:
                 if own.size:
                     raise _unknown(own)
                 return Stored(own, own, np.empty((0, self._dimension)))
-            return self._shelf.fetch(own)
+            return self._storage.fetch(own)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels as they are when the first portion is taken."""
         with self._lock.reading():
-            if self._shelf is None:
+            if self._storage is None:
                 return
-            ids, labels = self._shelf.ids_and_labels()
+            ids, labels = self._storage.ids_and_labels()
         for start in range(0, len(ids), PORTION):
             portion = slice(start, start + PORTION)
             yield Stored(ids[portion], labels[portion])
@@ -372,7 +372,7 @@ class FaissEngine:
         Points cannot change meanwhile, but be searched.
         """
         with self._lock.changing:
-            numbers, arrays = ({}, {}) if self._shelf is None else self._shelf.to_state()
+            numbers, arrays = ({}, {}) if self._storage is None else self._storage.to_state()
             state = {
                 "dimension": self._dimension,
                 "metric": self._metric,
@@ -422,7 +422,7 @@ class FaissEngine:
         if sorted(arrays) != state["arrays"]:
             raise InvalidInputError(f"its arrays are {', '.join(sorted(arrays))}")
         if arrays:
-            self._shelf = storage_from_state(
+            self._storage = storage_from_state(
                 self.index_type, self._dimension, self.settings, state["shelf"], arrays
             )
         if self.size() != state["size"]:
@@ -442,22 +442,22 @@ class FaissEngine:
         own_labels = cast("IntArray", new_labels)
 
         def prepare() -> Change:
-            if self._shelf is not None:
-                return self._shelf.adding(points, new_ids, own_labels)
+            if self._storage is not None:
+                return self._storage.adding(points, new_ids, own_labels)
             index = chosen_index(self.index_type, len(points))
-            shelf = self._first_shelf(index, points, new_ids, own_labels, progress)
+            storage = self._first_storage(index, points, new_ids, own_labels, progress)
 
             def begin() -> Storage:
                 if self.index_type == "auto":
                     log.info("index %r was chosen for %d points", index, len(points))
                 self.index_type = index
-                return shelf
+                return storage
 
             return begin
 
         self._make(prepare)
 
-    def _first_shelf(
+    def _first_storage(
         self,
         index: IndexType,
         points: AnyArray,
@@ -466,22 +466,22 @@ class FaissEngine:
         progress: Progress | None,
     ) -> Storage:
         if index == "exact":
-            # The caller's own array may change; what was scaled is nobody else's.
+            # The caller's own array may change; what was scaled is a copy already.
             own = points if self._metric == "cosine" else points.copy()
             return ExactStorage(own, ids, labels)
         centre = CoarseCentre.of(points)
 
         def moved(rows: IntArray | slice) -> AnyArray:
-            return centre.moved(points[rows], "vectors")
+            return centre.move(points[rows], "vectors")
 
-        rows = loaded_rows(index, self.settings, moved, len(points), progress)
+        rows = load_rows(index, self.settings, moved, len(points), progress)
         return ApproximateStorage(rows, centre, PointTable(ids, labels))
 
     def _change(self, prepared_by: Callable[[Storage], Change], ids: IntArray) -> None:
         def prepare() -> Change:
-            if self._shelf is None:
+            if self._storage is None:
                 raise _unknown(ids)
-            return prepared_by(self._shelf)
+            return prepared_by(self._storage)
 
         self._make(prepare)
 
@@ -489,7 +489,7 @@ class FaissEngine:
         with self._lock.changing:
             change = prepare()
             with self._lock.alone():
-                self._shelf = change()
+                self._storage = change()
 
     def _scaled(self, vectors: AnyArray) -> AnyArray:
         return unit_vectors(vectors) if self._metric == "cosine" else vectors

@@ -15,7 +15,7 @@ class ExactStorage:
     Parameters
     ----------
     vectors : array of shape (n, dimension), float32 or float64
-        At least one; they belong to the shelf from now on.
+        At least one; they belong to the storage from now on.
     ids, labels : array of shape (n,)
         Int64; ids are distinct.
     """

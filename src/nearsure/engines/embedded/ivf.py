@@ -16,7 +16,7 @@ from nearsure.engines.embedded.base import (
 )
 
 MOST_CELLS = 65_536
-# Fewer points than this would not say where the centre of a cell is.
+# Fewer points than this do not determine the centre of a cell.
 POINTS_OF_A_CELL = 39
 SAMPLE_OF_A_CELL = 64
 # Twice as many cells are due when there are four times as many points.

@@ -1,7 +1,7 @@
 """A faiss index as bytes and back, every number checked before use.
 
-faiss believes what it reads: a link to a node that is not there would crash the process. So the
-kind and sizes of all parts are compared with what the model says before anything is searched.
+faiss does not check what it reads: a link to a node that is not there would crash the process. So
+the kind and sizes of all parts are compared with the model before anything is searched.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def index_bytes(index: Any) -> AnyArray:  # noqa: ANN401
     return data
 
 
-def restored_hnsw(data: AnyArray, dimension: int, n_nodes: int, n_links: int) -> Any:  # noqa: ANN401
+def restore_hnsw(data: AnyArray, dimension: int, n_nodes: int, n_links: int) -> Any:  # noqa: ANN401
     """The HNSW index of these bytes; an error unless it is one, whole and of this size."""
     index = _read(data, HNSW_MARK, faiss.IndexHNSWFlat, dimension, n_nodes)
     storage = faiss.downcast_index(index.storage)
@@ -44,7 +44,7 @@ def restored_hnsw(data: AnyArray, dimension: int, n_nodes: int, n_links: int) ->
     return index
 
 
-def restored_ivf(data: AnyArray, dimension: int, n_rows: int) -> Any:  # noqa: ANN401
+def restore_ivf(data: AnyArray, dimension: int, n_rows: int) -> Any:  # noqa: ANN401
     """The IVF index of these bytes; an error unless it is one, whole and of this size."""
     index = _read(data, IVF_MARK, faiss.IndexIVFFlat, dimension, n_rows)
     quantizer = faiss.downcast_index(index.quantizer)

@@ -82,7 +82,7 @@ def leave(file: LiteFile) -> None:
 
 
 def opening_error(path: Path, causes: list[BaseException]) -> NearsureError:
-    """Why milvus-lite could not open a path, which it says in its log alone."""
+    """Why milvus-lite could not open a path; the reason stands in its log alone."""
     cause = causes[0] if causes else None
     name = type(cause).__name__
     if name == "DataDirLockedError":
@@ -149,7 +149,7 @@ def address_of(uri: str, token: str | None = None) -> Address:
     True
     """
     if "://" not in uri:
-        # Of "ann:s3cret@db" nobody can tell whether it is a path.
+        # "ann:s3cret@db" may be a path or not.
         if not uri.endswith(FILE_ENDING) or ("@" in uri and not uri.startswith(("/", "."))):
             raise _unreadable("It has no http://, and is no path that ends in .db")
         return Address(uri, token or "", is_file=True)
@@ -247,7 +247,7 @@ _BY_WORDS = (
 
 def kind_of(error: BaseException) -> Failure:
     """What an error of pymilvus or gRPC means."""
-    # pymilvus says of every failure to connect that the server may not be there.
+    # The text of pymilvus is the same for every failure to connect.
     for own in (error.__cause__, error):
         code = _code_of(own)
         if getattr(code, "name", None) in _BY_STATUS:
@@ -278,7 +278,7 @@ def nearsure_error(failure: Failure, place: str, reason: str) -> NearsureError:
 
 
 def of_unknown_outcome(error: NearsureError) -> NearsureError:
-    """The same of a change that was sent: an answer that did not come says nothing."""
+    """The same of a change that was sent and whose answer did not come."""
     return type(error)(
         f"{error} Whether the change was made is unknown: it may have been, or still be. Look with "
         "size() or fetch() before you repeat it."
@@ -341,7 +341,7 @@ _NOT_ASKING = _NotAsking()
 
 
 def watch_loggers() -> None:
-    """Make the loggers of the modules that are imported by now heed `quiet`."""
+    """Make `quiet` work for the loggers of the modules that are imported by now."""
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and name.partition(".")[0] in LIBRARIES:
             logger.addFilter(_NOT_ASKING)
@@ -395,7 +395,7 @@ class Connection:
         self._client_lock = threading.Lock()
         self._closed = False
         try:
-            self._connected()
+            self._connected_client()
         except NearsureError:
             self.close()
             raise
@@ -476,7 +476,7 @@ class Connection:
                 + (", once the parent has closed its own." if self.is_file else ".")
             )
 
-    def _connected(self) -> Any:  # noqa: ANN401
+    def _connected_client(self) -> Any:  # noqa: ANN401
         self._check_process()
         with self._client_lock:
             if self._closed:
@@ -487,7 +487,7 @@ class Connection:
 
     def _client_for(self, method: str, *, was_sent: bool) -> Any:  # noqa: ANN401
         try:
-            return self._connected()
+            return self._connected_client()
         except EngineUnavailableError as error:
             if was_sent and method in CHANGING:
                 raise of_unknown_outcome(error) from None

@@ -50,7 +50,7 @@ class Layout:
     index_type, metric_type : str
         As Milvus has them, such as ``"HNSW"`` and ``"L2"``.
     built_with : mapping
-        Parameters that the index was built with, as far as the server tells.
+        Parameters that the index was built with, as far as the server returns them.
     """
 
     dimension: int
@@ -292,7 +292,7 @@ def portions(
         yield slice(start, min(start + step, n))
 
 
-def asked_in_portions(
+def ask_in_portions(
     parts: Iterable[slice], ask: Callable[[slice], Answer]
 ) -> Iterator[tuple[slice, Answer]]:
     """Answers to portions in their order; what is too large an answer is asked for in halves.
@@ -307,7 +307,7 @@ def asked_in_portions(
             if middle == part.start:
                 raise
             halves = (slice(part.start, middle), slice(middle, part.stop))
-            yield from asked_in_portions(halves, ask)
+            yield from ask_in_portions(halves, ask)
         else:
             yield part, answer
 

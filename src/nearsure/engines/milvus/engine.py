@@ -31,7 +31,7 @@ from nearsure.engines.milvus.collection import (
     check_unit,
 )
 from nearsure.engines.milvus.reader import Reader, single_precision
-from nearsure.engines.milvus.writer import OpenChanges, Writer
+from nearsure.engines.milvus.writer import Writer
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 
@@ -44,11 +44,12 @@ class MilvusEngine:
 
     The same code opens a file of milvus-lite, a server and a cluster; only the URI differs. Milvus
     has no transactions. A change that fits into one request (about 4 MB) is there as a whole or not
-    at all, and if it is not known which, the error says so. A larger one is announced first, in a
-    collection ``<collection>_open_change``; if it is cut off, every engine on the collection raises
-    `PartialGalleryError` until it has been repeated or, for a load, undone with `undo_load`. Ids
-    are checked before points are added, but Milvus itself would take an id twice: let one process
-    write at a time. After a fork, an engine works in the parent alone.
+    at all, and if it is unknown which, the error tells. A larger one takes several requests,
+    and others see its points come or go with each of them. If it is cut off, this engine raises
+    `PartialGalleryError` until the change has been repeated or, for a load, taken back with
+    `remove` of the same ids; other engines and processes see the part that was done. Ids are
+    checked before points are added, but Milvus itself would take an id twice: let one process write
+    at a time. After a fork, an engine works in the parent alone.
 
     Parameters
     ----------
@@ -119,9 +120,8 @@ class MilvusEngine:
             layouts.bring_into_memory(self._connection, collection)
             self._layout = layout
             self._collection = Collection(self._connection, collection, fields, layout)
-            self._changes = OpenChanges(self._connection, collection)
             self._reader = Reader(self._collection, self._settings)
-            self._writer = Writer(self._collection, self._changes, self._reader)
+            self._writer = Writer(self._collection, self._reader)
             if layout.metric_type == "IP":
                 check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
@@ -247,8 +247,8 @@ class MilvusEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        with self._whole():
-            return self._reader.count()
+        self._writer.check_whole()
+        return self._reader.count()
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
@@ -256,8 +256,8 @@ class MilvusEngine:
         k = checked_k(k, self.capabilities)
         if self._layout.at_unit_length:
             queries = unit_vectors(queries)
-        with self._whole():
-            return self._reader.search(queries, k)
+        self._writer.check_whole()
+        return self._reader.search(queries, k)
 
     def add(
         self,
@@ -269,8 +269,9 @@ class MilvusEngine:
     ) -> None:
         """Add points; see the contract.
 
-        A load that was cut off is completed by adding the same points again. After one of several
-        requests, `add` waits until the index covers what the server has closed off; see
+        A load that was cut off is completed by adding the same points again, also by another
+        process: a load of several requests takes an id that is there with the same vector and
+        label. Afterwards `add` waits until the index covers what the server has closed off; see
         `finish_index`.
 
         Parameters
@@ -298,22 +299,18 @@ class MilvusEngine:
         megabytes, or after a while; until then new points are found by looking at each of them. So
         this is worth its seconds after a load, before many searches. The server takes the index
         into its memory some seconds later, by itself. `add` waits too, after a load of several
-        requests, but only for what the server has closed off by then. A file of milvus-lite does
-        not say how far it is: it builds its index in the background.
+        requests, but only for what the server has closed off by then. A file of milvus-lite builds
+        its index in the background, without a way to wait for it.
         """
         self._collection.ask("flush")
         layouts.wait_for_index(self._connection, self._collection.name)
 
-    def undo_load(self) -> None:
-        """Remove what came of a load that was cut off; nothing happens if there is none."""
-        self._writer.undo_load()
-
     def remove(self, ids: AnyArray) -> None:
-        """Remove points. What was cut off is completed by removing the same ids again."""
+        """Remove points. A removal that was cut off is completed by removing the same ids again."""
         self._writer.remove(self._checked_ids(ids))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
-        """Give points other labels. What was cut off is completed by doing it again."""
+        """Give points other labels. If it was cut off, it is completed by doing it again."""
         if self._layout.labels is None:
             raise InvalidInputError("This collection holds no labels to change.")
         own_ids = self._checked_ids(ids)
@@ -324,13 +321,13 @@ class MilvusEngine:
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors (as stored) and labels, in the order of `ids`."""
         own_ids = self._checked_ids(ids)
-        with self._whole():
-            return self._reader.fetch(own_ids)
+        self._writer.check_whole()
+        return self._reader.fetch(own_ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending."""
-        with self._whole():
-            yield from self._reader.scan()
+        self._writer.check_whole()
+        yield from self._reader.scan()
 
     def close(self) -> None:
         """Give back the connection, or the file."""
@@ -345,9 +342,6 @@ class MilvusEngine:
     def __repr__(self) -> str:
         return f"<MilvusEngine on {self._collection.name!r}, {self._connection.place}>"
 
-    def _whole(self) -> "_Whole":
-        return _Whole(self._changes)
-
     def _checked_ids(self, ids: AnyArray) -> AnyArray:
         own_ids = checked_ids(ids, self.capabilities)
         self._check_ids(own_ids)
@@ -355,20 +349,6 @@ class MilvusEngine:
 
     def _check_ids(self, own_ids: AnyArray) -> None:
         check_expressible(own_ids, "ids", self._layout.longest_id)
-
-
-class _Whole:
-    """No change was open when a read began, and none when it ended."""
-
-    def __init__(self, changes: OpenChanges) -> None:
-        self._changes = changes
-
-    def __enter__(self) -> None:
-        self._changes.check_none()
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self._changes.check_none()
 
 
 def _connection(

@@ -6,9 +6,16 @@ from typing import Any
 import numpy as np
 
 from nearsure import neighbors
-from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray
+from nearsure.engines.checks import check_all_there
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.hits import (
+    SPARE_CANDIDATES,
+    Hits,
+    concatenate_found,
+    found_from_hits,
+    replace_rows,
+)
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     LARGEST_K,
@@ -19,7 +26,7 @@ from nearsure.engines.milvus.collection import (
     Fields,
     Layout,
     Settings,
-    asked_in_portions,
+    ask_in_portions,
     between,
     check_unit,
     literal,
@@ -28,7 +35,6 @@ from nearsure.engines.milvus.collection import (
 )
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index import unit_vectors
-from nearsure.validation import preview
 
 CONVENTIONS = {
     "L2": neighbors.squared_l2,
@@ -146,7 +152,7 @@ class Reader:
         short = np.flatnonzero(found.counts < k)
         if n_lists is None or not len(short):
             return found
-        return with_rows(found, short, self._search(queries[short], k, n_lists))
+        return replace_rows(found, short, self._search(queries[short], k, n_lists))
 
     def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
         n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
@@ -170,10 +176,10 @@ class Reader:
 
         parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
         found = []
-        for part, answer in asked_in_portions(parts, ask):
+        for part, answer in ask_in_portions(parts, ask):
             hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
-        return one_after_another(found)
+        return concatenate_found(found)
 
     def count(self) -> int:
         """How many points there are."""
@@ -199,10 +205,10 @@ class Reader:
         vectors = np.empty((len(ids), self._layout.dimension), np.float32)
         labels: list[Any] = [None] * len(ids)
         row_of = {own: row for row, own in enumerate(ids.tolist())}
-        missing = set(row_of)
+        there: set[Any] = set()
         outputs = [*self._named, self._fields.vector]
         parts = id_portions(ids, self._layout.row_bytes)
-        for _, rows in asked_in_portions(
+        for _, rows in ask_in_portions(
             parts, lambda part: self._query(one_of(self._fields.id, ids[part]), outputs)
         ):
             own_ids = [row[self._fields.id] for row in list.__iter__(rows)]
@@ -211,9 +217,8 @@ class Reader:
             if self._fields.label is not None:
                 for place, row in zip(places, list.__iter__(rows), strict=True):
                     labels[place] = row[self._fields.label]
-            missing.difference_update(own_ids)
-        if missing:
-            raise unknown_ids(sorted(missing))
+            there.update(own_ids)
+        check_all_there(ids, there)
         return Stored(
             ids,
             None if self._layout.labels is None else array_of(labels, self._layout.labels),
@@ -221,8 +226,8 @@ class Reader:
         )
 
     def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
-        """All fields of points, also those that nearsure does not know, in any order."""
-        for _, rows in asked_in_portions(
+        """All fields of points, also those that nearsure does not use, in any order."""
+        for _, rows in ask_in_portions(
             id_portions(ids, row_bytes),
             lambda part: self._query(
                 one_of(self._fields.id, ids[part]), ["*"], consistency="Strong"
@@ -309,30 +314,3 @@ def id_portions(ids: AnyArray, row_bytes: int = SMALL_ROW) -> Iterator[slice]:
     longest = max((len(literal(own).encode()) for own in ids.tolist()), default=0) + 2
     most = min(MOST_IDS, max(1, EXPRESSION_BYTES // longest))
     return portions(len(ids), row_bytes, most)
-
-
-def unknown_ids(ids: list[Any]) -> InvalidInputError:
-    """The error for ids that are not there."""
-    return InvalidInputError(
-        f"ids must be those of points in the gallery. Got {preview(ids)}, which it does not hold."
-    )
-
-
-def with_rows(found: Found, rows: IntArray, others: Found) -> Found:
-    """An answer in which some rows are those of another."""
-
-    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
-        # Texts of another length need another type.
-        together = values.astype(np.result_type(values, new))
-        together[rows] = new
-        return together
-
-    labels = None
-    if found.labels is not None and others.labels is not None:
-        labels = replaced(found.labels, others.labels)
-    return Found(
-        replaced(found.sq_distances, others.sq_distances),
-        replaced(found.ids, others.ids),
-        replaced(found.counts, others.counts),
-        labels,
-    )

@@ -2,7 +2,8 @@
 
 from nearsure.extras import require
 
-require("psycopg", extra="postgres", purpose="PostgresEngine")
+for module in ("psycopg", "psycopg_pool"):
+    require(module, extra="postgres", purpose="PostgresEngine")
 
 from nearsure.engines.postgres.engine import PostgresEngine  # noqa: E402 - after the check above
 

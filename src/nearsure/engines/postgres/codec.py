@@ -71,7 +71,7 @@ class VectorCodec:
 
     def one_by_one(self, vectors: AnyArray) -> list[EncodedVector]:
         """Each vector as a value of its own."""
-        laid_out = self._laid_out(vectors).tobytes()
+        laid_out = self._lay_out(vectors).tobytes()
         size = self.n_bytes
         return [EncodedVector(laid_out[i : i + size]) for i in range(0, len(laid_out), size)]
 
@@ -79,7 +79,7 @@ class VectorCodec:
         """All vectors as one array of PostgreSQL."""
         elements = np.empty(len(vectors), [("length", ">i4"), ("vector", self._layout)])
         elements["length"] = self.n_bytes
-        elements["vector"] = self._laid_out(vectors)
+        elements["vector"] = self._lay_out(vectors)
         # Dimensions, no nulls, type of the elements, how many, and the number of the first.
         header = np.array([1, 0, self.oid, len(vectors), 1], ">i4")
         return EncodedArray(header.tobytes() + elements.tobytes())
@@ -104,7 +104,7 @@ class VectorCodec:
         numbers = (">" + _NUMBERS[self.type], (self.dimension,))
         return np.dtype([("dimension", ">u2"), ("spare", ">u2"), ("numbers", *numbers)])
 
-    def _laid_out(self, vectors: AnyArray) -> AnyArray:
+    def _lay_out(self, vectors: AnyArray) -> AnyArray:
         laid_out = np.zeros(len(vectors), self._layout)
         laid_out["dimension"] = self.dimension
         laid_out["numbers"] = self.rounded(vectors)

@@ -8,14 +8,20 @@ import numpy as np
 from psycopg import errors
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.contract import Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, found_from_hits, one_after_another
+from nearsure.engines.hits import (
+    SPARE_CANDIDATES,
+    Hits,
+    concatenate_found,
+    found_from_hits,
+    replace_rows,
+)
 from nearsure.engines.postgres.pool import Connection, Connections
 from nearsure.engines.postgres.schema import Layout, check_unit_length
 from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
 from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.exact import unit_vectors
-from nearsure.validation import preview
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +70,8 @@ _LARGEST_BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Search:
-    """The search of one gallery.
+class Table:
+    """A table, and how it is asked.
 
     Parameters
     ----------
@@ -74,24 +80,34 @@ class Search:
     statements : Statements
         What is asked of the table.
     settings : Settings
-        How hard an approximate index is to try.
+        What transactions are begun with, and how hard an approximate index is to try.
     """
 
     connections: Connections
     statements: Statements
     settings: Settings
 
+    def number(self, statement: bytes, *values: int) -> int:
+        """The number that a statement returns."""
+
+        def ask(connection: Connection) -> int:
+            self.settings.apply(connection)
+            row = connection.execute(statement, values).fetchone()
+            return 0 if row is None else int(row[0])
+
+        return self.connections.reading(ask)
+
+
+class Search(Table):
+    """The search of one gallery."""
+
     def nearest(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query, however many queries there are."""
         if self.statements.metric.meaning == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
         n_asked = k + SPARE_CANDIDATES if self.statements.refined else k
-        return one_after_another(
-            [
-                found_from_hits(queries[part], self._hits(queries[part], k, n_asked), k)
-                for part in self._parts(len(queries), n_asked)
-            ]
-        )
+        parts = self._parts(len(queries), n_asked)
+        return concatenate_found([self._nearest(queries[part], k, n_asked) for part in parts])
 
     def _parts(self, n_queries: int, n_asked: int) -> Iterator[slice]:
         n_bytes = 16 + (self.statements.layout.stored.n_bytes if self.statements.refined else 8)
@@ -99,19 +115,18 @@ class Search:
         for start in range(0, n_queries, size):
             yield slice(start, start + size)
 
-    def _hits(self, queries: AnyArray, k: int, n_asked: int) -> Hits:
+    def _nearest(self, queries: AnyArray, k: int, n_asked: int) -> Found:
         if not self.settings.index_can_give(self.statements.layout, n_asked):
-            return self._by_scan(queries, n_asked)
-        hits = self._by_index(queries, n_asked)
-        n_hits = np.bincount(hits.queries, minlength=len(queries))
-        if (n_hits >= k).all():
-            return hits
+            return found_from_hits(queries, self._by_scan(queries, n_asked), k)
+        found = found_from_hits(queries, self._by_index(queries, n_asked), k)
+        if (found.counts >= k).all():
+            return found
         # An index may give fewer than there are. They are counted, and looked for without it.
-        short = np.flatnonzero(n_hits < self._count_up_to(k))
+        short = np.flatnonzero(found.counts < self.number(self.statements.count_up_to, k))
         if not short.size:
-            return hits
-        again = self._by_scan(queries[short], n_asked)
-        return _replaced(hits, short, again)
+            return found
+        again = found_from_hits(queries[short], self._by_scan(queries[short], n_asked), k)
+        return replace_rows(found, short, again)
 
     def _by_index(self, queries: AnyArray, n_asked: int) -> Hits:
         layout = self.statements.layout
@@ -170,14 +185,6 @@ class Search:
         sq_distances = metric.sq_distances(distances[is_found])
         return replace(_some(every, is_found), sq_distances=sq_distances)
 
-    def _count_up_to(self, n: int) -> int:
-        def ask(connection: Connection) -> int:
-            self.settings.apply(connection)
-            row = connection.execute(self.statements.count_up_to, [n]).fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self.connections.reading(ask)
-
 
 def _some(hits: Hits, chosen: BoolArray) -> Hits:
     def part(values: AnyArray | None) -> AnyArray | None:
@@ -192,54 +199,17 @@ def _some(hits: Hits, chosen: BoolArray) -> Hits:
     )
 
 
-def _replaced(hits: Hits, queries: IntArray, others: Hits) -> Hits:
-    """Hits where those of some queries are replaced by `others`, numbered from 0."""
-    kept = _some(hits, ~np.isin(hits.queries, queries))
-
-    def joined(ours: AnyArray | None, theirs: AnyArray | None) -> AnyArray | None:
-        return None if ours is None or theirs is None else np.concatenate([ours, theirs])
-
-    return Hits(
-        np.concatenate([kept.queries, queries[others.queries]]),
-        np.concatenate([kept.ids, others.ids]),
-        joined(kept.labels, others.labels),
-        joined(kept.vectors, others.vectors),
-        joined(kept.sq_distances, others.sq_distances),
-    )
-
-
 _PORTION = 10_000
 # What one statement may bring: PostgreSQL's values end at 2^30 bytes.
 _FETCHED_BYTES = 2**26
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Reading one table, without searching.
-
-    Parameters
-    ----------
-    connections : Connections
-        The server.
-    statements : Statements
-        What is asked of the table.
-    settings : Settings
-        What transactions are begun with.
-    """
-
-    connections: Connections
-    statements: Statements
-    settings: Settings
+class Reading(Table):
+    """Reading one table, without searching."""
 
     def count(self) -> int:
         """How many points there are."""
-
-        def ask(connection: Connection) -> int:
-            self.settings.apply(connection)
-            row = connection.execute(self.statements.count).fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self.connections.reading(ask)
+        return self.number(self.statements.count)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`."""
@@ -257,7 +227,7 @@ class Reading:
             return rows
 
         packed = unpacked(layout, self.connections.reading(ask))
-        check_all_there(ids, packed.ids.tolist())
+        check_all_there(ids, set(packed.ids.tolist()))
         row_of = {own: row for row, own in enumerate(packed.ids.tolist())}
         order = np.array([row_of[own] for own in ids.tolist()], np.int64)
         labels = None if packed.labels is None else packed.labels[order]
@@ -277,38 +247,12 @@ class Reading:
                     yield Stored(layout.id.incoming(columns[0]), labels)
 
 
-def check_all_there(asked: AnyArray, there: Sequence[Any]) -> None:
-    """An error that names a few of the ids that are not there."""
-    known = set(there)
-    missing = [own for own in asked.tolist() if own not in known]
-    if missing:
-        raise InvalidInputError(
-            "ids must be those of points in the gallery. "
-            f"Got {preview(missing)}, which it does not hold."
-        )
-
-
 # Points that are sent between two calls of a progress function.
 _BLOCK = 10_000
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Adding, removing and relabelling in one table.
-
-    Parameters
-    ----------
-    connections : Connections
-        The server.
-    statements : Statements
-        What is asked of the table.
-    settings : Settings
-        What transactions are begun with.
-    """
-
-    connections: Connections
-    statements: Statements
-    settings: Settings
+class Changes(Table):
+    """Adding, removing and relabelling in one table."""
 
     def add(
         self,
@@ -345,13 +289,7 @@ class Changes:
     def remove(self, ids: AnyArray) -> None:
         """Remove points, all or none."""
         own_ids = self.statements.layout.id.outgoing(ids)
-
-        def write(connection: Connection) -> None:
-            self.settings.apply(connection)
-            removed = connection.execute(self.statements.remove, [own_ids]).fetchall()
-            check_all_there(ids, [row[0] for row in removed])
-
-        self.connections.writing(write)
+        self._change_all(ids, self.statements.remove, [own_ids])
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, all or none."""
@@ -359,12 +297,15 @@ class Changes:
         if layout.label is None:
             raise InvalidInputError("There must be a column of labels. Got None.")
         values = [layout.id.outgoing(ids), layout.label.outgoing(labels)]
-        statement = self.statements.relabel(layout.label)
+        self._change_all(ids, self.statements.relabel(layout.label), values)
+
+    def _change_all(self, ids: AnyArray, statement: bytes, values: Sequence[Any]) -> None:
+        """Run a statement that returns the ids it changed, which must be all."""
 
         def write(connection: Connection) -> None:
             self.settings.apply(connection)
             changed = connection.execute(statement, values).fetchall()
-            check_all_there(ids, [row[0] for row in changed])
+            check_all_there(ids, {row[0] for row in changed})
 
         self.connections.writing(write)
 
@@ -395,9 +336,4 @@ class Changes:
 
     def _check_are_new(self, connection: Connection, own_ids: Sequence[Any]) -> None:
         there = connection.execute(self.statements.ids_among, [own_ids]).fetchall()
-        if there:
-            raise InvalidInputError(
-                f"ids of new points must be new. Got {preview([row[0] for row in there])}, which "
-                "the gallery holds already. Nothing was added. Remove these points first, or leave "
-                "them out."
-            ) from None
+        check_none_there([row[0] for row in there])

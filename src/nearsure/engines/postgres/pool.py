@@ -1,18 +1,16 @@
 """Connections to PostgreSQL: a pool, addresses without secrets, errors translated."""
 
 import os
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from nearsure.engines.redaction import without
 from nearsure.errors import (
@@ -28,7 +26,7 @@ URI_VARIABLE = "NEARSURE_POSTGRES_URI"
 _SCHEMES = ("postgresql://", "postgres://")
 _SECRET_FIELDS = ("password", "sslpassword")
 _SHOWN_FIELDS = ("host", "port", "dbname", "user")
-# A server that vanished without a word is noticed within a minute, not after two hours.
+# A server that vanished without closing connections is noticed within a minute, not two hours.
 _DEFAULTS: dict[str, str | int] = {
     "fallback_application_name": "nearsure",
     "keepalives_idle": 30,
@@ -36,7 +34,7 @@ _DEFAULTS: dict[str, str | int] = {
     "keepalives_count": 3,
 }
 # Also where data were sent and not received: keepalives do not count then. Sockets of the same
-# machine do not heed it.
+# machine ignore it.
 _FIRST_WITH_USER_TIMEOUT = 120_000
 if pq.version() >= _FIRST_WITH_USER_TIMEOUT:
     _DEFAULTS["tcp_user_timeout"] = 60_000
@@ -74,7 +72,7 @@ def address_of(uri: str | None, timeout: float) -> Address:
     'host=db port=5433 dbname=shop user=ann'
     """
     text = uri if uri is not None else os.environ.get(URI_VARIABLE, "")
-    given = _parsed(text)
+    given = _parse(text)
     if given is None or not _is_port(given.get("port", "")):
         # The parser's own message may quote the password, so it is not passed on.
         raise InvalidInputError(
@@ -94,7 +92,7 @@ def address_of(uri: str | None, timeout: float) -> Address:
         **_DEFAULTS,
         "connect_timeout": max(1, round(timeout)),
         **given,
-        # Ids and labels are Unicode, whatever the environment of this process says.
+        # Ids and labels are Unicode, whatever the environment of this process has.
         "client_encoding": "utf8",
     }
     return Address(make_conninfo("", **parameters), tuple(secrets), shown or "libpq's defaults")
@@ -115,7 +113,7 @@ def _is_port(port: str | int) -> bool:
     return all(part.isdigit() for part in str(port).split(",") if part)
 
 
-def _parsed(conninfo: str) -> dict[str, str | int] | None:
+def _parse(conninfo: str) -> dict[str, str | int] | None:
     try:
         parts = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
@@ -151,7 +149,7 @@ _REFUSED = (
 
 
 def engine_error(error: psycopg.Error, address: Address) -> EngineError:
-    """The error of nearsure that says the same, with a remedy."""
+    """The same as an error of nearsure, with a remedy."""
     raw = error.diag.message_primary or str(error).strip() or type(error).__name__
     text = address.clean(raw)
     if error.diag.message_detail:
@@ -179,18 +177,23 @@ def _connection_error(raw: str, text: str, address: Address) -> EngineError:
 
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Pool: TypeAlias = ConnectionPool[Connection]
 Result = TypeVar("Result")
 
 # Seconds between the attempts of a read: at once for a connection that had gone stale, then
 # long enough for a server that is about to be back.
 _PAUSES = (0.0, 0.5)
+# What became of a write that failed.
+_OUTCOMES = {
+    "checking": "Nothing was changed.",
+    "working": "Nothing was changed.",
+    "committing": "The connection broke while the change was being committed: it was made whole or "
+    "not at all. Look with size() or fetch() before repeating it.",
+}
 
 
 class Connections:
     """A few connections for several threads, opened when needed.
-
-    It opens a connection in the thread that needs it, so that the reason of a failure reaches the
-    caller at once, and it starts no threads of its own.
 
     Parameters
     ----------
@@ -207,149 +210,102 @@ class Connections:
         self._size = size
         self._timeout = timeout
         self._closed = False
-        self._idle: list[Connection] = []
-        self._abandoned: list[Connection] = []
-        self._begin()
-        _EVERY.add(self)
+        self._abandoned: list[Pool] = []
+        self._pid, self._pool = os.getpid(), self._new_pool()
 
     def reading(self, work: Callable[[Connection], Result]) -> Result:
         """What `work` returns, asked again if the connection broke: a read changes nothing."""
-        with self._slot():
-            for pause in _PAUSES:
-                try:
-                    return self._once(work, checked=False)
-                except EngineUnavailableError:
-                    time.sleep(pause)
-            return self._once(work, checked=False)
+        return self._run(work, may_repeat=lambda: True)
 
     def writing(self, work: Callable[[Connection], Result]) -> Result:
         """What `work` returns, committed whole; never asked again, as it may have been done."""
-        with self._slot():
-            return self._once(work, checked=True)
+        stage = "checking"
+
+        def write(connection: Connection) -> Result:
+            nonlocal stage
+            Pool.check_connection(connection)
+            stage = "working"
+            result = work(connection)
+            stage = "committing"
+            return result
+
+        try:
+            return self._run(write, may_repeat=lambda: stage == "checking")
+        except EngineUnavailableError as failure:
+            raise EngineUnavailableError(f"{failure} {_OUTCOMES[stage]}") from None
 
     @contextmanager
     def dedicated(self) -> Iterator[Connection]:
         """A connection for what lasts long, beside those that may be open at once."""
         self._check_open()
         try:
-            connection = self._taken(checked=True)
-            try:
+            with closing(self._connect()) as connection:
                 yield connection
-            finally:
-                self._give_back(connection)
         except psycopg.Error as error:
             raise engine_error(error, self._address) from None
 
     def close(self) -> None:
         """Close what is idle; what is lent out is closed when it comes back."""
         self._closed = True
-        self._close_idle()
+        if self._pid == os.getpid():
+            self._pool.close()
+
+    def _run(self, work: Callable[[Connection], Result], may_repeat: Callable[[], bool]) -> Result:
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                with self._lent() as connection:
+                    return work(connection)
+            except PoolTimeout:
+                raise EngineUnavailableError(
+                    f"All {self._size} connections to PostgreSQL ({self._address.shown}) were in "
+                    f"use, or could not be opened, for {self._timeout:g} seconds. Raise pool_size "
+                    "or timeout."
+                ) from None
+            except psycopg.Error as error:
+                failure = engine_error(error, self._address)
+                is_repeated = isinstance(failure, EngineUnavailableError) and may_repeat()
+                pause = next(pauses, None) if is_repeated else None
+                if pause is None:
+                    raise failure from None
+                # If one connection broke while it lay idle, the others did, too.
+                self._pool.drain()
+                time.sleep(pause)
 
     @contextmanager
-    def _slot(self) -> Iterator[None]:
+    def _lent(self) -> Iterator[Connection]:
+        """A connection of the pool, whose transaction is committed at the end."""
         self._check_open()
-        slots = self._slots
-        if not slots.acquire(timeout=self._timeout):
-            raise EngineUnavailableError(
-                f"All {self._size} connections to PostgreSQL ({self._address.shown}) were in use "
-                f"for {self._timeout:g} seconds. Raise pool_size or timeout."
-            )
-        try:
-            yield
-        finally:
-            slots.release()
+        if self._pid != os.getpid():
+            # The parent keeps its connections: closing them here would end its sessions.
+            self._abandoned.append(self._pool)
+            self._pool, self._pid = self._new_pool(), os.getpid()
+        pool = self._pool
+        stats = pool.get_stats()
+        if not stats["pool_available"] and stats["pool_size"] < self._size:
+            # The pool connects in a thread of its own, and would only tell that time is over.
+            self._connect().close()
+        with pool.connection() as connection:
+            yield connection
 
-    def _once(self, work: Callable[[Connection], Result], *, checked: bool) -> Result:
-        is_committing = False
-        try:
-            connection = self._taken(checked=checked)
-            try:
-                result = work(connection)
-                is_committing = True
-                connection.commit()
-            finally:
-                self._give_back(connection)
-        except psycopg.Error as error:
-            failure = engine_error(error, self._address)
-            if checked and isinstance(failure, EngineUnavailableError):
-                failure = _of_unknown_outcome(failure) if is_committing else _of_nothing(failure)
-            raise failure from None
-        return result
-
-    def _taken(self, *, checked: bool) -> Connection:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            return self._opened()
-        if checked:
-            try:
-                connection.execute("SELECT 1")
-                connection.rollback()
-            except psycopg.OperationalError:
-                connection.close()
-                # If one broke while it lay idle, the others did, too.
-                self._close_idle()
-                return self._opened()
-        return connection
-
-    def _give_back(self, connection: Connection) -> None:
-        with suppress(psycopg.Error):
-            connection.rollback()
-        if connection.closed:
-            self._close_idle()
-            return
-        with self._lock:
-            is_fit = connection.info.transaction_status == TransactionStatus.IDLE
-            if is_fit and not self._closed and len(self._idle) < self._size:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _opened(self) -> Connection:
-        # Statements are planned anew each time: a plan that was kept would not heed the settings
-        # of later transactions, and poolers between here and the server would lose it.
+    def _connect(self) -> Connection:
         return psycopg.connect(self._address.conninfo, prepare_threshold=None)
 
-    def _close_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    def _new_pool(self) -> Pool:
+        return ConnectionPool(
+            self._address.conninfo,
+            # Statements are planned anew each time: a plan that was kept would ignore the
+            # settings of later transactions, and poolers before the server would lose it.
+            kwargs={"prepare_threshold": None},
+            min_size=0,
+            max_size=self._size,
+            timeout=self._timeout,
+            # Only one attempt: the next request makes another.
+            reconnect_timeout=0,
+            num_workers=1,
+            open=True,
+        )
 
     def _check_open(self) -> None:
         if self._closed:
             raise EngineError("The engine was closed. Make a new one.")
-
-    def begin_after_fork(self) -> None:
-        """Leave the parent its connections; closing them would end its sessions."""
-        self._abandoned += self._idle
-        self._begin()
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(self._size)
-        self._idle = []
-
-
-_EVERY: weakref.WeakSet[Connections] = weakref.WeakSet()
-
-
-def _begin_after_fork() -> None:
-    """While the new process has one thread alone, which no other can overtake."""
-    for connections in list(_EVERY):
-        connections.begin_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_after_fork)
-
-
-def _of_unknown_outcome(failure: EngineError) -> EngineError:
-    return EngineUnavailableError(
-        f"{failure} The connection broke while the change was being committed: it was made whole "
-        "or not at all. Look with size() or fetch() before repeating it."
-    )
-
-
-def _of_nothing(failure: EngineError) -> EngineError:
-    return EngineUnavailableError(f"{failure} Nothing was changed.")

@@ -95,7 +95,7 @@ class Column:
 
     @property
     def has_nulls(self) -> str:
-        """What to say where a value is missing."""
+        """The message where a value is missing."""
         return (
             f"Every point must have a value in the column {self.name!r}. Got some without. Fill "
             "them in, or give label_column=None to keep labels outside of the table."
@@ -515,7 +515,7 @@ def ensure_extension(connection: Connection) -> None:
         try:
             connection.execute(_MAKE_EXTENSION)
         except errors.UniqueViolation:
-            # Somebody else made it at the same moment.
+            # Another session made it at the same moment.
             connection.rollback()
         except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
             raise EngineError(

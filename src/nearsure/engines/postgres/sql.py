@@ -55,7 +55,7 @@ class Statements:
         vector = self._vector
         if self.layout.stored.type != self.layout.asked.type:
             vector = sql.SQL("{}::{}").format(vector, self._of_extension(self.layout.asked.type))
-        # No index knows the sum, so that none can answer approximately.
+        # No index is on the sum, so that none can answer approximately.
         distance = sql.SQL("({}) + 0").format(self._distance(sql.SQL("%b"), vector))
         ties = sql.SQL(", {}").format(self.layout.id.sort_key)
         return self._nearest(distance, ties).as_bytes()

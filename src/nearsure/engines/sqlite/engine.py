@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from nearsure.engines.sqlite.file import (
     FileLock,
     beside,
     check_only_name,
-    closed,
+    closed_error,
     shown_as,
     translate_errors,
     translate_value_errors,
@@ -63,7 +62,7 @@ from nearsure.errors import (
 
 # What a gallery that was deleted may have left: SQLite would take its log for one of the new file.
 LEFTOVERS = ("-wal", "-shm", "-journal", CACHE_SUFFIX)
-# Copied at a time; after each, it is said how far the copy is.
+# Copied at a time; progress is reported after each.
 PAGES = 4096
 
 
@@ -116,7 +115,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     copy : Path
         A new file, closed and without a log at the end.
     advance : callable
-        Is told of bytes that were copied.
+        Called with the number of bytes that were copied since the last call.
 
     Raises
     ------
@@ -131,10 +130,10 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
     if not source.is_file():
         raise GalleryNotFoundError(f"There is no file {shown}.")
     check_only_name(source, shown)
-    # Whoever may write it leaves no log behind when it was not open; whoever may not can read it.
+    # With the right to write, no log is left behind; without it, the file can still be read.
     mode = "rw" if os.access(source, os.W_OK) else "ro"
     address = f"file:{quote(os.fsencode(source))}?mode={mode}"
-    # Nobody may read what they may not read there.
+    # Readable to this user alone until it has the rights of the source.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
     with (
@@ -230,10 +229,10 @@ class Memory:
                 new, gone = _differences(cached, rows_there)
                 if len(new) + len(gone) <= LEAST_COMMON * len(rows_there):
                     vectors = points.vectors_of_rows(connection, new)
-                    if _has_followed(cached, new, vectors, gone):
+                    if _bring_up_to_date(cached, new, vectors, gone):
                         return cls(cached, names, is_cached=not (len(new) or len(gone)))
             vectors = points.all_vectors(connection, len(rows_there))
-        built = _built(empty, rows_there, vectors, file.shown)
+        built = _build(empty, rows_there, vectors, file.shown)
         cache.write(built)
         return cls(built, names, is_cached=True)
 
@@ -252,7 +251,9 @@ def _differences(index: CommittedIndex, rows: IntArray) -> tuple[IntArray, IntAr
     return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
 
 
-def _has_followed(index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray) -> bool:
+def _bring_up_to_date(
+    index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray
+) -> bool:
     """Bring an index up to date, if it can take the new vectors."""
     try:
         if len(new):
@@ -264,7 +265,7 @@ def _has_followed(index: CommittedIndex, new: IntArray, vectors: AnyArray, gone:
     return True
 
 
-def _built(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
+def _build(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
     for index in (empty.index_type, "exact"):
         try:
             return CommittedIndex.from_points(
@@ -287,19 +288,128 @@ def _built(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str)
 CHECKED_AT_ONCE = 1000
 
 
-class StoredGallery(ABC):
-    """capabilities, dimension, metric, fingerprint; fetch, scan, page, count, picture, check."""
+class SqliteEngine:
+    """A gallery in one SQLite file, searched by faiss in the memory of this process.
 
-    index_type: str
-    _file: DatabaseFile
-    _layout: Layout
-    _points: PointRows
-    _settings: IndexSettings
-    _checked_up_to: str | int | None = None
+    A change is one transaction, on the disk when the call returns: it outlasts the end of the
+    process at any moment, and a loss of power. Searches go on meanwhile, and see a change whole or
+    not at all. Vectors come back to the last bit in the precision of the gallery.
 
-    @abstractmethod
-    def size(self) -> int:
-        """How many points there are."""
+    One process has a gallery open at a time; the lock is the system's, and goes when the process
+    does. Other programs may read the file, but must not write it. It needs a local disk, and one
+    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
+    log or lock is, every change, and everything that is read from it, is an
+    ``EngineUnavailableError`` from then on: nothing is acknowledged that would not be found again.
+
+    Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
+    ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
+    the index when the gallery is opened. A gallery from elsewhere is checked when it is opened, but
+    faiss reads an ``.index`` that came with it without much care: delete that of a stranger.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; `create` makes a new one.
+    index : {"auto", "exact", "hnsw", "ivf"}
+        How points are found; see `FaissEngine`. ``"auto"`` is what the gallery was created with,
+        and if that is ``"auto"``, too, it is decided by the number of points when the gallery is
+        opened: up to 200,000 exactly, more than that by ``"hnsw"``.
+    settings : IndexSettings, optional
+        What ``"hnsw"`` and ``"ivf"`` are built and searched with; by default what the gallery was
+        created with.
+    timeout : float
+        Seconds to wait for other programs that lock the file.
+
+    Attributes
+    ----------
+    notes : mutable mapping of str to bytes
+        Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
+        transaction, and so is an ``update`` of several.
+    changes : Changes
+        Which points were changed since some moment, also by a process that was killed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "animals.sqlite"
+    >>> with SqliteEngine.create(path, dimension=2) as engine:
+    ...     engine.add(np.array([[0.0, 0.0], [3.0, 4.0]]), ["tom", "rex"], ["cat", "dog"])
+    >>> with SqliteEngine(path) as engine:
+    ...     found = engine.search(np.array([[0.0, 1.0]]), k=2)
+    ...     found.sq_distances, found.ids.tolist(), found.labels.tolist()
+    (array([[ 1., 18.]]), [['tom', 'rex']], [['cat', 'dog']])
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        index: str = "auto",
+        settings: IndexSettings | None = None,
+        timeout: float = 5.0,
+    ) -> None:
+        chosen_index(index, 0)
+        self._file = file = DatabaseFile(_resolve(path), timeout)
+        # An engine that is forgotten lets others have the file, too.
+        weakref.finalize(self, file.close)
+        self._lock = ReadersAndWriter()
+        try:
+            with file.reading() as connection:
+                self._layout = read_layout(connection, file.shown)
+                check_contents(connection, self._layout, file.shown)
+            self._points = PointRows(self._layout)
+            self._settings = settings or self._layout.settings
+            self._index = self._layout.index if index == "auto" else index
+            self._memory: Memory | None = self._load()
+            self.changes = Changes(file, self._layout)
+        except BaseException:
+            file.close()
+            raise
+        self._is_cached = self._memory.is_cached
+        # Decided here, not with the first points: a fingerprint does not change with them.
+        self._index = self.index_type = self._memory.index.index_type
+        self._fingerprint = _fingerprint(self._layout, self.index_type, self._settings)
+        self._checked_up_to: str | int | None = None
+        self.notes: MutableMapping[str, bytes] = Notes(file)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        dimension: int,
+        *,
+        metric: Metric = "euclidean",
+        ids: Kind = "text",
+        labels: Kind = "text",
+        precision: Precision = "float32",
+        index: str = "auto",
+        settings: IndexSettings | None = None,
+        timeout: float = 5.0,
+    ) -> Self:
+        """Make a new gallery and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where nothing is yet.
+        dimension : int
+            Length of a vector.
+        metric : {"euclidean", "cosine"}
+            ``"cosine"`` compares vectors at unit length; they are kept as they are given.
+        ids, labels : {"text", "integer"}
+            What names a point, and its class.
+        precision : {"float32", "float64"}
+            In which vectors are kept.
+        index, settings, timeout
+            As of the class; index and settings are remembered.
+        """
+        layout = Layout(
+            dimension, metric, ids, labels, precision, index, settings or IndexSettings()
+        )
+        create_gallery(_resolve(path), layout)
+        return cls(path, timeout=timeout)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -323,14 +433,79 @@ class StoredGallery(ABC):
 
     def fingerprint(self) -> Fingerprint:
         """Engine, index and its settings; metric and precision where they are not the usual."""
-        usual = Layout(1)
-        unusual = {
-            name: getattr(self._layout, name)
-            for name in ("metric", "precision")
-            if getattr(self._layout, name) != getattr(usual, name)
-        }
-        settings = self._settings.of(self.index_type)
-        return {"engine": "sqlite", "index": self.index_type, **unusual, **settings}
+        return dict(self._fingerprint)
+
+    def size(self) -> int:
+        """How many points there are; an error if the file is not where it was any more."""
+        n_points = self._require_open().index.size()
+        self._file.check_in_place()
+        return n_points
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        """The k nearest points of each query; see `Engine.search`."""
+        k = checks.checked_k(k, self.capabilities)
+        with self._lock.reading():
+            return self._require_open().search(queries, k)
+
+    def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
+        """Add points, all or none; see `Engine.add`."""
+        points, own, own_labels = checks.checked_points(
+            vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
+        )
+        stored, named = self._layout.stored(points), np.asarray(own_labels)
+        with self._changing() as memory:
+            with self._file.reading() as connection:
+                self._points.check_new(connection, own)
+                rows = self._points.next_row(connection) + np.arange(len(own))
+
+            def commit() -> None:
+                self._is_cached = False
+                with self._file.writing() as writer:
+                    self._points.insert(writer, rows, own, named, stored)
+                    self.changes.record(writer, own)
+                # Nothing leads to these before the index has the rows.
+                memory.names.put(rows, own.tolist(), named.tolist())
+
+            with self._in_step(), memory.index.committing(commit):
+                memory.add(rows, stored)
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points and their pictures, all or none; see `Engine.remove`."""
+        own = checks.checked_ids(ids, self.capabilities)
+        with self._changing() as memory:
+            with self._file.reading() as connection:
+                rows = self._points.rows_of(connection, own)
+            if not len(rows):
+                return
+
+            def commit() -> None:
+                self._is_cached = False
+                with self._file.writing() as writer:
+                    self._points.delete(writer, rows)
+                    self.changes.record(writer, own)
+
+            with self._in_step():
+                with memory.index.committing(commit):
+                    memory.index.remove(rows)
+                # Searches that have found these rows before still need their names.
+                with self._lock.alone():
+                    memory.names.forget(rows)
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels, all or none; see `Engine.relabel`."""
+        own = checks.checked_ids(ids, self.capabilities)
+        named = checks.checked_labels(labels, len(own), self.capabilities)
+        with self._changing() as memory:
+            with self._file.reading() as connection:
+                rows = self._points.rows_of(connection, own)
+            if not len(rows):
+                return
+            with self._in_step():
+                with self._file.writing() as writer:
+                    self._points.relabel(writer, rows, named)
+                    self.changes.record(writer, own)
+                with self._lock.alone():
+                    memory.names.relabel(rows, named.tolist())
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`, which may come twice."""
@@ -397,218 +572,6 @@ class StoredGallery(ABC):
             self._points.fetch(connection, ids)
         self._checked_up_to = ids[-1].item() if len(ids) == CHECKED_AT_ONCE else None
 
-    def __repr__(self) -> str:
-        return (
-            f"SqliteEngine({self._file.shown!r}, dimension={self.dimension}, "
-            f"index={self.index_type!r}, metric={self.metric!r})"
-        )
-
-    def _checked_id(self, own_id: str | int) -> str | int:
-        checked: str | int = checks.checked_ids(np.array([own_id]), self.capabilities)[0].item()
-        return checked
-
-    def _checked_label(self, label: str | int | None) -> str | int | None:
-        if label is None:
-            return None
-        own: str | int = checks.checked_labels(np.array([label]), 1, self.capabilities)[0].item()
-        return own
-
-
-class SqliteEngine(StoredGallery):
-    """A gallery in one SQLite file, searched by faiss in the memory of this process.
-
-    A change is one transaction, on the disk when the call returns: it outlasts the end of the
-    process at any moment, and a loss of power. Searches go on meanwhile, and see a change whole or
-    not at all. Vectors come back to the last bit in the precision of the gallery.
-
-    One process has a gallery open at a time; the lock is the system's, and goes when the process
-    does. Other programs may read the file, but must not write it. It needs a local disk, and one
-    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
-    log or lock is, every change, and everything that is read from it, is an
-    ``EngineUnavailableError`` from then on: nothing is acknowledged that nobody would find.
-
-    Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
-    ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
-    the index when the gallery is opened. A gallery from elsewhere is checked when it is opened, but
-    faiss reads an ``.index`` that came with it without much care: delete that of a stranger.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; `create` makes a new one.
-    index : {"auto", "exact", "hnsw", "ivf"}
-        How points are found; see `FaissEngine`. ``"auto"`` is what the gallery was created with,
-        and if that is ``"auto"``, too, it is decided by the number of points when the gallery is
-        opened: up to 200,000 exactly, more than that by ``"hnsw"``.
-    settings : IndexSettings, optional
-        What ``"hnsw"`` and ``"ivf"`` are built and searched with; by default what the gallery was
-        created with.
-    timeout : float
-        Seconds to wait for other programs that lock the file.
-
-    Attributes
-    ----------
-    notes : mutable mapping of str to bytes
-        Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
-        transaction, and so is an ``update`` of several.
-    changes : Changes
-        Which points were changed since some moment, also by a process that was killed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = Path(folder.name) / "animals.sqlite"
-    >>> with SqliteEngine.create(path, dimension=2) as engine:
-    ...     engine.add(np.array([[0.0, 0.0], [3.0, 4.0]]), ["tom", "rex"], ["cat", "dog"])
-    >>> with SqliteEngine(path) as engine:
-    ...     found = engine.search(np.array([[0.0, 1.0]]), k=2)
-    ...     found.sq_distances, found.ids.tolist(), found.labels.tolist()
-    (array([[ 1., 18.]]), [['tom', 'rex']], [['cat', 'dog']])
-    >>> folder.cleanup()
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        index: str = "auto",
-        settings: IndexSettings | None = None,
-        timeout: float = 5.0,
-    ) -> None:
-        chosen_index(index, 0)
-        self._file = file = DatabaseFile(_resolved(path), timeout)
-        # An engine that is forgotten lets others have the file, too.
-        weakref.finalize(self, file.close)
-        self._lock = ReadersAndWriter()
-        try:
-            with file.reading() as connection:
-                self._layout = read_layout(connection, file.shown)
-                check_contents(connection, self._layout, file.shown)
-            self._points = PointRows(self._layout)
-            self._settings = settings or self._layout.settings
-            self._index = self._layout.index if index == "auto" else index
-            self._memory: Memory | None = self._loaded()
-            self.changes = Changes(file, self._layout)
-        except BaseException:
-            file.close()
-            raise
-        self._is_cached = self._memory.is_cached
-        # Decided here, not with the first points: a fingerprint does not change with them.
-        self.index_type = self._memory.index.index_type
-        self._index = self.index_type
-        self.notes: MutableMapping[str, bytes] = Notes(file)
-
-    @classmethod
-    def create(
-        cls,
-        path: str | os.PathLike[str],
-        dimension: int,
-        *,
-        metric: Metric = "euclidean",
-        ids: Kind = "text",
-        labels: Kind = "text",
-        precision: Precision = "float32",
-        index: str = "auto",
-        settings: IndexSettings | None = None,
-        timeout: float = 5.0,
-    ) -> Self:
-        """Make a new gallery and open it.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where nothing is yet.
-        dimension : int
-            Length of a vector.
-        metric : {"euclidean", "cosine"}
-            ``"cosine"`` compares vectors at unit length; they are kept as they are given.
-        ids, labels : {"text", "integer"}
-            What names a point, and its class.
-        precision : {"float32", "float64"}
-            In which vectors are kept.
-        index, settings, timeout
-            As of the class; index and settings are remembered.
-        """
-        layout = Layout(
-            dimension, metric, ids, labels, precision, index, settings or IndexSettings()
-        )
-        create_gallery(_resolved(path), layout)
-        return cls(path, timeout=timeout)
-
-    def size(self) -> int:
-        """How many points there are; an error if the file is not where it was any more."""
-        n_points = self._opened().index.size()
-        self._file.check_in_place()
-        return n_points
-
-    def search(self, queries: AnyArray, k: int) -> Found:
-        """The k nearest points of each query; see `Engine.search`."""
-        asked = checks.checked_queries(queries, self.dimension)
-        k = checks.checked_k(k, self.capabilities)
-        with self._lock.reading():
-            return self._opened().search(asked, k)
-
-    def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
-        """Add points, all or none; see `Engine.add`."""
-        points, own, own_labels = checks.checked_points(
-            vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
-        )
-        stored, named = self._layout.stored(points), np.asarray(own_labels)
-        with self._changing() as memory:
-            with self._file.reading() as connection:
-                self._points.check_new(connection, own)
-                rows = self._points.next_row(connection) + np.arange(len(own))
-
-            def commit() -> None:
-                self._is_cached = False
-                with self._file.writing() as writer:
-                    self._points.insert(writer, rows, own, named, stored)
-                    self.changes.record(writer, own)
-                # Nothing leads to these before the index has the rows.
-                memory.names.put(rows, own.tolist(), named.tolist())
-
-            with self._in_step(), memory.index.committing(commit):
-                memory.add(rows, stored)
-
-    def remove(self, ids: AnyArray) -> None:
-        """Remove points and their pictures, all or none; see `Engine.remove`."""
-        own = checks.checked_ids(ids, self.capabilities)
-        with self._changing() as memory:
-            with self._file.reading() as connection:
-                rows = self._points.rows_of(connection, own)
-            if not len(rows):
-                return
-
-            def commit() -> None:
-                self._is_cached = False
-                with self._file.writing() as writer:
-                    self._points.delete(writer, rows)
-                    self.changes.record(writer, own)
-
-            with self._in_step():
-                with memory.index.committing(commit):
-                    memory.index.remove(rows)
-                # Whoever has found these rows before has to name them still.
-                with self._lock.alone():
-                    memory.names.forget(rows)
-
-    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
-        """Give points other labels, all or none; see `Engine.relabel`."""
-        own = checks.checked_ids(ids, self.capabilities)
-        named = checks.checked_labels(labels, len(own), self.capabilities)
-        with self._changing() as memory:
-            with self._file.reading() as connection:
-                rows = self._points.rows_of(connection, own)
-            if not len(rows):
-                return
-            with self._in_step():
-                with self._file.writing() as writer:
-                    self._points.relabel(writer, rows, named)
-                    self.changes.record(writer, own)
-                with self._lock.alone():
-                    memory.names.relabel(rows, named.tolist())
-
     def put_pictures(self, pictures: Mapping[str, bytes] | Mapping[int, bytes]) -> None:
         """Keep small pictures of points, all or none, in the place of earlier ones.
 
@@ -637,11 +600,17 @@ class SqliteEngine(StoredGallery):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return (
+            f"SqliteEngine({self._file.shown!r}, dimension={self.dimension}, "
+            f"index={self.index_type!r}, metric={self.metric!r})"
+        )
+
     @contextmanager
     def _changing(self) -> Iterator[Memory]:
         """One change at a time, and only while the gallery is open."""
         with self._lock.changing:
-            yield self._opened()
+            yield self._require_open()
 
     @contextmanager
     def _in_step(self) -> Iterator[None]:
@@ -660,7 +629,7 @@ class SqliteEngine(StoredGallery):
 
     def _reload(self) -> None:
         try:
-            memory = self._loaded()
+            memory = self._load()
         except BaseException as error:
             with self._lock.alone():
                 self._memory = None
@@ -671,17 +640,33 @@ class SqliteEngine(StoredGallery):
         with self._lock.alone():
             self._memory = memory
 
-    def _loaded(self) -> Memory:
+    def _load(self) -> Memory:
         return Memory.of(self._file, self._layout, self._index, self._settings)
 
-    def _opened(self) -> Memory:
+    def _require_open(self) -> Memory:
         memory = self._memory
         if memory is None:
-            raise closed(self._file.shown)
+            raise closed_error(self._file.shown)
         return memory
 
+    def _checked_id(self, own_id: str | int) -> str | int:
+        checked: str | int = checks.checked_ids(np.array([own_id]), self.capabilities)[0].item()
+        return checked
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
+    def _checked_label(self, label: str | int | None) -> str | int | None:
+        if label is None:
+            return None
+        own: str | int = checks.checked_labels(np.array([label]), 1, self.capabilities)[0].item()
+        return own
+
+
+def _fingerprint(layout: Layout, index_type: str, settings: IndexSettings) -> Fingerprint:
+    usual = (("metric", layout.metric, "euclidean"), ("precision", layout.precision, "float32"))
+    unusual = {name: value for name, value, default in usual if value != default}
+    return {"engine": "sqlite", "index": index_type, **unusual, **settings.of(index_type)}
+
+
+def _resolve(path: str | os.PathLike[str]) -> Path:
     try:
         return resolved(Path(path))
     except OSError as error:

@@ -77,18 +77,18 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
 }
 
 
-def closed(shown: str) -> EngineUnavailableError:
+def closed_error(shown: str) -> EngineUnavailableError:
     """The error of whatever is asked of a gallery after its end."""
     return EngineUnavailableError(f"{shown} is closed. Open it again: SqliteEngine(path).")
 
 
 def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
-    """The error of nearsure that says the same of a file, with a remedy."""
+    """The same as an error of nearsure about a file, with a remedy."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         # Only the module itself gives no code: a connection was closed by another thread.
         is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
-        return closed(shown) if is_closed else EngineError(f"{shown}: {error}.")
+        return closed_error(shown) if is_closed else EngineError(f"{shown}: {error}.")
     kind, sentence = _BY_KIND.get(code & KIND, (EngineError, f"could not be used: {error}."))
     return kind(f"{shown} {sentence}")
 
@@ -131,7 +131,7 @@ class FileLock:
     """A lock on ``path + ".lock"``, held until it is closed, or until the process is gone.
 
     It has a file of its own: SQLite would lose its own locks on the gallery if that were opened and
-    closed beside it. The file stays, unless it is removed by whoever holds it.
+    closed beside it. The file stays, unless its holder removes it.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class FileLock:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Close it and leave no file; whoever is about to take it finds out, and makes another."""
+        """Close it and leave no file; a process that is about to take it makes another."""
         with suppress(OSError):
             self.path.unlink()
         self.close()
@@ -281,7 +281,7 @@ class DatabaseFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one state of the file from the first statement to the last."""
-        connection = self._borrowed()
+        connection = self._borrow()
         try:
             with translate_errors(self.shown), translate_value_errors(self.shown):
                 connection.execute("BEGIN")
@@ -307,7 +307,7 @@ class DatabaseFile:
                     except sqlite3.Error:
                         self.n_commits -= 1
                         raise
-                    # Once more: what went to a file that nobody will open is not acknowledged.
+                    # Once more: what went to a file that is not found by name is not acknowledged.
                     self.check_in_place()
                 finally:
                     if writer.in_transaction:
@@ -316,7 +316,7 @@ class DatabaseFile:
     def check_in_place(self) -> None:
         """An error unless the file, SQLite's files beside it and the lock are those of the start.
 
-        Whoever opens the gallery next finds them by name: what is written to others is lost.
+        The gallery is opened by name the next time: what is written to other files is lost.
         """
         if not self.is_lost:
             moved = [path for path, own in self._opened.items() if identity_of(path) != own]
@@ -369,16 +369,16 @@ class DatabaseFile:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise closed(self.shown)
+            raise closed_error(self.shown)
         if self._process != os.getpid():
             raise EngineError(
                 f"{self.shown} was opened before this process was forked. Open galleries after it."
             )
 
     def _writing_connection(self) -> sqlite3.Connection:
-        connection = self._connected()
+        connection = self._connect()
         try:
-            # Before anything else: a database of somebody else's is not to be changed.
+            # Before anything else: a database of another program is not to be changed.
             check_is_gallery(connection, self.shown)
             check_tables(connection, self.shown)
             self._check_mode(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
@@ -391,7 +391,7 @@ class DatabaseFile:
             raise
         return connection
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(self.path))}?mode=rw",
             uri=True,
@@ -403,14 +403,14 @@ class DatabaseFile:
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
-    def _borrowed(self) -> sqlite3.Connection:
+    def _borrow(self) -> sqlite3.Connection:
         with self._idle_lock:
             self._check_open()
             self.check_in_place()
             if self._idle:
                 return self._idle.pop()
         with translate_errors(self.shown):
-            connection = self._connected()
+            connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
         return connection
 

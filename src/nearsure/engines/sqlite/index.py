@@ -49,14 +49,14 @@ class CommittedIndex(FaissEngine):
             if self._commit is not None:
                 self._commit()
             with self._lock.alone():
-                self._shelf = change()
+                self._storage = change()
 
 
 # An approximate index in a file beside the gallery, so that opening need not build it anew.
 #
 # A row of the gallery has one vector for good, so a cache from earlier is brought up to date by the
 # rows that have come and gone. That it is from earlier, and not from another copy of the gallery,
-# is known by its checksum, which the gallery holds: nothing of another file is given to faiss.
+# is seen from its checksum, which the gallery holds: nothing of another file is given to faiss.
 
 
 CACHE_SUFFIX = ".index"
@@ -100,7 +100,7 @@ class IndexCache:
             state, arrays = index.to_state()
             write_model(self._path, {"state": state}, arrays)
             checksum = self._checksum()
-            # Last: a gallery that knows no cache, or another one, builds its index anew.
+            # Last: a gallery with no checksum, or another one, builds its index anew.
             with self._file.writing() as connection:
                 connection.execute("REPLACE INTO settings VALUES (?, ?)", (CHECKSUM, checksum))
         except (NearsureError, OSError, SafetensorError, MemoryError) as error:

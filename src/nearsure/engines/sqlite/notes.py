@@ -79,8 +79,8 @@ def _checked(name: str) -> str:
 class Changes:
     """Ids of points that were added, removed or relabelled, written down with the change itself.
 
-    Nothing is written down before somebody asks for it with `watch`: whoever fills a gallery does
-    not pay for a list of all its ids.
+    Nothing is written down before `watch` is called: filling a gallery does not cost a list of all
+    its ids.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Changes:
         return self._layout.array(ids, self._layout.ids)
 
     def forget(self, number: int) -> None:
-        """Forget changes up to that of a number, which nobody asks for any more."""
+        """Forget changes up to that of a number, which are not needed any more."""
         if self._is_watched:
             with self._file.writing() as writer:
                 writer.execute("DELETE FROM changes WHERE number <= ?", (number,))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
+from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import nothing_of
 from nearsure.engines.sqlite.schema import Kind, Layout
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import GrowingRows
-from nearsure.validation import preview
 
 # SQLite binds 999 values to a statement in its oldest builds.
 PORTION = 900
@@ -65,23 +65,18 @@ class PointRows:
 
     def check_new(self, connection: sqlite3.Connection, ids: AnyArray) -> None:
         """An error that names a few ids if points have them already."""
-        there = [own for own, _ in self._found(connection, "row", ids.tolist())]
-        if there:
-            raise InvalidInputError(
-                f"ids of new points must be new. Got {preview(there)}, which the gallery holds "
-                "already. Remove these points first."
-            )
+        check_none_there([own for own, _ in self._found(connection, "row", ids.tolist())])
 
     def rows_of(self, connection: sqlite3.Connection, ids: AnyArray) -> IntArray:
         """The rows of points, in the order of `ids`; an error if any is not there."""
         row_of = {own: found[0] for own, found in self._found(connection, "row", ids.tolist())}
-        _check_all_there(ids, row_of)
+        check_all_there(ids, row_of)
         return np.array([row_of[own] for own in ids.tolist()], np.int64)
 
     def fetch(self, connection: sqlite3.Connection, ids: AnyArray) -> Stored:
         """Points in the order of `ids`, which may come twice; an error if any is not there."""
         point_of = dict(self._found(connection, "label, vector", list(dict.fromkeys(ids.tolist()))))
-        _check_all_there(ids, point_of)
+        check_all_there(ids, point_of)
         points = [point_of[own] for own in ids.tolist()]
         labels = self._layout.array([label for label, _ in points], self._layout.labels)
         return Stored(ids, labels, self._layout.vectors_of([vector for _, vector in points]))
@@ -161,15 +156,6 @@ def _portions(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
         yield portion
 
 
-def _check_all_there(ids: AnyArray, there: dict[Any, Any]) -> None:
-    missing = [own for own in ids.tolist() if own not in there]
-    if missing:
-        raise InvalidInputError(
-            "ids must be those of points in the gallery. "
-            f"Got {preview(missing)}, which it does not hold."
-        )
-
-
 # Names of points that are gone are cleared away when they are more than this, and than the others.
 FEW_GONE = 1024
 
@@ -177,8 +163,8 @@ FEW_GONE = 1024
 class PointNames:
     """The id and label of each row; rows are numbered upwards and never again the same.
 
-    `put` may be called while others read, as nothing leads to a row before the index has it. Who
-    calls `forget` or `relabel` is alone.
+    `put` may be called while others read, as nothing leads to a row before the index has it.
+    `forget` and `relabel` are called while nobody reads.
 
     Parameters
     ----------
@@ -214,7 +200,7 @@ class PointNames:
         self._ids.append(_filled(self._ids, ids))
         self._labels.append(_filled(self._labels, self._shared(labels)))
         self._is_there.append(np.ones(len(rows), np.bool_))
-        # Last: whoever knows a row finds its names.
+        # Last: a row that is there has its names.
         self._rows.append(rows)
 
     def forget(self, rows: IntArray) -> None:

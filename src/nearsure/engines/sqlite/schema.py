@@ -106,8 +106,8 @@ class Layout:
 def create_tables(connection: sqlite3.Connection, layout: Layout) -> None:
     """Make an empty database a gallery, within the transaction that is open."""
     statements = (
-        # AUTOINCREMENT: the number of a row that is gone never comes again, so that whoever knows
-        # a row's vector knows it for good.
+        # AUTOINCREMENT: the number of a row that is gone never comes again, so that
+        # a row has one vector for good.
         f"""CREATE TABLE points (
             row INTEGER PRIMARY KEY AUTOINCREMENT,
             id {COLUMNS[layout.ids]} NOT NULL UNIQUE,
@@ -191,7 +191,7 @@ LARGEST_NUMBER = 2**62
 def check_tables(connection: sqlite3.Connection, shown: str) -> None:
     """An error unless a file has the tables of a gallery, and nothing else."""
     there = _objects(connection)
-    # By name first: whoever reads a view of the name of a table runs it.
+    # By name first: reading a view that has the name of a table runs it.
     usual, perhaps = _expected(Layout(1))
     _check_same(there.keys() ^ usual.keys(), perhaps.keys() - usual.keys(), shown)
     own = read_layout(connection, shown)
