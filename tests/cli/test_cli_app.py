@@ -110,6 +110,38 @@ def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert asked == [["--output", str(tmp_path)]]
 
 
+HEAVY = {
+    "torch",
+    "fastapi",
+    "pydantic",
+    "uvicorn",
+    "matplotlib",
+    "PIL",
+    "pyarrow",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "numpy",
+    "faiss",
+    "psycopg",
+    "pymilvus",
+}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("fit", "--help"), ("--version",)])
+def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-X", "importtime", "-m", "nearsure", *words],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert "nearsure.cli.app" in loaded
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+    assert not {name for name in loaded if name.startswith("nearsure.lab")}
+
+
 def test_help_needs_nothing_heavy() -> None:
     program = """
 import sys

@@ -80,7 +80,7 @@ def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
 def test_a_gallery_of_single_points_needs_a_temperature(tmp_path: Path) -> None:
     gallery = write_npz(tmp_path / "g.npz", points(5)[0], np.arange(5))
     model = tmp_path / "m.safetensors"
-    assert "give nearsure fit a --temperature" in refused("fit", gallery, "-o", model)
+    assert "give the temperature" in refused("fit", gallery, "-o", model)
     said = succeeded("fit", gallery, "-o", model, "--temperature", 2.5, "--json").json
     assert (said["rule"], said["temperature"]) == ("ned", 2.5)
     assert NEDClassifier.load(model).temperature_ == 2.5

@@ -151,7 +151,8 @@ def test_pages_of_any_host_need_tokens(
     served: list[ServiceSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused("serve", "g.sqlite", "--cors-origin", "*")
-    assert "Without tokens --cors-origin must name the pages" in said
+    assert "Without tokens cors_origins must name the pages" in said
+    assert said.endswith("(--cors-origin)\n")
     assert served == []
     monkeypatch.setenv("NEARSURE_READ_TOKENS", "one")
     succeeded("serve", "g.sqlite", "--cors-origin", "*")

@@ -1,15 +1,16 @@
 """All commands together, and what is the same for each: warnings, Ctrl-C, a closed pipe."""
 
 import os
+import re
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 
 from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
-from nearsure.cli.console import as_typed, sentences_of_warnings, tell
+from nearsure.cli.console import sentences_of_warnings, tell
 from nearsure.cli.options import flowing
 from nearsure.errors import NearsureError
 
@@ -39,7 +40,7 @@ class Commands(TyperGroup):
                 sys.stdout.flush()
                 return result
         except NearsureError as error:
-            error.args = (as_typed(str(error)),)
+            error.args = (_with_options(str(error), ctx),)
             raise
         except KeyboardInterrupt:
             tell(GOES_ON if ctx.invoked_subcommand in RESUMABLE else NOTHING_LEFT)
@@ -49,6 +50,17 @@ class Commands(TyperGroup):
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+
+
+def _with_options(message: str, ctx: "Context") -> str:
+    """A message of the library, and in brackets the options of the parameters that it names."""
+    command = cast("TyperGroup", ctx.command).get_command(ctx, ctx.invoked_subcommand or "")
+    options = [
+        parameter.opts[0]
+        for parameter in (command.params if command else ())
+        if "_" in (parameter.name or "") and re.search(rf"\b{parameter.name}\b", message)
+    ]
+    return f"{message} ({', '.join(options)})" if options else message
 
 
 app = typer.Typer(

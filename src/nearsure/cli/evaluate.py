@@ -72,7 +72,7 @@ def evaluate(
     ],
     *,
     model: OptionalModel = None,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     input_format: InputFormat = None,
@@ -125,7 +125,7 @@ def evaluate(
 
         write_tables(
             embeddings,
-            labels=labels,
+            labels=labels_path,
             vectors_key=vectors_key,
             labels_key=labels_key,
             gallery=GivenGallery(gallery, gallery_labels, gallery_vectors_key, gallery_labels_key),
@@ -145,7 +145,7 @@ def evaluate(
 
     evaluate_file(
         embeddings,
-        Columns(labels, vectors_key, labels_key, format=input_format),
+        Columns(labels_path, vectors_key, labels_key, format=input_format),
         model=model,
         gallery=gallery,
         options=engine_options(engine_option, table=table, collection=collection),

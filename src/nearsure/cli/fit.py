@@ -81,14 +81,14 @@ def fit(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace an .sqlite gallery that is there already.")
     ] = False,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
     pictures_key: PicturesKey = None,
     images_root: ImagesRoot = None,
     input_format: InputFormat = None,
-    k: Neighbors = "auto",
+    n_neighbors: Neighbors = "auto",
     rule: Rule = "auto",
     temperature: Annotated[
         float | None,
@@ -152,10 +152,12 @@ def fit(
             gallery=gallery,
             output=output,
             replace=replace,
-            columns=Columns(labels, vectors_key, labels_key, ids_key, pictures_key, input_format),
+            columns=Columns(
+                labels_path, vectors_key, labels_key, ids_key, pictures_key, input_format
+            ),
             images_root=images_root,
             parameters={
-                "n_neighbors": number_or("-k", k, ("auto", "all")),
+                "n_neighbors": number_or("-k", n_neighbors, ("auto", "all")),
                 "temperature": "auto" if temperature is None else temperature,
                 "rule": rule,
                 "calibration": calibration,

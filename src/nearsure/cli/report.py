@@ -77,7 +77,7 @@ def report(
         Path | None, typer.Option("--json", help="The same as a JSON file; - for standard output.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
@@ -107,7 +107,9 @@ def report(
     write_report(
         ReportRequest(
             queries=queries,
-            columns=Columns(labels, vectors_key, labels_key, ids_key, pictures_key, input_format),
+            columns=Columns(
+                labels_path, vectors_key, labels_key, ids_key, pictures_key, input_format
+            ),
             images_root=images_root,
             gallery_images=gallery_images,
             title=title,

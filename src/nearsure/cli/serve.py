@@ -67,9 +67,12 @@ def serve(
         str | None, typer.Option(help="What turns images or text into vectors.")
     ] = None,
     precision: Precision = None,
-    cors_origin: Annotated[
+    cors_origins: Annotated[
         list[str] | None,
-        typer.Option(help="A page of another host that may ask; may be given more than once."),
+        typer.Option(
+            "--cors-origin",
+            help="A page of another host that may ask; may be given more than once.",
+        ),
     ] = None,
     requests_per_second: Annotated[
         float | None, typer.Option(min=0.001, help="Of one client.", rich_help_panel=LIMITS)
@@ -124,7 +127,7 @@ def serve(
             requests_per_second=requests_per_second,
             largest_queue=largest_queue,
             patience=patience,
-            cors_origins=tuple(cors_origin or ()),
+            cors_origins=tuple(cors_origins or ()),
         )
     )
 
