@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
-from nearsure.cli.console import sentences_of_warnings, tell
-from nearsure.cli.options import flowing
+from nearsure.cli.console import print_warnings, tell
+from nearsure.cli.options import join_lines
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ Example: nearsure fit gallery.npz -o model.safetensors
 
 
 class Commands(TyperGroup):
-    """Whatever the command, it ends in the same ways."""
+    """Ends every command in the same ways."""
 
     def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
         """Run the command that was named."""
         try:
-            with sentences_of_warnings():
+            with print_warnings():
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
@@ -46,7 +46,7 @@ class Commands(TyperGroup):
             tell(GOES_ON if ctx.invoked_subcommand in RESUMABLE else NOTHING_LEFT)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Who reads had enough. What is still buffered must not fail once more at the very end.
+            # The reader has closed the pipe. What is still buffered must not fail again at exit.
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
@@ -66,7 +66,7 @@ def _with_options(message: str, ctx: "Context") -> str:
 app = typer.Typer(
     cls=Commands,
     help="Calibrated confidence for nearest-neighbour search results.",
-    epilog=flowing(EPILOG),
+    epilog=join_lines(EPILOG),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

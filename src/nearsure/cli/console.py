@@ -17,13 +17,13 @@ Advance = Callable[[int], None]
 
 
 def tell(sentence: str) -> None:
-    """Say something that is no result."""
+    """Write a sentence to standard error."""
     sys.stderr.write(f"nearsure: {sentence}\n")
 
 
 @contextmanager
-def sentences_of_warnings() -> Iterator[None]:
-    """Warnings as sentences, without the lines of source that raised them."""
+def print_warnings() -> Iterator[None]:
+    """Print warnings as sentences, without the source lines that raised them."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         tell(f"warning: {message}")
@@ -35,7 +35,7 @@ def sentences_of_warnings() -> Iterator[None]:
 
 @contextmanager
 def progress(work: str, total: int | None) -> Iterator[Advance]:
-    """A bar on standard error, if that is a terminal; gives the function that moves it on.
+    """Show a bar on standard error, if that is a terminal; yields the function that advances it.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def progress(work: str, total: int | None) -> Iterator[Advance]:
 
 
 @contextmanager
-def busy(work: str) -> Iterator[None]:
-    """Show on standard error, if that is a terminal, that something takes its time."""
+def spinner(work: str) -> Iterator[None]:
+    """Show a spinner on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -81,7 +81,7 @@ def busy(work: str) -> Iterator[None]:
 
 
 def show_facts(title: str, facts: Mapping[str, str]) -> None:
-    """Names with what is to be said of each."""
+    """Print names and what is to be read of each."""
     from rich.table import Table
 
     table = Table(show_header=False)
@@ -93,7 +93,7 @@ def show_facts(title: str, facts: Mapping[str, str]) -> None:
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows beneath a header, if there are any."""
+    """Print rows beneath a header, if there are any."""
     from rich.table import Table
 
     table = Table()
@@ -130,10 +130,10 @@ def _show(title: str, table: "Table | None") -> None:
 
 
 def show_json(document: object) -> None:
-    """A document of dicts, lists, strings, numbers and None."""
+    """Print a document of dicts, lists, strings, numbers and None."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def finite(number: float) -> float | None:
-    """A number as JSON has it: None for NaN and infinity."""
+def finite_or_none(number: float) -> float | None:
+    """A number that JSON can hold: None for NaN and infinity."""
     return float(number) if isfinite(number) else None

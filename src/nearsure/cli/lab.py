@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearsure.cli.files import say_files, typed_command
+from nearsure.cli.files import print_written, typed_command
 from nearsure.cli.options import Resamples, Seed, TableNeighbors, register
 from nearsure.errors import ConfigError
 from nearsure.extras import require
@@ -116,7 +116,7 @@ def reproduce(
     folder = Path("results") / _folder_name(dataset, chosen.part)
     shared: dict[str, Any] = {"cache": cache, "command": typed_command(), "say": typer.echo}
     if not robust:
-        say_files(run(chosen, settings, output=output or folder, **shared))
+        print_written(run(chosen, settings, output=output or folder, **shared))
         return
     require("cv2", extra="robust", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
@@ -127,7 +127,7 @@ def reproduce(
         damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
     damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
     folder = output or folder / "robustness"
-    say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
+    print_written(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
 
 
 def ablation(
@@ -157,7 +157,7 @@ def ablation(
     from nearsure.lab.ablation.run import run_ablation
 
     results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
-    say_files(write_ablation(output, results, command=typed_command()))
+    print_written(write_ablation(output, results, command=typed_command()))
 
 
 def corruptions(
@@ -190,7 +190,7 @@ def corruptions(
     from nearsure.lab.figures import save_picture
 
     output.parent.mkdir(parents=True, exist_ok=True)
-    say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
+    print_written([save_picture(corruption_sheet(pixels, seed=seed), output)])
 
 
 def summary(

@@ -105,12 +105,12 @@ def serve(
     """
     require("fastapi", extra="serve", purpose="The service")
     _log_to_standard_error(log_level)
-    from nearsure.cli.models import check_is_there, engine_options, is_sqlite
+    from nearsure.cli.models import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
 
     if is_sqlite(gallery):
-        check_is_there(gallery)
-    tokens = given_tokens(tokens_file)
+        check_exists(gallery)
+    tokens = read_tokens(tokens_file)
     run_service(
         ServiceSettings(
             gallery=gallery,
@@ -145,14 +145,14 @@ MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsaf
 
 
 @dataclass(frozen=True)
-class GivenTokens:
+class Tokens:
     """Who may ask, and who may change anything."""
 
     read: tuple[str, ...] = field(default=(), repr=False)
     write: tuple[str, ...] = field(default=(), repr=False)
 
 
-def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ) -> GivenTokens:
+def read_tokens(file: Path | None, environment: Mapping[str, str] = os.environ) -> Tokens:
     """The tokens of the environment and of a file together.
 
     Parameters
@@ -169,17 +169,17 @@ def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ)
 
     Examples
     --------
-    >>> given_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
+    >>> read_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
     ('one', 'two')
     """
-    of_file = {} if file is None else _in_file(file)
-    return GivenTokens(
-        read=(*_listed(READ_VARIABLE, environment), *of_file.get("read", ())),
-        write=(*_listed(WRITE_VARIABLE, environment), *of_file.get("write", ())),
+    stored = {} if file is None else _read_file(file)
+    return Tokens(
+        read=(*_split_variable(READ_VARIABLE, environment), *stored.get("read", ())),
+        write=(*_split_variable(WRITE_VARIABLE, environment), *stored.get("write", ())),
     )
 
 
-def _listed(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     if name not in environment:
         return ()
     tokens = tuple(token.strip() for token in environment[name].split(",") if token.strip())
@@ -191,7 +191,7 @@ def _listed(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     return tokens
 
 
-def _in_file(path: Path) -> dict[str, tuple[str, ...]]:
+def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
