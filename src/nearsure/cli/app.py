@@ -11,13 +11,14 @@ from typer.core import TyperGroup
 
 from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
 from nearsure.cli.console import print_warnings, tell
-from nearsure.cli.options import join_lines
+from nearsure.cli.options import join_lines, register
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
     from typer import Context
 
 INTERRUPTED = 130
+LAB = "The lab"
 RESUMABLE = ("reproduce", "ablation")
 GOES_ON = "Interrupted; the same command goes on from here."
 NOTHING_LEFT = "Interrupted; nothing was left half-written."
@@ -71,19 +72,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (
-    embed,
-    fit,
-    predict,
-    evaluate,
-    report,
-    audit,
-    calibrate,
-    serve,
-    backup,
-    lab,
-):
-    commands.add_to(app)
+register(app, embed.embed, *embed.EXAMPLES)
+register(app, fit.fit, *fit.EXAMPLES)
+register(app, predict.predict, *predict.EXAMPLES)
+register(app, evaluate.evaluate, *evaluate.EXAMPLES)
+register(app, report.report, *report.EXAMPLES)
+register(app, audit.audit, *audit.EXAMPLES)
+register(app, calibrate.calibrate, *calibrate.EXAMPLES)
+register(app, serve.serve, *serve.EXAMPLES)
+register(app, backup.backup, "nearsure backup birds.sqlite backups/birds.sqlite")
+register(app, backup.restore, "nearsure restore backups/birds.sqlite birds.sqlite --replace")
+register(app, lab.demo, "nearsure demo --output pictures")
+register(app, lab.reproduce, "nearsure reproduce glyphs --robust", panel=LAB)
+register(app, lab.ablation, "nearsure ablation --data embeddings", panel=LAB)
+register(app, lab.corruptions, "nearsure corruptions photo.jpg --output sheet.png", panel=LAB)
+register(app, lab.summary, "nearsure summary results", panel=LAB)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001

@@ -28,7 +28,6 @@ from nearsure.cli.options import (
     VectorsKey,
     number_or,
     refuse,
-    register,
 )
 from nearsure.errors import ConfigError
 
@@ -41,11 +40,6 @@ EXAMPLES = (
     "nearsure audit gallery.npz -o suspects.csv",
     "nearsure audit --model birds.sqlite --json",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, audit, *EXAMPLES)
 
 
 def audit(

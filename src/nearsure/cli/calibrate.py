@@ -20,7 +20,6 @@ from nearsure.cli.options import (
     RecordsFile,
     Rows,
     refuse,
-    register,
 )
 from nearsure.errors import ConfigError, InvalidInputError
 
@@ -46,12 +45,10 @@ DistanceName = Literal[
     "inner-product",
     "negative-inner-product",
 ]
+HEADER = ["label", "count"]
+# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
+LEAST_SHARE = 0.5
 HITS = "npz, jsonl, parquet or csv file of distances and labels, - for standard input"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, calibrate, *EXAMPLES)
 
 
 def calibrate(
@@ -176,9 +173,6 @@ def _load_rule(path: Path, distance: DistanceName | None) -> "SavedRule":
     return saved
 
 
-HEADER = ["label", "count"]
-
-
 def _read_class_counts(path: Path, kind: "AnyArray") -> "tuple[AnyArray, IntArray]":
     """Labels, sorted and of the kind of some others, and their counts.
 
@@ -260,10 +254,6 @@ def _conventions() -> "dict[DistanceName, Callable[..., Neighbors]]":
         "inner-product": Neighbors.from_inner_product,
         "negative-inner-product": Neighbors.from_negative_inner_product,
     }
-
-
-# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
-LEAST_SHARE = 0.5
 
 
 def _fit(

@@ -88,7 +88,7 @@ def show_facts(title: str, facts: Mapping[str, str]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in facts.items():
-        table.add_row(printable(name), printable(fact))
+        table.add_row(mask_controls(name), mask_controls(fact))
     _show(title, table)
 
 
@@ -98,18 +98,18 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
 
     table = Table()
     for name in header:
-        table.add_column(printable(name), overflow="fold")
+        table.add_column(mask_controls(name), overflow="fold")
     for row in rows:
-        table.add_row(*map(printable, row))
+        table.add_row(*map(mask_controls, row))
     _show(title, table if rows else None)
 
 
-def printable(text: str) -> str:
-    r"""Text that cannot move the cursor or change colours, whatever a label holds.
+def mask_controls(text: str) -> str:
+    r"""Replace what could move the cursor or change colours, whatever a label holds.
 
     Examples
     --------
-    >>> printable("red\x1b[31m owl")
+    >>> mask_controls("red\x1b[31m owl")
     'red?[31m owl'
     """
     return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)

@@ -11,7 +11,7 @@ import typer
 from nearsure.atomic import atomic_write
 from nearsure.cli.console import progress, tell
 from nearsure.cli.files import check_files, translate_errors
-from nearsure.cli.options import OUTPUT, register
+from nearsure.cli.options import OUTPUT
 from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
 
 if TYPE_CHECKING:
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from nearsure.encoders import Encoder
     from nearsure.encoders.inputs import EncoderInput
 
+# Encoded together; a bar moves on after each.
+PORTION = 32
+FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+# What the other commands look for in an npz file.
+ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
 
+Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
 EXAMPLES = (
     "nearsure embed photos --encoder image -o gallery.npz",
     "nearsure embed sentences.csv --encoder text -o gallery.parquet",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, embed, *EXAMPLES)
 
 
 def embed(
@@ -83,15 +84,6 @@ def embed(
         broken = len(inputs) - written
         tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
     typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
-
-
-# Encoded together; a bar moves on after each.
-PORTION = 32
-FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-# What the other commands look for in an npz file.
-ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
-
-Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
 
 
 class Records(Protocol):

@@ -21,10 +21,10 @@ from nearsure.cli.files import (
     Columns,
     check_dimension,
     check_files,
+    command_line,
     labels_of,
     open_file,
     print_written,
-    typed_command,
 )
 from nearsure.cli.models import engine_options, open_model
 from nearsure.cli.options import (
@@ -41,7 +41,6 @@ from nearsure.cli.options import (
     Table,
     VectorsKey,
     refuse,
-    register,
 )
 from nearsure.errors import ConfigError
 
@@ -63,11 +62,19 @@ EXAMPLES = (
     ),
 )
 TABLES = "The paper's tables, without --model"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, evaluate, *EXAMPLES)
+TITLES = {
+    "accuracy": "Accuracy",
+    "mean_confidence": "Mean confidence",
+    "ece": "Calibration error (ECE)",
+    "brier": "Brier score",
+    "nll": "Log loss",
+    "aurc": "Area under risk-coverage",
+    "error_auroc": "Error detection (AUROC)",
+    "known_accuracy": "Accuracy on known classes",
+    "unknown_auroc": "Unknown detection (AUROC)",
+}
+NOT_PERCENT = ("brier", "nll")
+ROWS_AT_A_TIME = 8192
 
 
 def evaluate(
@@ -168,21 +175,6 @@ def evaluate(
         threshold = None if precision is None else classifier.accept_threshold(precision=precision)
     _warn(scores)
     _show(scores, threshold, seed=seed, n_resamples=resamples, as_json=as_json)
-
-
-TITLES = {
-    "accuracy": "Accuracy",
-    "mean_confidence": "Mean confidence",
-    "ece": "Calibration error (ECE)",
-    "brier": "Brier score",
-    "nll": "Log loss",
-    "aurc": "Area under risk-coverage",
-    "error_auroc": "Error detection (AUROC)",
-    "known_accuracy": "Accuracy on known classes",
-    "unknown_auroc": "Unknown detection (AUROC)",
-}
-NOT_PERCENT = ("brier", "nll")
-ROWS_AT_A_TIME = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,7 +416,7 @@ def _write_tables(
         output or Path("results") / title,
         title,
         [experiment],
-        command=typed_command(),
+        command=command_line(),
         settings=asdict(EvaluationSettings(**settings)),
         main=experiment.name,
     )

@@ -207,7 +207,7 @@ NAMES_SHOWN = 3
 
 
 class ImagePaths:
-    """Where images are; what lies outside their folder is left out.
+    """Finds image files; those outside their folder are left out.
 
     Parameters
     ----------
@@ -273,18 +273,18 @@ def _absolute(path: Path) -> Path:
 SECRET = re.compile("password|passwd|token|secret|key", re.IGNORECASE)
 
 
-def typed_command() -> str:
-    """What was typed, without the folders of this machine, and without passwords."""
+def command_line() -> str:
+    """The command as it was typed, without the folders of this machine and without passwords."""
     words = []
     for word in sys.argv[1:]:
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         name, _, secret = value.partition("=")
-        public = f"{name}=..." if secret and SECRET.search(name) else _public(value)
+        public = f"{name}=..." if secret and SECRET.search(name) else _redact(value)
         words.append(f"{option}{equals}{public}")
     return shlex.join(["nearsure", *words])
 
 
-def _public(value: str) -> str:
+def _redact(value: str) -> str:
     scheme, slashes, _ = value.partition("://")
     if slashes:
         return f"{scheme}://..."
@@ -387,7 +387,7 @@ class Destination:
         from nearsure.embedding_files import open_records
 
         if self.format is None:
-            _show_first(title, parts, self.rows)
+            _show_table(title, parts, self.rows)
             return
         with open_records(self.path, self.format, guard_formulas=self.guard_formulas) as writer:
             for columns in parts:
@@ -398,20 +398,21 @@ class Destination:
             print_written([self.path])
 
 
-def _show_first(title: str, parts: Iterable[RecordColumns], n_rows: int) -> None:
+def _show_table(title: str, parts: Iterable[RecordColumns], n_rows: int) -> None:
     header: list[str] = []
     rows: list[list[str]] = []
     for columns in parts:
         header = list(columns)
         rows += [
-            [_cell(value) for value in values] for values in zip(*columns.values(), strict=True)
+            [_format_cell(value) for value in values]
+            for values in zip(*columns.values(), strict=True)
         ]
         if len(rows) >= n_rows:
             break
     show_table(title, header, rows[:n_rows])
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     plain = cast("Any", value)
     if hasattr(plain, "item"):
         plain = plain.item()
@@ -422,12 +423,12 @@ def _cell(value: object) -> str:
     if isinstance(plain, float):
         return f"{plain:.4f}"
     if isinstance(plain, list):
-        return "\n".join(_entry(entry) for entry in plain)
+        return "\n".join(_format_entry(entry) for entry in plain)
     return str(plain)
 
 
-def _entry(entry: object) -> str:
+def _format_entry(entry: object) -> str:
     """A class with its probability, or a neighbour, on one line."""
     if not isinstance(entry, dict):
         return json.dumps(entry)
-    return "  ".join(_cell(value) for value in entry.values())
+    return "  ".join(_format_cell(value) for value in entry.values())

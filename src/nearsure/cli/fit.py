@@ -47,7 +47,6 @@ from nearsure.cli.options import (
     VectorsKey,
     number_or,
     refuse,
-    register,
 )
 from nearsure.errors import ConfigError, InvalidInputError
 
@@ -63,11 +62,6 @@ EXAMPLES = (
     "nearsure fit birds.parquet --ids-key name --metric cosine -o birds.sqlite",
     "nearsure fit postgres --table birds -o birds.safetensors",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, fit, *EXAMPLES)
 
 
 def fit(

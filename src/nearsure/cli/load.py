@@ -1,4 +1,4 @@
-"""Embeddings streamed into an engine, chunk by chunk; what is cut off is taken back."""
+"""Stream embeddings into an engine, chunk by chunk; a load that fails is undone."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PictureLoader:
-    """Makes thumbnails and keeps them beside their points.
+    """Makes thumbnails and stores them beside their points.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class PictureLoader:
         self._thumbnails = Thumbnails()
 
     def put(self, names: "AnyArray", chunk: "EmbeddingChunk") -> None:
-        """Keep the pictures of the points that have one.
+        """Store the pictures of the points that have one.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class PictureLoader:
             self._engine.put_pictures(small)
 
     def tell(self) -> None:
-        """Say which pictures could not be read."""
+        """Print which pictures could not be read."""
         self._images.tell()
         note = self._thumbnails.note()
         if note is not None:

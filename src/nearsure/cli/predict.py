@@ -31,7 +31,6 @@ from nearsure.cli.options import (
     Rows,
     Table,
     VectorsKey,
-    register,
 )
 from nearsure.errors import ConfigError
 
@@ -45,11 +44,6 @@ EXAMPLES = (
     "nearsure predict queries.npz --model model.safetensors --precision 0.99",
     "cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, predict, *EXAMPLES)
 
 
 def predict(

@@ -37,7 +37,6 @@ from nearsure.cli.options import (
     Seed,
     Table,
     VectorsKey,
-    register,
 )
 from nearsure.errors import ConfigError
 
@@ -52,11 +51,6 @@ EXAMPLES = (
     "nearsure report queries.npz --model model.safetensors -o report.html",
     "nearsure report --model birds.sqlite -o birds.html --json birds.json",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, report, *EXAMPLES)
 
 
 def report(

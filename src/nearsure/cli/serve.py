@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from nearsure.cli.console import tell
-from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table, register
+from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table
 from nearsure.errors import ConfigError
 from nearsure.extras import require
 
@@ -24,11 +24,10 @@ EXAMPLES = (
     "nearsure serve postgres --table birds --model birds.safetensors",
 )
 LIMITS = "Limits"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, serve, *EXAMPLES)
+READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
+SCOPES = ("read", "write")
+OTHERS_MAY_READ = 0o077
+MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 def serve(
@@ -136,12 +135,6 @@ def _log_to_standard_error(level: str) -> None:
     """Ours from this level on; of what the service is built on, warnings."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("nearsure").setLevel(level.upper())
-
-
-READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
-SCOPES = ("read", "write")
-OTHERS_MAY_READ = 0o077
-MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 @dataclass(frozen=True)
