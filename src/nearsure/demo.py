@@ -103,7 +103,7 @@ def _draw_reliability(
         ReliabilityDisplay.from_predictions(
             posterior.confidence, posterior.labels == truth, name=TITLES[rule]
         ).plot(ax=ax)
-    return _saved(figure, output / "reliability.png")
+    return _save(figure, output / "reliability.png")
 
 
 def _draw_neighbor_curve(
@@ -120,7 +120,7 @@ def _draw_neighbor_curve(
     )
     figure, axes = _subplots(1, 2, figsize=(12, 5))
     display.plot(ax=list(axes))
-    return _saved(figure, output / "neighbors.png")
+    return _save(figure, output / "neighbors.png")
 
 
 def _draw_trust(output: Path, confidence: FloatArray, correct: BoolArray) -> Path:
@@ -128,7 +128,7 @@ def _draw_trust(output: Path, confidence: FloatArray, correct: BoolArray) -> Pat
     figure, (left, right) = _subplots(1, 2, figsize=(12, 5))
     ConfidenceHistogramDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=left)
     RiskCoverageDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=right)
-    return _saved(figure, output / "trust.png")
+    return _save(figure, output / "trust.png")
 
 
 def _subplots(
@@ -139,7 +139,7 @@ def _subplots(
     return figure, axes
 
 
-def _saved(figure: "Figure", path: Path) -> Path:
+def _save(figure: "Figure", path: Path) -> Path:
     figure.savefig(path, dpi=100)
     return path
 

@@ -110,18 +110,45 @@ def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert asked == [["--output", str(tmp_path)]]
 
 
-def test_help_needs_nothing_heavy() -> None:
-    program = """
-import sys
-import nearsure
-before = set(sys.modules)
-import nearsure.cli.app
-new = {name.partition(".")[0] for name in set(sys.modules) - before}
-heavy = {"torch", "fastapi", "pydantic", "uvicorn", "matplotlib", "PIL", "pyarrow", "pandas",
-         "sklearn", "scipy", "numpy", "faiss", "psycopg", "pymilvus", "rich"}
-print(sorted(new & heavy), sorted(name for name in sys.modules if name.startswith("nearsure.lab.")))
-"""
-    ran = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+HEAVY = {
+    "torch",
+    "fastapi",
+    "uvicorn",
+    "matplotlib",
+    "PIL",
+    "pyarrow",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "numpy",
+    "faiss",
+    "psycopg",
+    "pymilvus",
+}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("fit", "--help"), ("--version",)])
+def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
+    loaded = modules_after(
+        "try:\n    nearsure.cli.main()\nexcept SystemExit as end:\n    assert not end.code", *words
     )
-    assert ran.stdout == "[] []\n"
+    assert "nearsure.cli.app" in loaded
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+    assert not {name for name in loaded if name.startswith("nearsure.lab")}
+
+
+def test_shell_completion_loads_neither_rich_nor_pydantic() -> None:
+    """Which typer itself loads for help."""
+    assert not {"rich", "pydantic"} & modules_after("import nearsure.cli.app")
+
+
+def modules_after(program: str, *words: str) -> set[str]:
+    """Names of the modules that a process of its own has loaded at the end of a program."""
+    listing = "sys.stderr.write('\\n'.join(sys.modules))"
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", f"import sys, nearsure.cli\n{program}\n{listing}", *words],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(ran.stderr.split("\n"))

@@ -14,7 +14,7 @@ from cli_runs import fitted_model, nearsure, points, refused, succeeded, write_n
 from PIL import Image
 
 from nearsure.cli import load
-from nearsure.cli.files import ImagePaths, typed_command
+from nearsure.cli.files import ImagePaths, command_line
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -124,7 +124,7 @@ def test_a_quoted_command_has_no_passwords() -> None:
     words = ["fit", "postgres:u:s3cret@h", "--into", "postgresql://u:s3cret@h/db"]
     words += ["--engine-option", "password=s3cret", "--engine-option=token=s3cret", "-k", "5"]
     with patch.object(sys, "argv", ["nearsure", *words, "--engine-option", "ef_search=200"]):
-        said = typed_command()
+        said = command_line()
     assert "s3cret" not in said
     assert said.endswith("-k 5 --engine-option ef_search=200")
     assert "password=..." in said

@@ -12,8 +12,8 @@ from PIL import Image
 from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
-from nearsure.cli import fit as fitting
-from nearsure.cli.console import busy
+from nearsure.cli import fit as fit_command
+from nearsure.cli.console import spinner
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -80,7 +80,7 @@ def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
 def test_a_gallery_of_single_points_needs_a_temperature(tmp_path: Path) -> None:
     gallery = write_npz(tmp_path / "g.npz", points(5)[0], np.arange(5))
     model = tmp_path / "m.safetensors"
-    assert "give nearsure fit a --temperature" in refused("fit", gallery, "-o", model)
+    assert "give the temperature" in refused("fit", gallery, "-o", model)
     said = succeeded("fit", gallery, "-o", model, "--temperature", 2.5, "--json").json
     assert (said["rule"], said["temperature"]) == ("ned", 2.5)
     assert NEDClassifier.load(model).temperature_ == 2.5
@@ -232,8 +232,11 @@ def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
         (["g.npz", "-o", "m.safetensors", "-k", "91"], "Got 91 instead"),
         (["g.npz", "-o", "m.safetensors", "--max-fit-samples", "auto"], "--max-fit-samples must"),
         (["g.npz", "-o", "m.safetensors", "--table", "x"], "without --into"),
-        (["g.npz", "-o", "m.safetensors", "--labels-key", "y"], "no array 'y' (--labels-key)"),
-        (["g.npz", "-o", "m.safetensors", "--unknown-share", "1"], "--unknown-share must"),
+        (["g.npz", "-o", "m.safetensors", "--labels-key", "y"], "no array 'y' (labels_key)"),
+        (
+            ["g.npz", "-o", "m.safetensors", "--unknown-share", "1"],
+            "Got 1.0 instead. (--unknown-share)",
+        ),
         (["g.npz", "-o", "m.safetensors", "--images-root", "."], "--images-root must be left out"),
         (["g.npz", "-o", "m.safetensors", "--pictures-key", "x"], "--pictures-key must be left"),
         (["g.npz", "-o", "m.safetensors", "--replace"], "--replace must be left out"),
@@ -289,12 +292,12 @@ def test_two_commands_that_make_one_file(
 
     @contextmanager
     def overtaken(work: str) -> Iterator[None]:
-        monkeypatch.setattr(fitting, "busy", busy)
+        monkeypatch.setattr(fit_command, "spinner", spinner)
         succeeded("fit", second, *words)
-        with busy(work):
+        with spinner(work):
             yield
 
-    monkeypatch.setattr(fitting, "busy", overtaken)
+    monkeypatch.setattr(fit_command, "spinner", overtaken)
     assert f"{name} is there already" in refused("fit", first, *words)
     assert succeeded("audit", "--model", tmp_path / name, "--json").json["n_points"] == 60
     if name.endswith("safetensors"):

@@ -9,7 +9,7 @@ import pytest
 from cli_runs import nearsure, refused, succeeded
 
 from nearsure import service
-from nearsure.cli.serve import EXAMPLES, given_tokens
+from nearsure.cli.serve import EXAMPLES, read_tokens
 from nearsure.service import ServiceSettings
 from nearsure.service.auth import Tokens, check_listening
 
@@ -117,7 +117,7 @@ def test_examples_of_the_help_work_as_typed(
 
 
 def test_no_token_is_shown() -> None:
-    assert "secret" not in repr(given_tokens(None, {"NEARSURE_WRITE_TOKENS": "secret"}))
+    assert "secret" not in repr(read_tokens(None, {"NEARSURE_WRITE_TOKENS": "secret"}))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,8 @@ def test_pages_of_any_host_need_tokens(
     served: list[ServiceSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused("serve", "g.sqlite", "--cors-origin", "*")
-    assert "Without tokens --cors-origin must name the pages" in said
+    assert "Without tokens cors_origins must name the pages" in said
+    assert said.endswith("(--cors-origin)\n")
     assert served == []
     monkeypatch.setenv("NEARSURE_READ_TOKENS", "one")
     succeeded("serve", "g.sqlite", "--cors-origin", "*")

@@ -13,7 +13,7 @@ from tiny_images import write_tree
 
 from nearsure import cli
 from nearsure.cli import app, main
-from nearsure.cli.files import typed_command
+from nearsure.cli.files import command_line
 from nearsure.errors import MissingExtraError
 
 
@@ -232,7 +232,7 @@ def test_a_report_does_not_tell_the_folders_of_a_machine(
     monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nearsure", *words])
-    assert typed_command() == f"nearsure {shown}"
+    assert command_line() == f"nearsure {shown}"
 
 
 def test_help_names_the_commands(

@@ -25,7 +25,7 @@ def main() -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
     if sys.stdout is None:
         # Files that are opened would be taken for it.
-        sys.exit(_failed("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
+        sys.exit(_report("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
     if isinstance(sys.stdout, TextIOWrapper):
         # Names of files may hold bytes that are no characters: they are shown as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -33,26 +33,26 @@ def main() -> None:
         require("typer", extra="cli", purpose="The nearsure command")
         import_module("nearsure.cli.app").app(prog_name="nearsure")
     except NearsureError as error:
-        sys.exit(_failed(str(error), MISTAKE))
+        sys.exit(_report(str(error), MISTAKE))
     except OSError as error:
-        sys.exit(_failed(_sentence(error), MISTAKE))
+        sys.exit(_report(_describe(error), MISTAKE))
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
-        sys.exit(_failed(f"There is not enough memory{reason}. {LESS_MEMORY}", MISTAKE))
+        sys.exit(_report(f"There is not enough memory{reason}. {LESS_MEMORY}", MISTAKE))
     except UnicodeEncodeError as error:
         part = error.object[error.start : error.end]
-        sys.exit(_failed(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
+        sys.exit(_report(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
     except KeyboardInterrupt:
         # Before there was a command to interrupt.
-        sys.exit(_failed("Interrupted.", INTERRUPTED))
+        sys.exit(_report("Interrupted.", INTERRUPTED))
 
 
-def _sentence(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     if error.strerror is None:
         return str(error)
     return f"{error.filename or 'A file'}: {error.strerror}."
 
 
-def _failed(sentence: str, code: int) -> int:
+def _report(sentence: str, code: int) -> int:
     sys.stderr.write(f"nearsure: {sentence}\n")
     return code

@@ -1,22 +1,24 @@
 """All commands together, and what is the same for each: warnings, Ctrl-C, a closed pipe."""
 
 import os
+import re
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 
 from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
-from nearsure.cli.console import as_typed, sentences_of_warnings, tell
-from nearsure.cli.options import flowing
+from nearsure.cli.console import print_warnings, tell
+from nearsure.cli.options import join_lines, register
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
     from typer import Context
 
 INTERRUPTED = 130
+LAB = "The lab"
 RESUMABLE = ("reproduce", "ablation")
 GOES_ON = "Interrupted; the same command goes on from here."
 NOTHING_LEFT = "Interrupted; nothing was left half-written."
@@ -29,49 +31,62 @@ Example: nearsure fit gallery.npz -o model.safetensors
 
 
 class Commands(TyperGroup):
-    """Whatever the command, it ends in the same ways."""
+    """Ends every command in the same ways."""
 
     def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
         """Run the command that was named."""
         try:
-            with sentences_of_warnings():
+            with print_warnings():
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
         except NearsureError as error:
-            error.args = (as_typed(str(error)),)
+            error.args = (_with_options(str(error), ctx),)
             raise
         except KeyboardInterrupt:
             tell(GOES_ON if ctx.invoked_subcommand in RESUMABLE else NOTHING_LEFT)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Who reads had enough. What is still buffered must not fail once more at the very end.
+            # The reader has closed the pipe. What is still buffered must not fail again at exit.
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
 
 
+def _with_options(message: str, ctx: "Context") -> str:
+    """A message of the library, and in brackets the options of the parameters that it names."""
+    command = cast("TyperGroup", ctx.command).get_command(ctx, ctx.invoked_subcommand or "")
+    options = [
+        parameter.opts[0]
+        for parameter in (command.params if command else ())
+        if "_" in (parameter.name or "") and re.search(rf"\b{parameter.name}\b", message)
+    ]
+    return f"{message} ({', '.join(options)})" if options else message
+
+
 app = typer.Typer(
     cls=Commands,
     help="Calibrated confidence for nearest-neighbour search results.",
-    epilog=flowing(EPILOG),
+    epilog=join_lines(EPILOG),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (
-    embed,
-    fit,
-    predict,
-    evaluate,
-    report,
-    audit,
-    calibrate,
-    serve,
-    backup,
-    lab,
-):
-    commands.add_to(app)
+register(app, embed.embed, *embed.EXAMPLES)
+register(app, fit.fit, *fit.EXAMPLES)
+register(app, predict.predict, *predict.EXAMPLES)
+register(app, evaluate.evaluate, *evaluate.EXAMPLES)
+register(app, report.report, *report.EXAMPLES)
+register(app, audit.audit, *audit.EXAMPLES)
+register(app, calibrate.calibrate, *calibrate.EXAMPLES)
+register(app, serve.serve, *serve.EXAMPLES)
+register(app, backup.backup, "nearsure backup birds.sqlite backups/birds.sqlite")
+register(app, backup.restore, "nearsure restore backups/birds.sqlite birds.sqlite --replace")
+register(app, lab.demo, "nearsure demo --output pictures")
+register(app, lab.reproduce, "nearsure reproduce glyphs --robust", panel=LAB)
+register(app, lab.ablation, "nearsure ablation --data embeddings", panel=LAB)
+register(app, lab.corruptions, "nearsure corruptions photo.jpg --output sheet.png", panel=LAB)
+register(app, lab.summary, "nearsure summary results", panel=LAB)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001

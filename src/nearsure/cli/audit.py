@@ -1,15 +1,14 @@
 """`nearsure audit`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearsure.cli.console import busy, show_json, show_table
-from nearsure.cli.files import SUFFIXES, Columns, Destination, check_files, labels_of, opened_file
-from nearsure.cli.models import opened_model
+from nearsure.cli.console import show_json, show_table, spinner
+from nearsure.cli.files import SUFFIXES, Columns, Destination, check_files, labels_of, open_file
+from nearsure.cli.models import engine_options, open_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -27,7 +26,8 @@ from nearsure.cli.options import (
     Rows,
     Table,
     VectorsKey,
-    register,
+    number_or,
+    refuse,
 )
 from nearsure.errors import ConfigError
 
@@ -42,11 +42,6 @@ EXAMPLES = (
 )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, audit, *EXAMPLES)
-
-
 def audit(
     points: Annotated[
         str | None,
@@ -58,12 +53,12 @@ def audit(
     ] = None,
     *,
     model: OptionalModel = None,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
     input_format: InputFormat = None,
-    k: Neighbors = "auto",
+    n_neighbors: Neighbors = "auto",
     metric: Metric = None,
     gallery: Gallery = None,
     table: Table = None,
@@ -79,123 +74,68 @@ def audit(
     Every point is searched among the others. -o writes all suspect labels, the least believed
     first.
     """
-    from nearsure.cli.files import Columns
-    from nearsure.cli.models import engine_options
-    from nearsure.cli.options import number_or
-
-    audit_gallery(
-        AuditRequest(
-            points,
-            Columns(labels, vectors_key, labels_key, ids_key, format=input_format),
-            n_neighbors=number_or("-k", k, ("auto", "all")),
-            metric=metric,
-            model=model,
-            gallery=gallery,
-            options=engine_options(engine_option, table=table, collection=collection),
-        ),
-        output=output,
-        guard_formulas=guard_formulas,
-        as_json=as_json,
-        rows=rows,
-    )
-
-
-@dataclass(frozen=True)
-class AuditRequest:
-    """What is to be audited: a file, or the gallery of a model.
-
-    Parameters
-    ----------
-    points : str or None
-        The file.
-    n_neighbors, metric : int or str, str or None
-        How it is searched.
-    model, gallery, options : path or None, str or None, mapping
-        The model, and where its points are.
-    """
-
-    points: str | None
-    columns: Columns
-    n_neighbors: int | str
-    metric: Literal["euclidean", "cosine"] | None
-    model: Path | None
-    gallery: str | None
-    options: Mapping[str, Any]
-
-
-def audit_gallery(
-    request: AuditRequest,
-    *,
-    output: Path | None,
-    guard_formulas: bool,
-    as_json: bool,
-    rows: int,
-) -> None:
-    """Audit, and say what was found."""
-    if (request.points is None) == (request.model is None):
+    columns = Columns(labels_path, vectors_key, labels_key, ids_key, format=input_format)
+    asked = number_or("-k", n_neighbors, ("auto", "all"))
+    options = engine_options(engine_option, table=table, collection=collection)
+    if (points is None) == (model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
     # Found out before the work is done.
     check_files(
-        {"GALLERY": request.points, "--labels": request.columns.labels, "--model": request.model},
-        {"--output": output},
+        {"GALLERY": points, "--labels": labels_path, "--model": model}, {"--output": output}
     )
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"--output must end in {', '.join(SUFFIXES)}. Got {output.name} instead.")
     if guard_formulas and output is None:
         raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
-    written = None
+    destination = None
     if output is not None:
-        written = Destination.chosen(
+        destination = Destination.from_options(
             output, None, as_json=False, rows=rows, guard_formulas=guard_formulas
         )
-    if request.model is None:
-        found = _audit_of_file(request, str(request.points))
+    if model is None:
+        if gallery is not None or options:
+            raise ConfigError("--gallery and options of an engine must be given with --model.")
+        found = _audit_file(str(points), columns, n_neighbors=asked, metric=metric or "euclidean")
     else:
-        found = _audit_of_model(request, request.model)
+        of_files = {
+            "-k": asked != "auto",
+            "--metric": metric,
+            "Names of columns": columns != Columns(),
+        }
+        refuse(of_files, " with --model, which was fitted already", when=True)
+        with open_model(model, gallery, options) as classifier:
+            found = _audit(classifier)
     if as_json:
         show_json(asdict(found))
     else:
         _show(found, rows)
-    if written is not None:
-        columns = ("id", "label", "suggested", "p_own", "p_suggested", "trust")
-        suspects = {name: [getattr(one, name) for one in found.suspects] for name in columns}
-        written.put("", [suspects], say=not as_json)
+    if destination is not None:
+        names = ("id", "label", "suggested", "p_own", "p_suggested", "trust")
+        suspects = {name: [getattr(one, name) for one in found.suspects] for name in names}
+        destination.write("", [suspects], say=not as_json)
 
 
-def _audit_of_model(request: AuditRequest, model: Path) -> "Audit":
-    of_files = {"-k": request.n_neighbors != "auto", "--metric": request.metric is not None}
-    of_files["Names of columns"] = request.columns != Columns()
-    for option, given in of_files.items():
-        if given:
-            raise ConfigError(f"{option} must be left out with --model, which was fitted already.")
-    with opened_model(model, request.gallery, request.options) as classifier:
-        return _audited(classifier)
-
-
-def _audit_of_file(request: AuditRequest, source: str) -> "Audit":
+def _audit_file(source: str, columns: Columns, **parameters: Any) -> "Audit":  # noqa: ANN401
     from nearsure.classifier import NEDClassifier
 
-    if request.gallery is not None or request.options:
-        raise ConfigError("--gallery and options of an engine must be given with --model.")
-    with opened_file(source, request.columns, labels="required") as stream:
+    with open_file(source, columns, labels="required") as stream:
         points = stream.read_all()
-    parameters: dict[str, Any] = {"n_neighbors": request.n_neighbors}
-    classifier = NEDClassifier(metric=request.metric or "euclidean", **parameters)
-    with busy("fitting"):
+    classifier = NEDClassifier(**parameters)
+    with spinner("fitting"):
         classifier.fit(points.vectors, labels_of(points))
-    found = _audited(classifier)
-    return found if points.ids is None else _renamed(found, points.ids.tolist())
+    found = _audit(classifier)
+    return found if points.ids is None else _with_ids(found, points.ids.tolist())
 
 
-def _audited(classifier: "NEDClassifier") -> "Audit":
+def _audit(classifier: "NEDClassifier") -> "Audit":
     from nearsure.report.answers import gallery_size
     from nearsure.report.sections import audit_of
 
-    with busy("auditing"):
+    with spinner("auditing"):
         return audit_of(classifier, n_suspects=gallery_size(classifier))
 
 
-def _renamed(found: "Audit", names: Sequence[object]) -> "Audit":
+def _with_ids(found: "Audit", names: Sequence[object]) -> "Audit":
     """The ids of the file in place of row numbers."""
     from nearsure.report.document import plain_label
 

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
-from nearsure.cli.options import register
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the commands known."""
-    register(app, backup, "nearsure backup birds.sqlite backups/birds.sqlite")
-    register(app, restore, "nearsure restore backups/birds.sqlite birds.sqlite --replace")
+from nearsure.atomic import Draft, resolved
+from nearsure.cli.console import progress
+from nearsure.cli.files import check_files, check_suffix, print_written, translate_errors
+from nearsure.cli.load import check_free, place_gallery
+from nearsure.cli.models import SQLITE_SUFFIXES, check_exists
 
 
 def backup(
@@ -48,26 +46,16 @@ def restore(
 
 def _copy(source: dict[str, Path], target: dict[str, Path], *, replace: bool) -> None:
     """Copy one file, named as it was typed, to another."""
-    from nearsure.atomic import Draft, resolved
-    from nearsure.cli.console import progress
-    from nearsure.cli.files import (
-        check_files,
-        check_suffix,
-        say_files,
-        writing,
-    )
-    from nearsure.cli.load import check_free, place_gallery
-    from nearsure.cli.models import SQLITE_SUFFIXES, check_is_there
     from nearsure.engines.sqlite.engine import copy_gallery
     from nearsure.engines.sqlite.file import FileLock
 
     ((_, own),), ((option, output),) = source.items(), target.items()
     check_suffix(option, output, SQLITE_SUFFIXES)
     check_files(source, target)
-    check_is_there(own)
+    check_exists(own)
     place = resolved(output)
     check_free(place, replace=replace)
-    with writing(option, output):
+    with translate_errors(option, output):
         draft = Draft.of(place)
         try:
             # Whoever has it open is found out before the work is done.
@@ -79,4 +67,4 @@ def _copy(source: dict[str, Path], target: dict[str, Path], *, replace: bool) ->
             place_gallery(copy, place, replace=replace)
         finally:
             draft.discard()
-    say_files([output])
+    print_written([output])

@@ -3,14 +3,13 @@
 import csv
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from nearsure.cli.console import busy, tell
-from nearsure.cli.files import Destination, check_files, check_suffix, labels_like
+from nearsure.cli.console import spinner, tell
+from nearsure.cli.files import Destination, check_files, check_suffix, match_labels
 from nearsure.cli.options import (
     FITTING,
     Calibration,
@@ -20,17 +19,15 @@ from nearsure.cli.options import (
     Precision,
     RecordsFile,
     Rows,
-    register,
+    refuse,
 )
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray, IntArray
-    from nearsure.classifier.rule import FittedRule
     from nearsure.cli.rule_file import SavedRule
     from nearsure.embedding_files import HitSet
     from nearsure.neighbors import Neighbors
-    from nearsure.posterior import Posterior
 
 
 EXAMPLES = (
@@ -48,12 +45,10 @@ DistanceName = Literal[
     "inner-product",
     "negative-inner-product",
 ]
+HEADER = ["label", "count"]
+# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
+LEAST_SHARE = 0.5
 HITS = "npz, jsonl, parquet or csv file of distances and labels, - for standard input"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, calibrate, *EXAMPLES)
 
 
 def calibrate(
@@ -108,34 +103,77 @@ def calibrate(
     --class-counts), for one neighbour more than you want to use. What is learned from these holds
     for queries of the same engine.
     """
-    from nearsure.cli.files import Destination
+    from nearsure.embedding_files import load_hits
 
-    calibrate_hits(
-        CalibrateRequest(
-            gallery_hits,
-            queries,
-            distance,
-            rule,
-            calibration,
-            save,
-            input_format,
-            precision,
-            class_counts,
-        ),
-        Destination.chosen(
-            output,
-            output_format,
-            as_json=as_json,
-            rows=rows,
-            guard_formulas=guard_formulas,
-        ),
+    destination = Destination.from_options(
+        output, output_format, as_json=as_json, rows=rows, guard_formulas=guard_formulas
     )
+    is_saved = rule.endswith(".json")
+    refuse(
+        {"GALLERY_HITS": gallery_hits},
+        f": {rule} was fitted already. Queries are given with --queries",
+        when=is_saved,
+    )
+    if is_saved:
+        if queries is None or save is not None:
+            raise ConfigError("--rule rule.json answers --queries, and fits nothing to --save.")
+        if (precision, class_counts, calibration) != (None, None, "auto"):
+            raise ConfigError(
+                "--precision, --calibration and --class-counts need the points of the gallery, "
+                "which a saved rule has not: give GALLERY_HITS."
+            )
+    elif gallery_hits is None:
+        raise ConfigError("Give GALLERY_HITS to fit on, or --rule rule.json.")
+    elif distance is None:
+        raise ConfigError(
+            "--distance must say what your engine calls a distance: "
+            f"{', '.join(get_args(DistanceName))}."
+        )
+    if gallery_hits == "-" and queries == "-":
+        raise ConfigError("Only one of GALLERY_HITS and --queries can be standard input.")
+    check_suffix("--save", save, (".json",))
+    check_files(
+        {"GALLERY_HITS": gallery_hits, "--queries": queries, "--rule": rule if is_saved else None},
+        {"--save": save, "--output": output},
+    )
+    if gallery_hits is None or distance is None:
+        saved = _load_rule(Path(rule), distance)
+    else:
+        hits = load_hits(gallery_hits, format=input_format)
+        truth = _true_labels(hits, gallery_hits)
+        saved, neighbors, codes = _fit(
+            hits, truth, distance, class_counts, rule=rule, calibration=calibration
+        )
+    if save is not None:
+        saved.save(save)
+    threshold = None if precision is None else _threshold(saved, neighbors, codes, precision)
+    if queries is not None:
+        hits = load_hits(queries, format=input_format)
+        neighbors = _cut_to_fit(_neighbors(hits, saved.classes, saved.distance), saved)
+    _answer(hits, neighbors, saved, threshold, destination)
 
 
-HEADER = ["label", "count"]
+def _true_labels(hits: "HitSet", source: str) -> "AnyArray":
+    if hits.truth is None:
+        raise InvalidInputError(
+            f"{source} must hold the true label of each point (truth): from these it is learned "
+            "how sure to be."
+        )
+    return hits.truth
 
 
-def class_counts_in(path: Path, kind: "AnyArray") -> "tuple[AnyArray, IntArray]":
+def _load_rule(path: Path, distance: DistanceName | None) -> "SavedRule":
+    from nearsure.cli.rule_file import SavedRule
+
+    saved = SavedRule.load(path)
+    if distance not in {None, saved.distance}:
+        raise ConfigError(
+            f"--distance must be {saved.distance}, as {path} was fitted. Got {distance} instead."
+        )
+    return saved
+
+
+def _read_class_counts(path: Path, kind: "AnyArray") -> "tuple[AnyArray, IntArray]":
     """Labels, sorted and of the kind of some others, and their counts.
 
     Parameters
@@ -151,13 +189,13 @@ def class_counts_in(path: Path, kind: "AnyArray") -> "tuple[AnyArray, IntArray]"
     """
     import numpy as np
 
-    counts = _counts_in_json(path) if path.suffix.lower() == ".json" else _table(path)
-    names = labels_like(np.array(list(counts), str), kind)
+    counts = _read_json(path) if path.suffix.lower() == ".json" else _read_csv(path)
+    names = match_labels(np.array(list(counts), str), kind)
     labels, first = np.unique(names, return_index=True)
     return labels, np.array(list(counts.values()), np.int64)[first]
 
 
-def check_all_counted(path: Path, labels: "AnyArray", counted: "AnyArray") -> None:
+def _check_all_counted(path: Path, labels: "AnyArray", counted: "AnyArray") -> None:
     """An error if a label was not counted."""
     import numpy as np
 
@@ -170,7 +208,7 @@ def check_all_counted(path: Path, labels: "AnyArray", counted: "AnyArray") -> No
         )
 
 
-def _counts_in_json(path: Path) -> dict[str, int]:
+def _read_json(path: Path) -> dict[str, int]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -180,7 +218,7 @@ def _counts_in_json(path: Path) -> dict[str, int]:
     return {label: _count(path, label, count) for label, count in document.items()}
 
 
-def _table(path: Path) -> dict[str, int]:
+def _read_csv(path: Path) -> dict[str, int]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header, *rows = list(csv.reader(file)) or [[]]
@@ -218,145 +256,44 @@ def _conventions() -> "dict[DistanceName, Callable[..., Neighbors]]":
     }
 
 
-# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
-LEAST_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class CalibrateRequest:
-    """What was asked for; `rule` is a name, or the path of a .json file."""
-
-    gallery_hits: str | None
-    queries: str | None
-    distance: DistanceName | None
-    rule: str
-    calibration: str
-    save: Path | None
-    format: str | None
-    precision: float | None
-    class_counts: Path | None = None
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether the rule was fitted before."""
-        return self.rule.endswith(".json")
-
-
-@dataclass(frozen=True, eq=False)
-class Own:
-    """Points of the gallery with what they found; names, neighbours, class codes."""
-
-    hits: "HitSet"
-    neighbors: "Neighbors"
-    codes: "IntArray"
-
-
-def calibrate_hits(request: CalibrateRequest, destination: Destination) -> None:
-    """Learn how sure to be, or read what was learned, and answer queries."""
-    from nearsure.cli.rule_file import SavedRule
-    from nearsure.embedding_files import load_hits
-
-    _check(request)
-    check_suffix("--save", request.save, (".json",))
-    check_files(
-        {
-            "GALLERY_HITS": request.gallery_hits,
-            "--queries": request.queries,
-            "--rule": request.rule if request.is_saved else None,
-        },
-        {"--save": request.save, "--output": destination.path},
-    )
-    own: Own | None = None
-    if request.is_saved:
-        saved = SavedRule.load(Path(request.rule))
-        if request.distance not in {None, saved.distance}:
-            raise ConfigError(
-                f"--distance must be {saved.distance}, as {request.rule} was fitted. "
-                f"Got {request.distance} instead."
-            )
-    else:
-        saved, own = _fitted(request)
-    if request.save is not None:
-        saved.save(request.save)
-    threshold = _threshold(request, saved, own)
-    if request.queries is not None:
-        hits = load_hits(request.queries, format=request.format)
-        neighbors = _as_fitted(_neighbors(hits, saved.classes, saved.distance), saved)
-        _answer(hits, neighbors, saved, threshold, destination)
-    elif own is not None:
-        _answer(own.hits, own.neighbors, saved, threshold, destination)
-
-
-def _check(request: CalibrateRequest) -> None:
-    if request.is_saved and request.gallery_hits is not None:
-        raise ConfigError(
-            f"GALLERY_HITS must be left out: {request.rule} was fitted already. Queries are given "
-            "with --queries."
-        )
-    if request.is_saved and (request.queries is None or request.save is not None):
-        raise ConfigError("--rule rule.json answers --queries, and fits nothing to --save.")
-    of_fits = (request.precision, request.class_counts, request.calibration)
-    if request.is_saved and of_fits != (None, None, "auto"):
-        raise ConfigError(
-            "--precision, --calibration and --class-counts need the points of the gallery, which a "
-            "saved rule has not: give GALLERY_HITS."
-        )
-    if not request.is_saved and request.gallery_hits is None:
-        raise ConfigError("Give GALLERY_HITS to fit on, or --rule rule.json.")
-    if not request.is_saved and request.distance is None:
-        raise ConfigError(
-            f"--distance must say what your engine calls a distance: {', '.join(_conventions())}."
-        )
-    if request.gallery_hits == "-" and request.queries == "-":
-        raise ConfigError("Only one of GALLERY_HITS and --queries can be standard input.")
-
-
-def _fitted(request: CalibrateRequest) -> "tuple[SavedRule, Own]":
+def _fit(
+    hits: "HitSet",
+    truth: "AnyArray",
+    distance: DistanceName,
+    class_counts: Path | None,
+    **parameters: str,
+) -> "tuple[SavedRule, Neighbors, IntArray]":
     import numpy as np
 
     from nearsure.classifier import fit_confidence
     from nearsure.cli.rule_file import SavedRule
-    from nearsure.embedding_files import load_hits
     from nearsure.labels import codes_of
 
-    hits = load_hits(str(request.gallery_hits), format=request.format)
-    if hits.truth is None:
-        raise InvalidInputError(
-            f"{request.gallery_hits} must hold the true label of each point (truth): from these "
-            "it is learned how sure to be."
-        )
-    distance = request.distance or "squared-l2"
     present = hits.neighbor_labels[_valid(hits)]
-    classes = np.unique(np.concatenate([labels_like(present, hits.truth), hits.truth]))
+    classes = np.unique(np.concatenate([match_labels(present, truth), truth]))
     counts: IntArray | None = None
-    if request.class_counts is not None:
-        counted, counts = class_counts_in(request.class_counts, hits.truth)
-        check_all_counted(request.class_counts, classes, counted)
+    if class_counts is not None:
+        counted, counts = _read_class_counts(class_counts, truth)
+        _check_all_counted(class_counts, classes, counted)
         classes = counted
-    elif _are_some_of_the_points(hits):
+    elif _is_sample(hits):
         tell(
             "warning: neighbours are points that are not among GALLERY_HITS themselves. If these "
             "are a sample of the gallery, --class-counts must say how large its classes are."
         )
-    codes = codes_of(hits.truth, classes)
-    found = _without_themselves(hits, _neighbors(hits, classes, distance), codes)
-    with busy("fitting"):
-        rule = fit_confidence(
-            found,
-            codes,
-            rule=request.rule,
-            calibration=request.calibration,
-            class_counts=counts,
-        )
+    codes = codes_of(truth, classes)
+    found = _leave_out_own(hits, _neighbors(hits, classes, distance), codes)
+    with spinner("fitting"):
+        rule = fit_confidence(found, codes, class_counts=counts, **parameters)
     temperature = "" if rule.temperature is None else f", T = {rule.temperature:.6g}"
     tell(
         f"Fitted {rule.name} on {len(codes):,} points of {len(classes):,} classes with {found.k} "
         f"neighbours each{temperature}."
     )
-    return SavedRule(rule, classes, distance, found.k), Own(hits, found, codes)
+    return SavedRule(rule, classes, distance, found.k), found, codes
 
 
-def _without_themselves(hits: "HitSet", found: "Neighbors", codes: "IntArray") -> "Neighbors":
+def _leave_out_own(hits: "HitSet", found: "Neighbors", codes: "IntArray") -> "Neighbors":
     """Neighbours without the points that were searched, if ids tell; doubts are said."""
     from nearsure.loo import leave_one_out
     from nearsure.report.answers import are_most, nearly_found
@@ -390,7 +327,7 @@ def _without_themselves(hits: "HitSet", found: "Neighbors", codes: "IntArray") -
     return left
 
 
-def _are_some_of_the_points(hits: "HitSet") -> bool:
+def _is_sample(hits: "HitSet") -> bool:
     """Whether ids tell that the gallery has more points than these."""
     import numpy as np
 
@@ -408,7 +345,7 @@ def _neighbors(hits: "HitSet", classes: "AnyArray", distance: DistanceName) -> "
     from nearsure.labels import codes_of
 
     valid = _valid(hits)
-    labels = labels_like(hits.neighbor_labels[valid], classes)
+    labels = match_labels(hits.neighbor_labels[valid], classes)
     own = codes_of(labels, classes)
     if (own == len(classes)).any():
         strange = np.unique(labels[own == len(classes)])[:5].tolist()
@@ -421,7 +358,7 @@ def _neighbors(hits: "HitSet", classes: "AnyArray", distance: DistanceName) -> "
     return _conventions()[distance](hits.distances, codes, ids=hits.ids, counts=hits.counts)
 
 
-def _as_fitted(neighbors: "Neighbors", saved: "SavedRule") -> "Neighbors":
+def _cut_to_fit(neighbors: "Neighbors", saved: "SavedRule") -> "Neighbors":
     """As many neighbours as at the fit."""
     if neighbors.k < saved.n_neighbors:
         tell(
@@ -431,21 +368,15 @@ def _as_fitted(neighbors: "Neighbors", saved: "SavedRule") -> "Neighbors":
     return neighbors.first(min(neighbors.k, saved.n_neighbors))
 
 
-def _threshold(request: CalibrateRequest, saved: "SavedRule", own: Own | None) -> float | None:
+def _threshold(
+    saved: "SavedRule", neighbors: "Neighbors", codes: "IntArray", precision: float
+) -> float:
     from nearsure.decisions import choose_threshold
 
-    if request.precision is None or own is None:
-        return None
-    posterior = _posterior(saved.rule, own.neighbors, saved.classes)
-    chosen = choose_threshold(
-        posterior.confidence, posterior.labels == own.codes, precision=request.precision
-    )
+    posterior = saved.rule.posterior(neighbors, n_classes=len(saved.classes))
+    chosen = choose_threshold(posterior.confidence, posterior.labels == codes, precision=precision)
     tell(str(chosen))
     return chosen.threshold
-
-
-def _posterior(rule: "FittedRule", neighbors: "Neighbors", classes: "AnyArray") -> "Posterior":
-    return rule.posterior(neighbors, n_classes=len(classes))
 
 
 def _answer(
@@ -460,7 +391,7 @@ def _answer(
     from nearsure.labels import codes_of
     from nearsure.metrics import accuracy, expected_calibration_error
 
-    posterior = _posterior(saved.rule, neighbors, saved.classes)
+    posterior = saved.rule.posterior(neighbors, n_classes=len(saved.classes))
     codes, confidence = posterior.labels, posterior.confidence
     labels: list[Any] = [
         None if code < 0 else label
@@ -476,7 +407,7 @@ def _answer(
         columns["accepted"] = (confidence >= threshold) & (neighbors.counts > 0)
     if hits.truth is not None:
         columns["truth"] = hits.truth
-        truth = codes_of(labels_like(hits.truth, saved.classes), saved.classes)
+        truth = codes_of(match_labels(hits.truth, saved.classes), saved.classes)
         correct = codes == truth
         tell(
             f"{accuracy(correct):.2%} of {len(correct):,} answers are right, mean confidence "
@@ -484,7 +415,7 @@ def _answer(
             f"{expected_calibration_error(confidence, correct):.2%}."
         )
     shown = min(destination.rows, len(labels))
-    destination.put(f"The first {shown} of {len(labels):,}; -o FILE writes all", [columns])
+    destination.write(f"The first {shown} of {len(labels):,}; -o FILE writes all", [columns])
 
 
 def _valid(hits: "HitSet") -> "AnyArray":

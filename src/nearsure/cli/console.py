@@ -1,7 +1,6 @@
 """Sentences on standard error, progress, and tables or JSON on standard output."""
 
 import json
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,59 +13,20 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-
-OPTIONS = {
-    "vectors_key": "--vectors-key",
-    "labels_key": "--labels-key",
-    "ids_key": "--ids-key",
-    "pictures_key": "--pictures-key",
-    "labels_path": "--labels",
-    "unknown_share": "--unknown-share",
-    "n_neighbors": "-k",
-    "max_fit_samples": "--max-fit-samples",
-    "class_counts": "--class-counts",
-    "cors_origins": "--cors-origin",
-}
-PHRASES = {
-    "--unknown-share must be None or a fraction": "--unknown-share must be a fraction",
-    "ive the temperature": "ive nearsure fit a --temperature",
-    "Pass groups= to leave duplicates out together, or remove them.": "Remove duplicates.",
-    "If that is because of near-duplicates, pass groups= to leave them out together.": "If that is "
-    "because of near-duplicates, remove them.",
-    "SqliteEngine.create(path, dimension)": "nearsure fit FILE -o gallery.sqlite",
-}
-# Not a part of a path, nor the name of a column.
-_NAMES = re.compile(rf"(?<![\w./'\"-])({'|'.join(OPTIONS)})(?![\w/'\"-]|\.\w)")
-
-
-def as_typed(message: str) -> str:
-    """A message with the names of options in place of those of parameters.
-
-    Examples
-    --------
-    >>> as_typed("g.npz has no array 'ids_key' (vectors_key).")
-    "g.npz has no array 'ids_key' (--vectors-key)."
-    """
-    message = _NAMES.sub(lambda found: OPTIONS[found[0]], message)
-    for phrase, typed in PHRASES.items():
-        message = message.replace(phrase, typed)
-    return message
-
-
 Advance = Callable[[int], None]
 
 
 def tell(sentence: str) -> None:
-    """Say something that is no result."""
+    """Write a sentence to standard error."""
     sys.stderr.write(f"nearsure: {sentence}\n")
 
 
 @contextmanager
-def sentences_of_warnings() -> Iterator[None]:
-    """Warnings as sentences, without the lines of source that raised them."""
+def print_warnings() -> Iterator[None]:
+    """Print warnings as sentences, without the source lines that raised them."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        tell(f"warning: {as_typed(str(message))}")
+        tell(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -75,7 +35,7 @@ def sentences_of_warnings() -> Iterator[None]:
 
 @contextmanager
 def progress(work: str, total: int | None) -> Iterator[Advance]:
-    """A bar on standard error, if that is a terminal; gives the function that moves it on.
+    """Show a bar on standard error, if that is a terminal; yields the function that advances it.
 
     Parameters
     ----------
@@ -109,8 +69,8 @@ def progress(work: str, total: int | None) -> Iterator[Advance]:
 
 
 @contextmanager
-def busy(work: str) -> Iterator[None]:
-    """Show on standard error, if that is a terminal, that something takes its time."""
+def spinner(work: str) -> Iterator[None]:
+    """Show a spinner on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -121,35 +81,35 @@ def busy(work: str) -> Iterator[None]:
 
 
 def show_facts(title: str, facts: Mapping[str, str]) -> None:
-    """Names with what is to be said of each."""
+    """Print names and what is to be read of each."""
     from rich.table import Table
 
     table = Table(show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in facts.items():
-        table.add_row(printable(name), printable(fact))
+        table.add_row(mask_controls(name), mask_controls(fact))
     _show(title, table)
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows beneath a header, if there are any."""
+    """Print rows beneath a header, if there are any."""
     from rich.table import Table
 
     table = Table()
     for name in header:
-        table.add_column(printable(name), overflow="fold")
+        table.add_column(mask_controls(name), overflow="fold")
     for row in rows:
-        table.add_row(*map(printable, row))
+        table.add_row(*map(mask_controls, row))
     _show(title, table if rows else None)
 
 
-def printable(text: str) -> str:
-    r"""Text that cannot move the cursor or change colours, whatever a label holds.
+def mask_controls(text: str) -> str:
+    r"""Replace what could move the cursor or change colours, whatever a label holds.
 
     Examples
     --------
-    >>> printable("red\x1b[31m owl")
+    >>> mask_controls("red\x1b[31m owl")
     'red?[31m owl'
     """
     return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
@@ -170,10 +130,10 @@ def _show(title: str, table: "Table | None") -> None:
 
 
 def show_json(document: object) -> None:
-    """A document of dicts, lists, strings, numbers and None."""
+    """Print a document of dicts, lists, strings, numbers and None."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def finite(number: float) -> float | None:
-    """A number as JSON has it: None for NaN and infinity."""
+def finite_or_none(number: float) -> float | None:
+    """A number that JSON can hold: None for NaN and infinity."""
     return float(number) if isfinite(number) else None

@@ -10,8 +10,8 @@ import typer
 
 from nearsure.atomic import atomic_write
 from nearsure.cli.console import progress, tell
-from nearsure.cli.files import check_files, writing
-from nearsure.cli.options import OUTPUT, register
+from nearsure.cli.files import check_files, translate_errors
+from nearsure.cli.options import OUTPUT
 from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
 
 if TYPE_CHECKING:
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from nearsure.encoders import Encoder
     from nearsure.encoders.inputs import EncoderInput
 
+# Encoded together; a bar moves on after each.
+PORTION = 32
+FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+# What the other commands look for in an npz file.
+ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
 
+Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
 EXAMPLES = (
     "nearsure embed photos --encoder image -o gallery.npz",
     "nearsure embed sentences.csv --encoder text -o gallery.parquet",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, embed, *EXAMPLES)
 
 
 def embed(
@@ -59,27 +60,6 @@ def embed(
     An image's label is the folder that it lies in, its id the path below SOURCE. Texts are lines,
     or the column "text" beside "label" and "id".
     """
-    write_embeddings(source, encoder, output, skip_broken_images=skip_broken_images)
-
-
-# Encoded together; a bar moves on after each.
-PORTION = 32
-FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-# What the other commands look for in an npz file.
-ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
-
-Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
-
-
-class Records(Protocol):
-    """What takes rows, as columns."""
-
-    def write(self, columns: dict[str, Any]) -> None:
-        """Take some rows."""
-
-
-def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_images: bool) -> None:
-    """Encode all that `source` holds, and say what was done."""
     from nearsure.embedding_files import open_records
     from nearsure.encoders import open_encoder
     from nearsure.encoders.inputs import image_inputs, text_inputs
@@ -90,12 +70,12 @@ def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_im
             f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
         )
     check_files({"SOURCE": source}, {"--output": output})
-    opened = open_encoder(encoder)
-    inputs = image_inputs(source) if opened.kind == "image" else text_inputs(source)
-    check_inputs(inputs, source)
+    loaded = open_encoder(encoder)
+    inputs = image_inputs(source) if loaded.kind == "image" else text_inputs(source)
+    _check_inputs(inputs, source)
     written = 0
     with _npz(output) if suffix == ".npz" else open_records(output, FORMATS[suffix]) as records:  # type: ignore[arg-type]
-        for encoded, vectors in _portions(opened, inputs, skip=skip_broken_images):
+        for encoded, vectors in _encode_all(loaded, inputs, skip=skip_broken_images):
             records.write(_columns(encoded, vectors, output))
             written += len(encoded)
         if not written:
@@ -103,25 +83,32 @@ def write_embeddings(source: Path, encoder: str, output: Path, *, skip_broken_im
     if written < len(inputs):
         broken = len(inputs) - written
         tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
-    typer.echo(f"wrote {output}: {written} vectors of {opened.dimension} numbers")
+    typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
 
 
-def _portions(
+class Records(Protocol):
+    """A writer of rows, given as columns."""
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Write some rows."""
+
+
+def _encode_all(
     encoder: "Encoder", inputs: "Sequence[EncoderInput]", *, skip: bool
 ) -> Iterator[Encoded]:
     with progress("encoding", len(inputs)) as advance:
         for start in range(0, len(inputs), PORTION):
             portion = inputs[start : start + PORTION]
             try:
-                vectors = _encoded(encoder, portion)
+                vectors = _encode(encoder, portion)
             except BrokenImageError:
-                portion, vectors = _one_by_one(encoder, portion, skip=skip)
+                portion, vectors = _encode_singly(encoder, portion, skip=skip)
             if portion:
                 yield portion, vectors
             advance(len(inputs[start : start + PORTION]))
 
 
-def check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
+def _check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
     """An error if other commands could not take what would be written."""
     for name, values in (
         ("ids", [one.id for one in inputs]),
@@ -138,8 +125,8 @@ def check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
         seen.add(one.id)
 
 
-def _encoded(encoder: "Encoder", portion: "Sequence[EncoderInput]") -> "NDArray[np.float32]":
-    """What an encoder makes of some inputs, which anybody may have written."""
+def _encode(encoder: "Encoder", portion: "Sequence[EncoderInput]") -> "NDArray[np.float32]":
+    """Encode some inputs, and check what the encoder returned."""
     import numpy as np
 
     contents: Any = [one.content() for one in portion]  # all bytes, or all text
@@ -161,14 +148,14 @@ def _encoded(encoder: "Encoder", portion: "Sequence[EncoderInput]") -> "NDArray[
     return vectors
 
 
-def _one_by_one(encoder: "Encoder", portion: "Sequence[EncoderInput]", *, skip: bool) -> Encoded:
-    """Those that can be encoded; an error names the file."""
+def _encode_singly(encoder: "Encoder", portion: "Sequence[EncoderInput]", *, skip: bool) -> Encoded:
+    """Encode inputs one at a time, so that an error names the file."""
     import numpy as np
 
     kept, vectors = [], [np.empty((0, encoder.dimension), np.float32)]
     for one in portion:
         try:
-            vectors.append(_encoded(encoder, [one]))
+            vectors.append(_encode(encoder, [one]))
         except BrokenImageError as error:
             if not skip:
                 reason = str(error).removeprefix("Image 1 cannot be decoded: ").rstrip(".")
@@ -199,12 +186,12 @@ def _columns(
 
 @contextmanager
 def _npz(path: Path) -> Iterator[Records]:
-    """Collects rows and writes them as arrays at the end."""
+    """Collect rows and write them as arrays at the end."""
     import numpy as np
 
-    rows = _Collected()
+    rows = _Rows()
     yield rows
-    with writing("--output", path), atomic_write(path, keep_suffix=True) as draft:
+    with translate_errors("--output", path), atomic_write(path, keep_suffix=True) as draft:
         np.savez(
             draft,
             **{  # type: ignore[arg-type]
@@ -214,7 +201,7 @@ def _npz(path: Path) -> Iterator[Records]:
         )
 
 
-class _Collected:
+class _Rows:
     def __init__(self) -> None:
         self.parts: list[dict[str, Any]] = []
 

@@ -1,24 +1,32 @@
 """`nearsure evaluate`, with and without a model."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearsure.atomic import resolved
-from nearsure.cli.console import busy, finite, progress, show_facts, show_json, show_table, tell
+from nearsure.cli.console import (
+    finite_or_none,
+    progress,
+    show_facts,
+    show_json,
+    show_table,
+    spinner,
+    tell,
+)
 from nearsure.cli.files import (
     Columns,
     check_dimension,
     check_files,
+    command_line,
     labels_of,
-    opened_file,
-    say_files,
-    typed_command,
+    open_file,
+    print_written,
 )
-from nearsure.cli.models import opened_model
+from nearsure.cli.models import engine_options, open_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -32,7 +40,7 @@ from nearsure.cli.options import (
     Seed,
     Table,
     VectorsKey,
-    register,
+    refuse,
 )
 from nearsure.errors import ConfigError
 
@@ -54,11 +62,19 @@ EXAMPLES = (
     ),
 )
 TABLES = "The paper's tables, without --model"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, evaluate, *EXAMPLES)
+TITLES = {
+    "accuracy": "Accuracy",
+    "mean_confidence": "Mean confidence",
+    "ece": "Calibration error (ECE)",
+    "brier": "Brier score",
+    "nll": "Log loss",
+    "aurc": "Area under risk-coverage",
+    "error_auroc": "Error detection (AUROC)",
+    "known_accuracy": "Accuracy on known classes",
+    "unknown_auroc": "Unknown detection (AUROC)",
+}
+NOT_PERCENT = ("brier", "nll")
+ROWS_AT_A_TIME = 8192
 
 
 def evaluate(
@@ -72,7 +88,7 @@ def evaluate(
     ],
     *,
     model: OptionalModel = None,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     input_format: InputFormat = None,
@@ -118,65 +134,47 @@ def evaluate(
     Without: the paper's tables and figures, rules side by side. Without a gallery, every point is
     searched among the others, and half of the points among the other half.
     """
+    columns = Columns(labels_path, vectors_key, labels_key, format=input_format)
+    of_models = {
+        "--precision": precision,
+        "--json": as_json,
+        "--table": table,
+        "--collection": collection,
+        "--engine-option": engine_option,
+        "--input-format": input_format,
+    }
+    refuse(of_models, " here, which --model has", when=model is None)
+    of_tables = {
+        "--gallery-labels": gallery_labels,
+        "--gallery-vectors-key": gallery_vectors_key,
+        "--gallery-labels-key": gallery_labels_key,
+        "--name": name,
+        "--output": output,
+        "-k": k,
+    }
+    refuse(of_tables, " here, which is of the tables without --model", when=model is not None)
     if model is None:
-        _refuse("which --model has", precision=precision, json=as_json or None, table=table)
-        _refuse("which --model has", collection=collection, engine_option=engine_option)
-        _refuse("which --model has", input_format=input_format)
-
-        write_tables(
+        _write_tables(
             embeddings,
-            labels=labels,
-            vectors_key=vectors_key,
-            labels_key=labels_key,
-            gallery=GivenGallery(gallery, gallery_labels, gallery_vectors_key, gallery_labels_key),
+            columns,
+            gallery,
+            Columns(gallery_labels, gallery_vectors_key, gallery_labels_key),
+            settings={"k": 50 if k is None else k, "seed": seed, "n_resamples": resamples},
             name=name,
-            k=50 if k is None else k,
-            seed=seed,
-            n_resamples=resamples,
             output=output,
         )
         return
-    of_tables = "which is of the tables without --model"
-    _refuse(of_tables, gallery_labels=gallery_labels, gallery_vectors_key=gallery_vectors_key)
-    _refuse(of_tables, gallery_labels_key=gallery_labels_key, name=name, output=output)
-    _refuse(of_tables, k=k)
-    from nearsure.cli.files import Columns
-    from nearsure.cli.models import engine_options
-
-    evaluate_file(
-        embeddings,
-        Columns(labels, vectors_key, labels_key, format=input_format),
-        model=model,
-        gallery=gallery,
-        options=engine_options(engine_option, table=table, collection=collection),
-        precision=precision,
-        seed=seed,
-        n_resamples=resamples,
-        as_json=as_json,
-    )
-
-
-def _refuse(why: str, **options: object) -> None:
-    """Nothing that was typed is ignored."""
-    for name, value in options.items():
-        if value is not None:
-            option = "-k" if name == "k" else f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{option} must be left out here, {why}.")
-
-
-TITLES = {
-    "accuracy": "Accuracy",
-    "mean_confidence": "Mean confidence",
-    "ece": "Calibration error (ECE)",
-    "brier": "Brier score",
-    "nll": "Log loss",
-    "aurc": "Area under risk-coverage",
-    "error_auroc": "Error detection (AUROC)",
-    "known_accuracy": "Accuracy on known classes",
-    "unknown_auroc": "Unknown detection (AUROC)",
-}
-NOT_PERCENT = ("brier", "nll")
-ROWS_AT_A_TIME = 8192
+    options = engine_options(engine_option, table=table, collection=collection)
+    check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
+    with (
+        open_model(model, gallery, options) as classifier,
+        open_file(embeddings, columns, labels="required") as stream,
+    ):
+        check_dimension(stream, classifier, embeddings)
+        scores = _score(classifier, stream)
+        threshold = None if precision is None else classifier.accept_threshold(precision=precision)
+    _warn(scores)
+    _show(scores, threshold, seed=seed, n_resamples=resamples, as_json=as_json)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,34 +202,20 @@ class Scores:
     found_itself: "BoolArray"
 
 
-def evaluate_file(
-    source: str,
-    columns: Columns,
+def _show(
+    scores: Scores,
+    threshold: "AcceptThreshold | None",
     *,
-    model: Path,
-    gallery: str | None,
-    options: Mapping[str, Any],
-    precision: float | None,
     seed: int,
     n_resamples: int,
     as_json: bool,
 ) -> None:
-    """Answer labelled queries, and say how good the answers are."""
     from nearsure.metrics import calibration_floor
 
-    check_files({"EMBEDDINGS": source, "--model": model}, {})
-    with (
-        opened_model(model, gallery, options) as classifier,
-        opened_file(source, columns, labels="required") as stream,
-    ):
-        check_dimension(stream, classifier, source)
-        scores = scored(classifier, stream)
-        threshold = None if precision is None else classifier.accept_threshold(precision=precision)
-    _warn(scores)
-    with busy("resampling"):
-        estimates = estimates_of(scores, seed=seed, n_resamples=n_resamples)
+    with spinner("resampling"):
+        estimates = _estimate(scores, seed=seed, n_resamples=n_resamples)
         floor = calibration_floor(scores.confidence, seed=seed, n_simulations=n_resamples)
-    accepted = None if threshold is None else accepting(threshold, scores)
+    accepted = None if threshold is None else _apply(threshold, scores)
     counts = {"n_queries": len(scores.known), "n_unknown": int((~scores.known).sum())}
     if as_json:
         metrics = {
@@ -246,10 +230,10 @@ def evaluate_file(
     title = f"{counts['n_queries']:,} queries{unknown if counts['n_unknown'] else ''}"
     show_table(title, ("", "value", "95% interval"), rows)
     if accepted is not None:
-        show_facts("Accepting", {"promised": accepted["sentence"], "measured": _measured(accepted)})
+        show_facts("Accepting", {"promised": accepted["sentence"], "measured": _describe(accepted)})
 
 
-def scored(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
+def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     """Answer queries, some at a time, and keep what the metrics need."""
     import numpy as np
 
@@ -262,7 +246,7 @@ def scored(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     with progress("predicting", stream.n_rows) as advance:
         for chunk in stream.chunks(ROWS_AT_A_TIME):
             prediction = classifier.predict_with_confidence(chunk.vectors)
-            truth = one_kind(labels_of(chunk), classes)
+            truth = comparable_labels(labels_of(chunk), classes)
             codes = codes_in_gallery(*truth, sizes)
             posterior = prediction.posterior
             parts.append(
@@ -283,7 +267,7 @@ def scored(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     return Scores(*columns)
 
 
-def one_kind(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArray]":
+def comparable_labels(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArray]":
     """Labels and classes that can be compared: as texts, unless both are numbers.
 
     Files write numbers as texts and texts as numbers, and may mix them; a class that the gallery
@@ -292,7 +276,7 @@ def one_kind(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArr
     Examples
     --------
     >>> import numpy as np
-    >>> one_kind(np.array(["7", "owl"]), np.array([7, 9]))
+    >>> comparable_labels(np.array(["7", "owl"]), np.array([7, 9]))
     (array(['7', 'owl'], dtype='<U3'), array(['7', '9'], dtype='<U21'))
     """
     if all(array.dtype.kind in "biuf" for array in (labels, classes)):
@@ -300,7 +284,7 @@ def one_kind(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArr
     return labels.astype(str), classes.astype(str)
 
 
-def estimates_of(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Estimate]":
+def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Estimate]":
     """Each number with its interval, by the names of the report's document and as it has them."""
     import numpy as np
 
@@ -339,7 +323,7 @@ def estimates_of(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, E
     return estimates
 
 
-def accepting(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
+def _apply(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
     """What a threshold, chosen on the gallery, does to these queries."""
     from nearsure.report.document import share_of
 
@@ -347,7 +331,7 @@ def accepting(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
     n_accepted, n_right = int(accepted.sum()), int(scores.correct[accepted].sum())
     right = share_of(n_right, n_accepted) if n_accepted else None
     return {
-        "threshold": finite(threshold.threshold),
+        "threshold": finite_or_none(threshold.threshold),
         "sentence": str(threshold),
         "accepted": n_accepted,
         "coverage": n_accepted / len(scores.correct),
@@ -370,7 +354,7 @@ def _warn(scores: Scores) -> None:
         tell(f"warning: {own_points}")
 
 
-def _measured(accepted: dict[str, Any]) -> str:
+def _describe(accepted: dict[str, Any]) -> str:
     right = accepted["precision"]
     if right is None:
         return "no query is accepted"
@@ -390,54 +374,40 @@ def _cells(name: str, one: "Estimate") -> list[str]:
     return [value, f"{one.low:{spec}} to {one.high:{spec}}"]
 
 
-@dataclass(frozen=True)
-class GivenGallery:
-    """Where the gallery is, if it is not the queries themselves."""
-
-    file: str | None
-    labels: Path | None
-    vectors_key: str | None
-    labels_key: str | None
-
-
-def write_tables(
+def _write_tables(
     embeddings: str,
+    columns: Columns,
+    gallery: str | None,
+    gallery_columns: Columns,
     *,
-    labels: Path | None,
-    vectors_key: str | None,
-    labels_key: str | None,
-    gallery: GivenGallery,
+    settings: dict[str, int],
     name: str | None,
-    k: int,
-    seed: int,
-    n_resamples: int,
     output: Path | None,
 ) -> None:
-    """Evaluate every rule, say it, and write the report."""
-    from nearsure.embedding_files import load_embeddings
+    """Evaluate every rule, print tables, and write the report."""
     from nearsure.lab.experiment import EvaluationSettings, run_experiment
     from nearsure.lab.report import write_report
 
-    queries = load_embeddings(
-        embeddings, labels_path=labels, vectors_key=vectors_key, labels_key=labels_key
-    )
+    queries = _load(embeddings, columns)
     supports: EmbeddingSet | None = None
-    if gallery != GivenGallery(None, None, None, None):
-        same_file = gallery.file is None or _same(gallery.file, embeddings)
-        if same_file and gallery.vectors_key in {None, vectors_key}:
+    if gallery is not None or gallery_columns != Columns():
+        same_file = gallery is None or _is_same(gallery, embeddings)
+        if same_file and gallery_columns.vectors_key in {None, columns.vectors_key}:
             raise ConfigError(
                 "The gallery must be other vectors than the queries, or each query finds itself: "
                 "give another file (--gallery) or another array (--gallery-vectors-key)."
             )
-        supports = load_embeddings(
-            gallery.file or embeddings,
-            labels_path=gallery.labels,
-            vectors_key=gallery.vectors_key or (vectors_key if gallery.file else None),
-            labels_key=gallery.labels_key or (labels_key if gallery.file else None),
-        )
-    settings = EvaluationSettings(k=k, seed=seed, n_resamples=n_resamples)
+        if gallery is not None:
+            gallery_columns = replace(
+                gallery_columns,
+                vectors_key=gallery_columns.vectors_key or columns.vectors_key,
+                labels_key=gallery_columns.labels_key or columns.labels_key,
+            )
+        supports = _load(gallery or embeddings, gallery_columns)
     title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
-    experiment = run_experiment("given embeddings", queries, supports, settings)
+    experiment = run_experiment(
+        "given embeddings", queries, supports, EvaluationSettings(**settings)
+    )
     for protocol, evaluation in experiment.evaluations.items():
         typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
         for note in evaluation.notes:
@@ -446,12 +416,23 @@ def write_tables(
         output or Path("results") / title,
         title,
         [experiment],
-        command=typed_command(),
-        settings=asdict(settings),
+        command=command_line(),
+        settings=asdict(EvaluationSettings(**settings)),
         main=experiment.name,
     )
-    say_files(files)
+    print_written(files)
 
 
-def _same(one: str, other: str) -> bool:
+def _load(source: str, columns: Columns) -> "EmbeddingSet":
+    from nearsure.embedding_files import load_embeddings
+
+    return load_embeddings(
+        source,
+        labels_path=columns.labels,
+        vectors_key=columns.vectors_key,
+        labels_key=columns.labels_key,
+    )
+
+
+def _is_same(one: str, other: str) -> bool:
     return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))

@@ -99,8 +99,8 @@ def check_writable(option: str, path: Path) -> None:
 
 
 @contextmanager
-def writing(option: str, path: Path) -> Iterator[None]:
-    """Errors of the system in the block, as a sentence about the option."""
+def translate_errors(option: str, path: Path) -> Iterator[None]:
+    """Turn the system's errors in the block into a sentence that names the option."""
     try:
         yield
     except NearsureError:
@@ -128,10 +128,10 @@ class Columns:
     format: str | None = None
 
 
-def opened_file(
+def open_file(
     source: str, columns: Columns, *, labels: Literal["required", "optional", "none"]
 ) -> "EmbeddingStream":
-    """Embeddings of a file, or of standard input."""
+    """Open the embeddings of a file, or of standard input."""
     from nearsure.embedding_files import open_embeddings
 
     return open_embeddings(
@@ -144,11 +144,6 @@ def opened_file(
         format=columns.format,
         labels=labels,
     )
-
-
-def folder_of(source: str) -> Path:
-    """The folder of a file; this one, for standard input."""
-    return Path() if source == "-" else Path(source).parent
 
 
 def check_dimension(stream: "EmbeddingStream", classifier: "NEDClassifier", source: str) -> None:
@@ -175,8 +170,8 @@ def labels_of(chunk: "EmbeddingChunk") -> "AnyArray":
     return cast("AnyArray", chunk.labels)
 
 
-def labels_like(labels: "AnyArray", classes: "AnyArray") -> "AnyArray":
-    """Labels of the kind of a gallery's: a csv file has "7" where an npz file has 7.
+def match_labels(labels: "AnyArray", classes: "AnyArray") -> "AnyArray":
+    """Convert labels to the kind of a gallery's: a csv file has "7" where an npz file has 7.
 
     Parameters
     ----------
@@ -188,7 +183,7 @@ def labels_like(labels: "AnyArray", classes: "AnyArray") -> "AnyArray":
     Examples
     --------
     >>> import numpy as np
-    >>> labels_like(np.array([7, 8]), np.array(["7", "9"]))
+    >>> match_labels(np.array([7, 8]), np.array(["7", "9"]))
     array(['7', '8'], dtype='<U21')
     """
     import numpy as np
@@ -212,7 +207,7 @@ NAMES_SHOWN = 3
 
 
 class ImagePaths:
-    """Where images are; what lies outside their folder is left out.
+    """Finds image files; those outside their folder are left out.
 
     Parameters
     ----------
@@ -223,7 +218,7 @@ class ImagePaths:
     """
 
     def __init__(self, source: str, root: Path | None) -> None:
-        folder = folder_of(source)
+        folder = Path() if source == "-" else Path(source).parent
         self._root = _absolute(folder if root is None else root)
         self._starts = (folder,) if root is None else (root, folder)
         self._refused: dict[str, None] = {}
@@ -233,7 +228,7 @@ class ImagePaths:
         if not written:
             return None
         try:
-            path = self._found(written)
+            path = self._find(written)
         except (OSError, RuntimeError):
             # Too long, without a right to look, or a link to itself.
             path = None
@@ -242,7 +237,7 @@ class ImagePaths:
         return path
 
     def tell(self) -> None:
-        """Say what was left out."""
+        """Print which images were left out."""
         if not self._refused:
             return
         names = ", ".join(map(repr, list(self._refused)[:NAMES_SHOWN]))
@@ -252,13 +247,13 @@ class ImagePaths:
             f"{more}. --images-root names the folder that images may be in."
         )
 
-    def _found(self, written: str) -> Path | None:
+    def _find(self, written: str) -> Path | None:
         places = [_absolute(start / written) for start in self._starts]
         allowed = [path for path in places if self._is_below(path)]
         for path in allowed:
             if path.is_file():
                 return path
-        # What is missing is told by whoever tries to read it.
+        # Reading a missing file gives an error of its own.
         missing = [path for path in allowed if not path.exists()]
         return missing[0] if missing else None
 
@@ -278,18 +273,18 @@ def _absolute(path: Path) -> Path:
 SECRET = re.compile("password|passwd|token|secret|key", re.IGNORECASE)
 
 
-def typed_command() -> str:
-    """What was typed, without the folders of this machine, and without passwords."""
+def command_line() -> str:
+    """The command as it was typed, without the folders of this machine and without passwords."""
     words = []
     for word in sys.argv[1:]:
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         name, _, secret = value.partition("=")
-        public = f"{name}=..." if secret and SECRET.search(name) else _public(value)
+        public = f"{name}=..." if secret and SECRET.search(name) else _redact(value)
         words.append(f"{option}{equals}{public}")
     return shlex.join(["nearsure", *words])
 
 
-def _public(value: str) -> str:
+def _redact(value: str) -> str:
     scheme, slashes, _ = value.partition("://")
     if slashes:
         return f"{scheme}://..."
@@ -299,8 +294,8 @@ def _public(value: str) -> str:
     return path.name if path.is_absolute() or ".." in path.parts else value
 
 
-def say_files(files: Iterable[Path]) -> None:
-    """Name the files that were written."""
+def print_written(files: Iterable[Path]) -> None:
+    """Print the names of files that were written."""
     for path in files:
         typer.echo(f"wrote {path}")
 
@@ -336,7 +331,7 @@ class Destination:
     guard_formulas: bool = False
 
     @classmethod
-    def chosen(
+    def from_options(
         cls,
         output: Path | None,
         output_format: Format | None,
@@ -345,16 +340,16 @@ class Destination:
         rows: int,
         guard_formulas: bool = False,
     ) -> Self:
-        """What options stand for."""
-        own = cls._chosen(output, output_format, as_json=as_json, rows=rows)
-        if guard_formulas and own.format != "csv":
+        """The destination that options name."""
+        destination = cls._from_options(output, output_format, as_json=as_json, rows=rows)
+        if guard_formulas and destination.format != "csv":
             raise ConfigError(
                 "--guard-formulas is of csv: give -o FILE.csv or --format csv, or leave it out."
             )
-        return replace(own, guard_formulas=guard_formulas)
+        return replace(destination, guard_formulas=guard_formulas)
 
     @classmethod
-    def _chosen(
+    def _from_options(
         cls, output: Path | None, output_format: Format | None, *, as_json: bool, rows: int
     ) -> Self:
         if as_json and (output is not None or output_format not in {None, "json"}):
@@ -377,7 +372,7 @@ class Destination:
         """Whether only the first rows are wanted."""
         return self.format is None
 
-    def put(self, title: str, parts: Iterable[RecordColumns], *, say: bool = True) -> None:
+    def write(self, title: str, parts: Iterable[RecordColumns], *, say: bool = True) -> None:
         """Write records, columns of some rows at a time.
 
         Parameters
@@ -392,7 +387,7 @@ class Destination:
         from nearsure.embedding_files import open_records
 
         if self.format is None:
-            _show_first(title, parts, self.rows)
+            _show_table(title, parts, self.rows)
             return
         with open_records(self.path, self.format, guard_formulas=self.guard_formulas) as writer:
             for columns in parts:
@@ -400,23 +395,24 @@ class Destination:
                 if not writer.is_wanted:
                     return
         if self.path is not None and say:
-            say_files([self.path])
+            print_written([self.path])
 
 
-def _show_first(title: str, parts: Iterable[RecordColumns], n_rows: int) -> None:
+def _show_table(title: str, parts: Iterable[RecordColumns], n_rows: int) -> None:
     header: list[str] = []
     rows: list[list[str]] = []
     for columns in parts:
         header = list(columns)
         rows += [
-            [_cell(value) for value in values] for values in zip(*columns.values(), strict=True)
+            [_format_cell(value) for value in values]
+            for values in zip(*columns.values(), strict=True)
         ]
         if len(rows) >= n_rows:
             break
     show_table(title, header, rows[:n_rows])
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     plain = cast("Any", value)
     if hasattr(plain, "item"):
         plain = plain.item()
@@ -427,12 +423,12 @@ def _cell(value: object) -> str:
     if isinstance(plain, float):
         return f"{plain:.4f}"
     if isinstance(plain, list):
-        return "\n".join(_entry(entry) for entry in plain)
+        return "\n".join(_format_entry(entry) for entry in plain)
     return str(plain)
 
 
-def _entry(entry: object) -> str:
+def _format_entry(entry: object) -> str:
     """A class with its probability, or a neighbour, on one line."""
     if not isinstance(entry, dict):
         return json.dumps(entry)
-    return "  ".join(_cell(value) for value in entry.values())
+    return "  ".join(_format_cell(value) for value in entry.values())

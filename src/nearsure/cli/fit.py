@@ -1,23 +1,30 @@
 """`nearsure fit`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nearsure.cli.console import busy, finite, show_facts, show_json, tell
-from nearsure.cli.files import Columns, ImagePaths, check_files, labels_of, opened_file, say_files
-from nearsure.cli.load import filled_engine, filled_sqlite
+from nearsure.cli.console import finite_or_none, show_facts, show_json, spinner, tell
+from nearsure.cli.files import (
+    Columns,
+    ImagePaths,
+    check_files,
+    labels_of,
+    open_file,
+    print_written,
+)
+from nearsure.cli.load import fill_engine, fill_sqlite
 from nearsure.cli.models import (
-    check_is_there,
     engine_options,
     is_engine,
     is_sqlite,
-    keep_in,
-    opened,
+    open_gallery,
     save_model,
+    store_fit,
 )
 from nearsure.cli.options import (
     ENGINE,
@@ -38,25 +45,23 @@ from nearsure.cli.options import (
     Seed,
     Table,
     VectorsKey,
-    register,
+    number_or,
+    refuse,
 )
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
     from nearsure.classifier import NEDClassifier
+    from nearsure.embedding_files import EmbeddingStream
     from nearsure.engines.contract import Engine
 
-
+MODEL_SUFFIX = ".safetensors"
+PRECISION = 0.99
 EXAMPLES = (
     "nearsure fit gallery.npz -o model.safetensors",
     "nearsure fit birds.parquet --ids-key name --metric cosine -o birds.sqlite",
     "nearsure fit postgres --table birds -o birds.safetensors",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, fit, *EXAMPLES)
 
 
 def fit(
@@ -81,14 +86,14 @@ def fit(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace an .sqlite gallery that is there already.")
     ] = False,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
     pictures_key: PicturesKey = None,
     images_root: ImagesRoot = None,
     input_format: InputFormat = None,
-    k: Neighbors = "auto",
+    n_neighbors: Neighbors = "auto",
     rule: Rule = "auto",
     temperature: Annotated[
         float | None,
@@ -143,39 +148,127 @@ def fit(
     A file is read whole into a model. Into an .sqlite gallery or an engine it is streamed, so that
     it may be larger than memory.
     """
-    from nearsure.cli.files import Columns
-    from nearsure.cli.options import number_or
-
     samples = number_or("--max-fit-samples", max_fit_samples, ("all",))
-    fit_gallery(
-        FitRequest(
-            gallery=gallery,
-            output=output,
-            replace=replace,
-            columns=Columns(labels, vectors_key, labels_key, ids_key, pictures_key, input_format),
-            images_root=images_root,
-            parameters={
-                "n_neighbors": number_or("-k", k, ("auto", "all")),
-                "temperature": "auto" if temperature is None else temperature,
-                "rule": rule,
-                "calibration": calibration,
-                "prior": prior,
-                "unknown_share": unknown_share,
-                "max_fit_samples": None if samples == "all" else samples,
-                "random_state": seed,
-            },
-            metric=metric,
-            index=engine,
-            into=into,
-            engine_option=tuple(engine_option or ()),
-            table=table,
-            collection=collection,
-        ),
-        as_json=as_json,
+    parameters: dict[str, Any] = {
+        "n_neighbors": number_or("-k", n_neighbors, ("auto", "all")),
+        "temperature": "auto" if temperature is None else temperature,
+        "rule": rule,
+        "calibration": calibration,
+        "prior": prior,
+        "unknown_share": unknown_share,
+        "max_fit_samples": None if samples == "all" else samples,
+        "random_state": seed,
+    }
+    exists = is_engine(gallery)
+    check_files(
+        {"GALLERY": None if exists else gallery, "--labels": labels_path}, {"--output": output}
     )
+    of_files = {
+        "--labels": labels_path,
+        "--vectors-key": vectors_key,
+        "--labels-key": labels_key,
+        "--ids-key": ids_key,
+        "--input-format": input_format,
+    }
+    refuse(of_files, ": the points are in the gallery already", when=exists)
+    refuse(
+        {"--engine": engine != "auto"},
+        ": the index is the engine's own, --engine-option index=...",
+        when=exists or into is not None,
+    )
+    refuse(
+        {"--pictures-key": pictures_key, "--images-root": images_root, "--replace": replace},
+        ": it is of -o gallery.sqlite, from a file of embeddings",
+        when=exists or into is not None or not is_sqlite(output or ""),
+    )
+    options = engine_options(engine_option, table=table, collection=collection)
+    _check_output(gallery, output, into, options)
+    if output is not None and not is_sqlite(output):
+        # A model that is there is replaced, but not one that somebody makes meanwhile.
+        replace = output.exists()
+    with ExitStack() as stack:
+        holder: Engine | None = None
+        if exists:
+            holder = stack.enter_context(closing(open_gallery(gallery, options)))
+        else:
+            columns = Columns(
+                labels_path, vectors_key, labels_key, ids_key, pictures_key, input_format
+            )
+            stream = stack.enter_context(open_file(gallery, columns, labels="required"))
+        if into is not None:
+            holder = stack.enter_context(
+                fill_engine(stream, into, options, metric=metric or "euclidean")
+            )
+        elif output is not None and is_sqlite(output):
+            holder = stack.enter_context(
+                fill_sqlite(
+                    stream,
+                    output,
+                    metric=metric or "euclidean",
+                    index=engine,
+                    images=ImagePaths(gallery, images_root),
+                    replace=replace,
+                )
+            )
+        if holder is None:
+            classifier = _fit_in_memory(
+                stream, metric=metric or "euclidean", engine=engine, **parameters
+            )
+        else:
+            classifier = _fit_engine(holder, metric=metric or holder.metric, **parameters)
+        if holder is not None and is_sqlite(gallery if exists else output or ""):
+            store_fit(holder, classifier)
+        if output is not None and not is_sqlite(output):
+            save_model(classifier, output, replace=replace)
+        summary = summarize(classifier)
+    if as_json:
+        show_json(asdict(summary))
+        return
+    show_facts("Fitted", summary.facts())
+    print_written([] if output is None else [output])
 
 
-PRECISION = 0.99
+def _check_output(
+    gallery: str, output: Path | None, into: str | None, options: Mapping[str, Any]
+) -> None:
+    exists = is_engine(gallery)
+    if exists and into is not None:
+        named = "this address" if "://" in gallery else gallery
+        raise ConfigError(
+            f"--into must be left out: {named} is a gallery already, fitted where it is."
+        )
+    if output is None:
+        if exists and is_sqlite(gallery):
+            return
+        raise ConfigError(
+            "Where shall the fit go? -o model.safetensors, or -o gallery.sqlite for a gallery to "
+            "serve."
+        )
+    may_be_sqlite = not exists and into is None
+    if output.suffix != MODEL_SUFFIX and not (may_be_sqlite and is_sqlite(output)):
+        allowed = ".safetensors" + (", or in .sqlite for a gallery" if may_be_sqlite else "")
+        raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
+    if may_be_sqlite and options:
+        raise ConfigError("Options of an engine were given without --into, which names it.")
+
+
+def _fit_in_memory(stream: "EmbeddingStream", **parameters: Any) -> "NEDClassifier":  # noqa: ANN401
+    from nearsure.classifier import NEDClassifier
+
+    points = stream.read_all()
+    if points.ids is not None:
+        tell(
+            "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."
+        )
+    with spinner(f"fitting {len(points.vectors):,} points"):
+        return NEDClassifier(**parameters).fit(points.vectors, labels_of(points))
+
+
+def _fit_engine(engine: "Engine", **parameters: Any) -> "NEDClassifier":  # noqa: ANN401
+    from nearsure.classifier import NEDClassifier
+
+    with spinner("fitting"):
+        return NEDClassifier(engine=engine, **parameters).fit_engine()
 
 
 @dataclass(frozen=True)
@@ -215,10 +308,6 @@ class FitSummary:
     coverage: float | None
     promise: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
-
     def facts(self) -> dict[str, str]:
         """As people read it."""
         facts = {
@@ -242,7 +331,7 @@ class FitSummary:
         return facts
 
 
-def summary_of(classifier: "NEDClassifier") -> FitSummary:
+def summarize(classifier: "NEDClassifier") -> FitSummary:
     """What a classifier has fitted; the threshold costs no other search."""
     from nearsure.report.answers import engine_name, gallery_size, rule_and_calibration
     from nearsure.report.sections import fit_of
@@ -254,7 +343,7 @@ def summary_of(classifier: "NEDClassifier") -> FitSummary:
         chosen = classifier.accept_threshold(precision=PRECISION)
         promise = str(chosen)
         if chosen.reached:
-            threshold, coverage = finite(chosen.threshold), finite(chosen.coverage)
+            threshold, coverage = finite_or_none(chosen.threshold), finite_or_none(chosen.coverage)
     except InvalidInputError as error:
         promise = str(error)
     return FitSummary(
@@ -276,205 +365,3 @@ def summary_of(classifier: "NEDClassifier") -> FitSummary:
         coverage=coverage,
         promise=promise,
     )
-
-
-MODEL_SUFFIX = ".safetensors"
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """What was asked for.
-
-    Parameters
-    ----------
-    gallery : str
-        A file of embeddings, "-", or the address of an engine.
-    output : path or None
-        Model file or .sqlite gallery.
-    parameters : mapping
-        Of `NEDClassifier`, but for metric and engine.
-    metric : str or None
-        None: as the engine has it.
-    index : str
-        Of points that no server holds.
-    into : str or None
-        Address of the engine that is to be filled.
-    """
-
-    gallery: str
-    output: Path | None
-    columns: Columns
-    parameters: Mapping[str, Any]
-    metric: Literal["euclidean", "cosine"] | None = None
-    index: str = "auto"
-    into: str | None = None
-    engine_option: tuple[str, ...] = ()
-    table: str | None = None
-    collection: str | None = None
-    images_root: Path | None = None
-    replace: bool = False
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Of the engine."""
-        return engine_options(self.engine_option, table=self.table, collection=self.collection)
-
-
-def fit_gallery(request: FitRequest, *, as_json: bool) -> None:
-    """Fit, write, and say what was fitted."""
-    _check(request)
-    if request.output is not None and not is_sqlite(request.output):
-        # A model that is there is replaced, but not one that somebody makes meanwhile.
-        request = replace(request, replace=request.output.exists())
-    if is_engine(request.gallery):
-        summary = _fit_where_it_is(request)
-    elif request.into is not None:
-        summary = _fit_into(request, request.into)
-    elif is_sqlite(_output(request)):
-        summary = _fit_sqlite(request)
-    else:
-        summary = _fit_in_memory(request)
-    if as_json:
-        show_json(summary.to_dict())
-        return
-    show_facts("Fitted", summary.facts())
-    say_files([] if request.output is None else [request.output])
-
-
-def _check(request: FitRequest) -> None:
-    output, into = request.output, request.into
-    there_already = is_engine(request.gallery)
-    check_files(
-        {"GALLERY": None if there_already else request.gallery, "--labels": request.columns.labels},
-        {"--output": output},
-    )
-    _check_nothing_is_ignored(request, there_already=there_already)
-    if there_already and into is not None:
-        raise ConfigError(
-            f"--into must be left out: {_named(request.gallery)} is a gallery already, fitted "
-            "where it is."
-        )
-    keeps_its_fit = there_already and is_sqlite(request.gallery)
-    if output is None and not keeps_its_fit:
-        raise ConfigError(
-            "Where shall the fit go? -o model.safetensors, or -o gallery.sqlite for a gallery to "
-            "serve."
-        )
-    if output is None:
-        return
-    may_be_sqlite = not there_already and into is None
-    if output.suffix != MODEL_SUFFIX and not (may_be_sqlite and is_sqlite(output)):
-        allowed = ".safetensors" + (", or in .sqlite for a gallery" if may_be_sqlite else "")
-        raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
-    if not (there_already or into) and request.options:
-        raise ConfigError("Options of an engine were given without --into, which names it.")
-
-
-def _check_nothing_is_ignored(request: FitRequest, *, there_already: bool) -> None:
-    if there_already:
-        columns = request.columns
-        where = "the points are in the gallery already"
-        of_files = {
-            "--labels": columns.labels,
-            "--vectors-key": columns.vectors_key,
-            "--labels-key": columns.labels_key,
-            "--ids-key": columns.ids_key,
-            "--input-format": columns.format,
-        }
-        _refuse(of_files, where)
-    if there_already or request.into is not None:
-        index = None if request.index == "auto" else request.index
-        _refuse({"--engine": index}, "the index is the engine's own, --engine-option index=...")
-    if there_already or request.into is not None or not is_sqlite(request.output or ""):
-        of_new_galleries = {
-            "--pictures-key": request.columns.pictures_key,
-            "--images-root": request.images_root,
-            "--replace": request.replace or None,
-        }
-        _refuse(of_new_galleries, "it is of -o gallery.sqlite, from a file of embeddings")
-
-
-def _refuse(options: Mapping[str, object], why: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise ConfigError(f"{option} must be left out: {why}.")
-
-
-def _fit_where_it_is(request: FitRequest) -> FitSummary:
-    if is_sqlite(request.gallery):
-        check_is_there(request.gallery)
-    engine = opened(request.gallery, request.options)
-    try:
-        classifier = _fitted_on(engine, request)
-        if is_sqlite(request.gallery):
-            keep_in(engine, classifier)
-        if request.output is not None:
-            save_model(classifier, request.output, replace=request.replace)
-        return summary_of(classifier)
-    finally:
-        engine.close()
-
-
-def _fit_into(request: FitRequest, address: str) -> FitSummary:
-    with (
-        opened_file(request.gallery, request.columns, labels="required") as stream,
-        filled_engine(
-            stream, address, request.options, metric=request.metric or "euclidean"
-        ) as engine,
-    ):
-        classifier = _fitted_on(engine, request)
-        save_model(classifier, _output(request), replace=request.replace)
-        return summary_of(classifier)
-
-
-def _fit_sqlite(request: FitRequest) -> FitSummary:
-    with (
-        opened_file(request.gallery, request.columns, labels="required") as stream,
-        filled_sqlite(
-            stream,
-            _output(request),
-            metric=request.metric or "euclidean",
-            index=request.index,
-            images=ImagePaths(request.gallery, request.images_root),
-            replace=request.replace,
-        ) as engine,
-    ):
-        classifier = _fitted_on(engine, request)
-        keep_in(engine, classifier)
-        return summary_of(classifier)
-
-
-def _fit_in_memory(request: FitRequest) -> FitSummary:
-    from nearsure.classifier import NEDClassifier
-
-    with opened_file(request.gallery, request.columns, labels="required") as stream:
-        points = stream.read_all()
-    if points.ids is not None:
-        tell(
-            "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."
-        )
-    classifier = NEDClassifier(
-        metric=request.metric or "euclidean", engine=request.index, **request.parameters
-    )
-    with busy(f"fitting {len(points.vectors):,} points"):
-        classifier.fit(points.vectors, labels_of(points))
-        save_model(classifier, _output(request), replace=request.replace)
-        return summary_of(classifier)
-
-
-def _fitted_on(engine: "Engine", request: FitRequest) -> "NEDClassifier":
-    from nearsure.classifier import NEDClassifier
-
-    metric = request.metric or engine.metric
-    classifier = NEDClassifier(metric=metric, engine=engine, **request.parameters)
-    with busy("fitting"):
-        return classifier.fit_engine()
-
-
-def _output(request: FitRequest) -> Path:
-    # `_check` has seen to it that there is one.
-    return cast("Path", request.output)
-
-
-def _named(address: str) -> str:
-    return "this address" if "://" in address else address

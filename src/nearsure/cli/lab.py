@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from nearsure.cli.files import say_files, typed_command
-from nearsure.cli.options import Resamples, Seed, TableNeighbors, register
+from nearsure.cli.files import command_line, print_written
+from nearsure.cli.options import Resamples, Seed, TableNeighbors
 from nearsure.errors import ConfigError
 from nearsure.extras import require
 
@@ -20,21 +20,8 @@ TRAINING_MODULES = (
     "torch",
     "tqdm",
 )
-PANEL = "The lab"
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder of the report.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the commands known."""
-    register(app, demo, *EXAMPLES)
-    for command, example in (
-        (reproduce, "nearsure reproduce glyphs --robust"),
-        (ablation, "nearsure ablation --data embeddings"),
-        (corruptions, "nearsure corruptions photo.jpg --output sheet.png"),
-        (summary, "nearsure summary results"),
-    ):
-        register(app, command, example, panel=PANEL)
 
 
 def reproduce(
@@ -114,9 +101,9 @@ def reproduce(
         chosen = chosen.only(checked_losses(loss))
     settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
     folder = Path("results") / _folder_name(dataset, chosen.part)
-    shared: dict[str, Any] = {"cache": cache, "command": typed_command(), "say": typer.echo}
+    shared: dict[str, Any] = {"cache": cache, "command": command_line(), "say": typer.echo}
     if not robust:
-        say_files(run(chosen, settings, output=output or folder, **shared))
+        print_written(run(chosen, settings, output=output or folder, **shared))
         return
     require("cv2", extra="robust", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
@@ -127,7 +114,7 @@ def reproduce(
         damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
     damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
     folder = output or folder / "robustness"
-    say_files(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
+    print_written(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
 
 
 def ablation(
@@ -157,7 +144,7 @@ def ablation(
     from nearsure.lab.ablation.run import run_ablation
 
     results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
-    say_files(write_ablation(output, results, command=typed_command()))
+    print_written(write_ablation(output, results, command=command_line()))
 
 
 def corruptions(
@@ -190,7 +177,7 @@ def corruptions(
     from nearsure.lab.figures import save_picture
 
     output.parent.mkdir(parents=True, exist_ok=True)
-    say_files([save_picture(corruption_sheet(pixels, seed=seed), output)])
+    print_written([save_picture(corruption_sheet(pixels, seed=seed), output)])
 
 
 def summary(
@@ -210,9 +197,6 @@ def summary(
 
 def _folder_name(dataset: str, part: str) -> str:
     return dataset if part == "standard" else f"{dataset}-{part}"
-
-
-EXAMPLES = ("nearsure demo --output pictures",)
 
 
 def demo(

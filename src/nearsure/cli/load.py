@@ -1,4 +1,4 @@
-"""Embeddings streamed into an engine, chunk by chunk; what is cut off is taken back."""
+"""Stream embeddings into an engine, chunk by chunk; a load that fails is undone."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nearsure.atomic import Draft, resolved
 from nearsure.cli.console import progress, tell
 from nearsure.cli.files import ImagePaths, names_of
-from nearsure.cli.models import Kind, empty_gallery
+from nearsure.cli.models import Kind, create_gallery
 from nearsure.errors import ConfigError, NearsureError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PictureLoader:
-    """Makes thumbnails and keeps them beside their points.
+    """Makes thumbnails and stores them beside their points.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class PictureLoader:
         self._thumbnails = Thumbnails()
 
     def put(self, names: "AnyArray", chunk: "EmbeddingChunk") -> None:
-        """Keep the pictures of the points that have one.
+        """Store the pictures of the points that have one.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class PictureLoader:
             self._engine.put_pictures(small)
 
     def tell(self) -> None:
-        """Say which pictures could not be read."""
+        """Print which pictures could not be read."""
         self._images.tell()
         note = self._thumbnails.note()
         if note is not None:
@@ -71,7 +71,7 @@ SQLITE_HEADER = b"SQLite format 3\0"
 
 
 @contextmanager
-def filled_engine(
+def fill_engine(
     stream: "EmbeddingStream", address: str, options: Mapping[str, Any], *, metric: MetricName
 ) -> "Iterator[Engine]":
     """A new gallery in an engine; unless the block ends well, its points are removed again.
@@ -87,7 +87,7 @@ def filled_engine(
     """
     chunks = stream.chunks(ROWS_AT_A_TIME)
     first = next(chunks)
-    engine = empty_gallery(
+    engine = create_gallery(
         address,
         stream.dimension,
         metric=metric,
@@ -106,14 +106,14 @@ def filled_engine(
                     advance(len(chunk))
             yield engine
         except BaseException:
-            _take_back(engine, added)
+            _remove_added(engine, added)
             raise
     finally:
         engine.close()
 
 
 @contextmanager
-def filled_sqlite(
+def fill_sqlite(
     stream: "EmbeddingStream",
     path: Path,
     *,
@@ -232,7 +232,7 @@ def check_replaceable(path: Path) -> None:
     raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")
 
 
-def _take_back(engine: "Engine", added: "list[AnyArray]") -> None:
+def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:
     if not added:
         return
     tell("Taking back what was loaded.")

@@ -3,12 +3,12 @@
 import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from nearsure.atomic import atomic_write
-from nearsure.cli.files import refuse_address, writing
+from nearsure.cli.files import refuse_address, translate_errors
 from nearsure.errors import ConfigError, GalleryNotFoundError, InvalidInputError
 from nearsure.extras import require
 
@@ -34,7 +34,7 @@ def is_engine(address: str) -> bool:
     return address in SERVERS or "://" in address or address.endswith(".db") or is_sqlite(address)
 
 
-def check_is_there(address: str | Path) -> None:
+def check_exists(address: str | Path) -> None:
     """An error if there is no such .sqlite file, which opening it would make."""
     path = Path(str(address).removeprefix("sqlite:"))
     if not path.is_file():
@@ -59,7 +59,7 @@ def engine_options(
             raise ConfigError(
                 "--engine-option must be NAME=VALUE, such as ef_search=200. Got something else."
             )
-        options[name] = _plain(value)
+        options[name] = _parse(value)
     if table is not None:
         options["table"] = table
     if collection is not None:
@@ -67,9 +67,12 @@ def engine_options(
     return options
 
 
-def opened(address: str, options: Mapping[str, Any]) -> "Engine":
-    """The engine at an address, with a sentence about an option that it has not."""
+def open_gallery(address: str, options: Mapping[str, Any]) -> "Engine":
+    """Open the engine at an address; an .sqlite file must exist."""
     from nearsure.engines.registry import open_engine
+
+    if is_sqlite(address):
+        check_exists(address)
 
     try:
         return open_engine(address, **options)
@@ -80,7 +83,7 @@ def opened(address: str, options: Mapping[str, Any]) -> "Engine":
         raise ConfigError(f"--engine-option: the engine has no option {name}.") from error
 
 
-def empty_gallery(
+def create_gallery(
     address: str,
     dimension: int,
     *,
@@ -89,7 +92,7 @@ def empty_gallery(
     labels: Kind,
     options: Mapping[str, Any],
 ) -> "Engine":
-    """An engine without points for a new gallery: an empty one that is there, or else a new one."""
+    """Open an engine without points for a new gallery: an empty one, or else a new one."""
     from nearsure.engines.registry import SERVERS
 
     kind = _class_at(address)
@@ -104,7 +107,7 @@ def empty_gallery(
             )
     asked = {"metric": metric, **options}
     with suppress(GalleryNotFoundError):
-        return _checked_empty(
+        return _require_empty(
             kind(uri, **{name: value for name, value in asked.items() if name in known})
         )
     kinds = (
@@ -115,7 +118,7 @@ def empty_gallery(
     return cast("Engine", kind.create(uri=uri, dimension=dimension, **kinds, **asked))
 
 
-def _checked_empty(engine: "Engine") -> "Engine":
+def _require_empty(engine: "Engine") -> "Engine":
     n_points = engine.size()
     if n_points:
         engine.close()
@@ -144,7 +147,7 @@ def _class_at(address: str) -> Any:  # noqa: ANN401
     return module.PostgresEngine if is_postgres else module.MilvusEngine
 
 
-def _plain(value: str) -> object:
+def _parse(value: str) -> object:
     """Numbers, true, false and null as JSON has them; everything else is text."""
     try:
         plain = json.loads(value)
@@ -158,7 +161,7 @@ MODEL_NOTE = "model"
 
 
 @contextmanager
-def opened_model(
+def open_model(
     model: Path, gallery: str | None = None, options: Mapping[str, Any] | None = None
 ) -> "Iterator[NEDClassifier]":
     """The classifier, until the block ends.
@@ -177,32 +180,25 @@ def opened_model(
     if gallery is None and options and not is_sqlite(model):
         raise ConfigError("Options of an engine were given without --gallery, which names it.")
     if not is_sqlite(model):
-        engine = None if gallery is None else opened(gallery, options)
-        with _closing(engine):
-            yield _loaded(model, engine)
+        engine = None if gallery is None else open_gallery(gallery, options)
+        with nullcontext() if engine is None else closing(engine):
+            yield _load(model, engine)
         return
     if gallery is not None:
         raise ConfigError(f"--gallery must be left out: {model} holds its points itself.")
-    check_is_there(model)
-    engine = opened(str(model), options)
-    with _closing(engine):
-        yield classifier_in(engine, str(model))
-
-
-def classifier_in(engine: "Engine", name: str) -> "NEDClassifier":
-    """The classifier whose fit an .sqlite gallery keeps."""
     from nearsure.classifier import NEDClassifier
 
-    stored: bytes | None = engine.notes.get(MODEL_NOTE)  # type: ignore[attr-defined]
-    if stored is None:
-        raise ConfigError(f"{name} holds points, but no fit: nearsure fit {name}")
-    return NEDClassifier.from_bytes(stored, engine)
+    with closing(open_gallery(str(model), options)) as engine:
+        stored: bytes | None = engine.notes.get(MODEL_NOTE)  # type: ignore[attr-defined]
+        if stored is None:
+            raise ConfigError(f"{model} holds points, but no fit: nearsure fit {model}")
+        yield NEDClassifier.from_bytes(stored, engine)
 
 
 def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> None:
     """Write a model file, whole or not at all; unless `replace`, there must be none."""
     try:
-        with atomic_write(path, replace=replace) as draft, writing("--output", path):
+        with atomic_write(path, replace=replace) as draft, translate_errors("--output", path):
             classifier.save(draft)
     except FileExistsError as error:
         raise ConfigError(
@@ -211,12 +207,12 @@ def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> Non
         ) from error
 
 
-def keep_in(engine: "Engine", classifier: "NEDClassifier") -> None:
-    """Let an .sqlite gallery keep what was fitted on it."""
+def store_fit(engine: "Engine", classifier: "NEDClassifier") -> None:
+    """Store a fit in the .sqlite gallery that it was made on."""
     engine.notes[MODEL_NOTE] = classifier.to_bytes()  # type: ignore[attr-defined]
 
 
-def _loaded(model: Path, engine: "Engine | None") -> "NEDClassifier":
+def _load(model: Path, engine: "Engine | None") -> "NEDClassifier":
     from nearsure.classifier import NEDClassifier
 
     try:
@@ -228,12 +224,3 @@ def _loaded(model: Path, engine: "Engine | None") -> "NEDClassifier":
             f"The points of {model} are not in the file, but in an engine: say where with "
             f"--gallery. ({error})"
         ) from error
-
-
-@contextmanager
-def _closing(engine: "Engine | None") -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if engine is not None:
-            engine.close()

@@ -1,7 +1,7 @@
 """Options that several commands share, and how a command is registered."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -166,23 +166,40 @@ def number_or(option: str, text: str, words: tuple[str, ...]) -> int | str:
     )
 
 
+def refuse(options: Mapping[str, object], why: str, *, when: bool) -> None:
+    """Raise an error for an option that was given and would be ignored.
+
+    Parameters
+    ----------
+    options : mapping of str to object
+        Values by the name of the option; None and False were not given.
+    why : str
+        The end of the sentence "... must be left out".
+    when : bool
+        Whether these options would be ignored.
+    """
+    for option, value in options.items():
+        if when and value is not None and value is not False:
+            raise ConfigError(f"{option} must be left out{why}.")
+
+
 def register(
     app: typer.Typer, command: Callable[..., None], *examples: str, panel: str | None = None
 ) -> None:
     """Add a command, whose help is its docstring and ends with examples."""
     app.command(
-        help=flowing(inspect.getdoc(command) or ""),
+        help=join_lines(inspect.getdoc(command) or ""),
         epilog="\n\n".join(f"Example: {example}" for example in examples),
         rich_help_panel=panel,
     )(command)
 
 
-def flowing(text: str) -> str:
-    r"""Each paragraph on one line, so that the terminal decides where lines break.
+def join_lines(text: str) -> str:
+    r"""Join each paragraph into one line, so that the terminal decides where lines break.
 
     Examples
     --------
-    >>> flowing("one\ntwo\n\nthree")
+    >>> join_lines("one\ntwo\n\nthree")
     'one two\n\nthree'
     """
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))

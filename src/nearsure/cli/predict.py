@@ -1,22 +1,20 @@
 """`nearsure predict`."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearsure.cli.console import progress, tell
+from nearsure.cli.console import Advance, progress, tell
 from nearsure.cli.files import (
     Columns,
     Destination,
     check_dimension,
     check_files,
     names_of,
-    opened_file,
+    open_file,
 )
-from nearsure.cli.models import opened_model
+from nearsure.cli.models import engine_options, open_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -33,25 +31,19 @@ from nearsure.cli.options import (
     Rows,
     Table,
     VectorsKey,
-    register,
 )
 from nearsure.errors import ConfigError
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray, FloatArray
     from nearsure.classifier import NEDClassifier, Prediction
-    from nearsure.embedding_files import EmbeddingStream
+    from nearsure.embedding_files import EmbeddingChunk
 
-
+ROWS_AT_A_TIME = 8192
 EXAMPLES = (
     "nearsure predict queries.npz --model model.safetensors --precision 0.99",
     "cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, predict, *EXAMPLES)
 
 
 def predict(
@@ -97,130 +89,74 @@ def predict(
     of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
     among the wrong answers: an accepted answer may have the verdict "unknown".
     """
-    from nearsure.cli.files import (
-        Columns,
-        Destination,
+    columns = Columns(
+        vectors_key=vectors_key, labels_key=labels_key, ids_key=ids_key, format=input_format
     )
-    from nearsure.cli.models import engine_options
-
-    predict_file(
-        queries,
-        Columns(
-            vectors_key=vectors_key, labels_key=labels_key, ids_key=ids_key, format=input_format
-        ),
-        model=model,
-        gallery=gallery,
-        options=engine_options(engine_option, table=table, collection=collection),
-        shown=Shown(top, neighbors, precision, threshold),
-        destination=Destination.chosen(
-            output,
-            output_format,
-            as_json=as_json,
-            rows=rows,
-            guard_formulas=guard_formulas,
-        ),
+    options = engine_options(engine_option, table=table, collection=collection)
+    destination = Destination.from_options(
+        output, output_format, as_json=as_json, rows=rows, guard_formulas=guard_formulas
     )
-
-
-ROWS_AT_A_TIME = 8192
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What is said of each query beside its label and confidence.
-
-    Parameters
-    ----------
-    top, neighbors : int
-        How many classes and neighbours to list.
-    precision, threshold : float or None
-        How it is decided which answers are accepted; one of them, or neither.
-    """
-
-    top: int = 0
-    neighbors: int = 0
-    precision: float | None = None
-    threshold: float | None = None
-
-
-def predict_file(
-    source: str,
-    columns: Columns,
-    *,
-    model: Path,
-    gallery: str | None,
-    options: Mapping[str, Any],
-    shown: Shown,
-    destination: Destination,
-) -> None:
-    """Answer the queries of a file, some at a time."""
-    if shown.precision is not None and shown.threshold is not None:
+    if precision is not None and threshold is not None:
         raise ConfigError("Give --precision or --threshold, not both.")
-    check_files({"QUERIES": source, "--model": model}, {"--output": destination.path})
+    check_files({"QUERIES": queries, "--model": model}, {"--output": output})
     with (
-        opened_model(model, gallery, options) as classifier,
-        opened_file(
-            source, columns, labels="none" if columns.labels_key is None else "optional"
-        ) as stream,
+        open_model(model, gallery, options) as classifier,
+        open_file(queries, columns, labels="none" if labels_key is None else "optional") as stream,
     ):
-        check_dimension(stream, classifier, source)
-        threshold = threshold_of(classifier, shown)
+        check_dimension(stream, classifier, queries)
+        if precision is not None:
+            chosen = classifier.accept_threshold(precision=precision)
+            tell(str(chosen))
+            threshold = chosen.threshold
+        n_rows = rows if destination.is_table else ROWS_AT_A_TIME
+        answers = (
+            _answer(classifier, chunk, threshold=threshold, top=top, n_neighbors=neighbors)
+            for chunk in stream.chunks(n_rows)
+        )
         if destination.is_table:
-            first = next(answers(classifier, stream, shown, threshold, destination.rows))
-            n_rows = len(first["label"])
-            which = "The first query" if n_rows == 1 else f"The first {n_rows} queries"
-            destination.put(f"{which}; -o FILE writes all", [first])
+            first = next(answers)
+            n_shown = len(first["label"])
+            which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
+            destination.write(f"{which}; -o FILE writes all", [first])
             return
         with progress("predicting", stream.n_rows) as advance:
-
-            def counted() -> Iterator[dict[str, Any]]:
-                for part in answers(classifier, stream, shown, threshold, ROWS_AT_A_TIME):
-                    yield part
-                    advance(len(part["label"]))
-
-            destination.put("", counted())
+            destination.write("", _count(answers, advance))
 
 
-def threshold_of(classifier: "NEDClassifier", shown: Shown) -> float | None:
-    """From which confidence answers are accepted; infinity if none can be."""
-    if shown.precision is None:
-        return shown.threshold
-    chosen = classifier.accept_threshold(precision=shown.precision)
-    tell(str(chosen))
-    return chosen.threshold
+def _count(answers: Iterator[dict[str, Any]], advance: Advance) -> Iterator[dict[str, Any]]:
+    for part in answers:
+        yield part
+        advance(len(part["label"]))
 
 
-def answers(
+def _answer(
     classifier: "NEDClassifier",
-    stream: "EmbeddingStream",
-    shown: Shown,
+    chunk: "EmbeddingChunk",
+    *,
     threshold: float | None,
-    rows: int,
-) -> Iterator[dict[str, Any]]:
-    """Columns of some queries at a time; names are those of the REST API's answers."""
-    for chunk in stream.chunks(rows):
-        names = names_of(chunk)
-        prediction = classifier.predict_with_confidence(chunk.vectors)
-        columns: dict[str, Any] = {
-            "row" if chunk.ids is None else "id": names.tolist(),
-            "label": _labels(prediction),
-            "confidence": prediction.confidence,
-        }
-        if threshold is not None:
-            columns["accepted"] = (prediction.confidence >= threshold) & (
-                prediction.neighbors.counts > 0
-            )
-        if prediction.p_known is not None and prediction.verdicts is not None:
-            columns["p_known"] = prediction.p_known
-            columns["verdict"] = prediction.verdicts.tolist()
-        if shown.top:
-            columns["classes"] = _classes(prediction, classifier.classes_, shown.top)
-        if shown.neighbors:
-            shares = classifier.vote_shares(prediction.neighbors)
-            columns["neighbors"] = _neighbors(
-                prediction, classifier.classes_, shares, shown.neighbors
-            )
-        yield columns
+    top: int,
+    n_neighbors: int,
+) -> dict[str, Any]:
+    """Columns of some queries; names are those of the REST API's answers."""
+    prediction = classifier.predict_with_confidence(chunk.vectors)
+    columns: dict[str, Any] = {
+        "row" if chunk.ids is None else "id": names_of(chunk).tolist(),
+        "label": _labels(prediction),
+        "confidence": prediction.confidence,
+    }
+    if threshold is not None:
+        columns["accepted"] = (prediction.confidence >= threshold) & (
+            prediction.neighbors.counts > 0
+        )
+    if prediction.p_known is not None and prediction.verdicts is not None:
+        columns["p_known"] = prediction.p_known
+        columns["verdict"] = prediction.verdicts.tolist()
+    if top:
+        columns["classes"] = _classes(prediction, classifier.classes_, top)
+    if n_neighbors:
+        shares = classifier.vote_shares(prediction.neighbors)
+        columns["neighbors"] = _neighbors(prediction, classifier.classes_, shares, n_neighbors)
+    return columns
 
 
 def _labels(prediction: "Prediction") -> list[Any]:

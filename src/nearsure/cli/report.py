@@ -1,28 +1,27 @@
 """`nearsure report`."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearsure.atomic import write_text_whole
-from nearsure.cli.console import busy, tell
+from nearsure.cli.console import spinner, tell
 from nearsure.cli.files import (
     Columns,
     ImagePaths,
     check_dimension,
     check_files,
     check_suffix,
-    labels_like,
     labels_of,
+    match_labels,
     names_of,
-    opened_file,
-    say_files,
-    writing,
+    open_file,
+    print_written,
+    translate_errors,
 )
-from nearsure.cli.models import is_sqlite, opened_model
+from nearsure.cli.models import engine_options, is_sqlite, open_model
 from nearsure.cli.options import (
     Collection,
     EngineOption,
@@ -38,7 +37,6 @@ from nearsure.cli.options import (
     Seed,
     Table,
     VectorsKey,
-    register,
 )
 from nearsure.errors import ConfigError
 
@@ -53,11 +51,6 @@ EXAMPLES = (
     "nearsure report queries.npz --model model.safetensors -o report.html",
     "nearsure report --model birds.sqlite -o birds.html --json birds.json",
 )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, report, *EXAMPLES)
 
 
 def report(
@@ -77,7 +70,7 @@ def report(
         Path | None, typer.Option("--json", help="The same as a JSON file; - for standard output.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
-    labels: Labels = None,
+    labels_path: Labels = None,
     vectors_key: VectorsKey = None,
     labels_key: LabelsKey = None,
     ids_key: IdsKey = None,
@@ -101,165 +94,102 @@ def report(
     resamples: Resamples = 1000,
 ) -> None:
     """One HTML file about when to trust a match: accuracy, calibration, thresholds, mistakes."""
-    from nearsure.cli.files import Columns
-    from nearsure.cli.models import engine_options
-
-    write_report(
-        ReportRequest(
-            queries=queries,
-            columns=Columns(labels, vectors_key, labels_key, ids_key, pictures_key, input_format),
-            images_root=images_root,
-            gallery_images=gallery_images,
-            title=title,
-            n_mistakes=mistakes,
-            n_suspects=suspects,
-            seed=seed,
-            n_resamples=resamples,
-        ),
-        model=model,
-        gallery=gallery,
-        options=engine_options(engine_option, table=table, collection=collection),
-        html=output,
-        json=json_output,
-    )
-
-
-@dataclass(frozen=True)
-class ReportRequest:
-    """What the report is to be about.
-
-    Parameters
-    ----------
-    queries : str or None
-        File of labelled queries; None for the gallery's own points.
-    images_root : path or None
-        Where paths of images start from; None: from the file that names them.
-    gallery_images : str or None
-        File that names the images of the gallery.
-    """
-
-    queries: str | None
-    columns: Columns
-    images_root: Path | None
-    gallery_images: str | None
-    title: str | None
-    n_mistakes: int
-    n_suspects: int
-    seed: int
-    n_resamples: int
-
-
-def write_report(
-    request: ReportRequest,
-    *,
-    model: Path,
-    gallery: str | None,
-    options: Mapping[str, Any],
-    html: Path | None,
-    json: Path | None,
-) -> None:
-    """Make a report and write it."""
-    from nearsure.report import report_html, report_json
+    from nearsure.report import gallery_report, report_html, report_json
     from nearsure.report.remarks import OWN_POINTS
 
-    if html is None and json is None:
+    columns = Columns(labels_path, vectors_key, labels_key, ids_key, pictures_key, input_format)
+    options = engine_options(engine_option, table=table, collection=collection)
+    if output is None and json_output is None:
         raise ConfigError("Where shall the report go? -o report.html, --json report.json or both.")
-    if request.queries is None and request.columns != Columns():
+    if queries is None and columns != Columns():
         raise ConfigError("Names of columns were given without QUERIES, whose they are.")
-    check_suffix("--output", html, (".html", ".htm"))
-    check_suffix("--json", json, (".json",))
+    check_suffix("--output", output, (".html", ".htm"))
+    check_suffix("--json", json_output, (".json",))
     inputs = {
-        "QUERIES": request.queries,
-        "--labels": request.columns.labels,
+        "QUERIES": queries,
+        "--labels": labels_path,
         "--model": model,
-        "--gallery-images": request.gallery_images,
+        "--gallery-images": gallery_images,
     }
-    check_files(inputs, {"--output": html, "--json": json})
-    with opened_model(model, gallery, options) as classifier, busy("reporting"):
+    check_files(inputs, {"--output": output, "--json": json_output})
+    with open_model(model, gallery, options) as classifier, spinner("reporting"):
         # A model file names its points by row number, whatever ids their file has.
         by_row = gallery is None and not is_sqlite(model)
-        report = _report(classifier, request, request.title or model.stem, by_row=by_row)
-    if OWN_POINTS in report.about.notes:
+        settings: dict[str, Any] = {
+            "title": title or model.stem,
+            "seed": seed,
+            "n_resamples": resamples,
+            "n_mistakes": mistakes,
+            "n_suspects": suspects,
+        }
+        pictures = _gallery_pictures(classifier, gallery_images, images_root, by_row=by_row)
+        if queries is None:
+            made = gallery_report(classifier, pictures=pictures, **settings)
+        else:
+            made = _report_on_queries(
+                classifier,
+                queries,
+                columns,
+                images=ImagePaths(queries, images_root),
+                gallery_pictures=pictures,
+                **settings,
+            )
+        if isinstance(pictures, NamedImages):
+            pictures.images.tell()
+    if OWN_POINTS in made.about.notes:
         tell(f"warning: {OWN_POINTS}")
-    if html is not None:
-        with writing("--output", html):
-            write_text_whole(html, report_html(report))
-    if json is not None and str(json) != "-":
-        with writing("--json", json):
-            write_text_whole(json, report_json(report) + "\n")
-    elif json is not None:
-        typer.echo(report_json(report))
+    if output is not None:
+        with translate_errors("--output", output):
+            write_text_whole(output, report_html(made))
+    if json_output is not None and str(json_output) != "-":
+        with translate_errors("--json", json_output):
+            write_text_whole(json_output, report_json(made) + "\n")
+    elif json_output is not None:
+        typer.echo(report_json(made))
         return
-    say_files(path for path in (html, json) if path is not None)
-
-
-def _report(
-    classifier: "NEDClassifier", request: ReportRequest, title: str, *, by_row: bool
-) -> "Report":
-    from nearsure.report import gallery_report
-
-    settings: dict[str, Any] = {
-        "title": title,
-        "seed": request.seed,
-        "n_resamples": request.n_resamples,
-        "n_mistakes": request.n_mistakes,
-        "n_suspects": request.n_suspects,
-    }
-    pictures = _gallery_pictures(classifier, request, by_row=by_row)
-    if request.queries is None:
-        report = gallery_report(classifier, pictures=pictures, **settings)
-    else:
-        report = _report_on_queries(classifier, request, request.queries, pictures, settings)
-    if isinstance(pictures, NamedImages):
-        pictures.images.tell()
-    return report
+    print_written(path for path in (output, json_output) if path is not None)
 
 
 def _report_on_queries(
     classifier: "NEDClassifier",
-    request: ReportRequest,
     queries: str,
-    pictures: "Mapping[object, Picture] | None",
-    settings: Mapping[str, Any],
+    columns: Columns,
+    *,
+    images: ImagePaths,
+    **settings: Any,  # noqa: ANN401
 ) -> "Report":
     from nearsure.report import query_report
 
-    with opened_file(queries, request.columns, labels="required") as stream:
+    with open_file(queries, columns, labels="required") as stream:
         check_dimension(stream, classifier, queries)
         points = stream.read_all()
-    images = ImagePaths(queries, request.images_root)
-    own = None if points.pictures is None else [images.of(picture) for picture in points.pictures]
+    pictures = (
+        None if points.pictures is None else [images.of(picture) for picture in points.pictures]
+    )
     images.tell()
     return query_report(
         classifier,
         points.vectors,
-        labels_like(labels_of(points), classifier.classes_),
+        match_labels(labels_of(points), classifier.classes_),
         ids=points.ids,
-        pictures=own,
-        gallery_pictures=pictures,
+        pictures=pictures,
         **settings,
     )
 
 
 def _gallery_pictures(
-    classifier: "NEDClassifier", request: ReportRequest, *, by_row: bool
-) -> "Mapping[object, Picture] | None":
+    classifier: "NEDClassifier", source: str | None, root: Path | None, *, by_row: bool
+) -> "NamedImages | KeptPictures | None":
+    """Images that a file names, or else those of an .sqlite gallery."""
     from nearsure.engines.sqlite import SqliteEngine
-
-    if request.gallery_images is not None:
-        return _named_images(classifier, request, request.gallery_images, by_row=by_row)
-    engine = classifier.engine_
-    return KeptPictures(engine) if isinstance(engine, SqliteEngine) else None
-
-
-def _named_images(
-    classifier: "NEDClassifier", request: ReportRequest, source: str, *, by_row: bool
-) -> "NamedImages":
     from nearsure.report.answers import gallery_size
 
+    if source is None:
+        engine = classifier.engine_
+        return KeptPictures(engine) if isinstance(engine, SqliteEngine) else None
     written: dict[str, str] = {}
     n_rows = 0
-    with opened_file(source, Columns(), labels="optional") as stream:
+    with open_file(source, Columns(), labels="optional") as stream:
         for chunk in stream.chunks():
             first, n_rows = n_rows, n_rows + len(chunk)
             names = range(first, n_rows) if by_row else names_of(chunk).tolist()
@@ -275,7 +205,7 @@ def _named_images(
         )
     elif not by_row and written.keys().isdisjoint(map(str, classifier.own_ids().tolist())):
         tell(f"warning: none of the ids of {source} is one of the gallery: no image is shown.")
-    return NamedImages(written, ImagePaths(source, request.images_root))
+    return NamedImages(written, ImagePaths(source, root))
 
 
 class NamedImages(Mapping[object, "Picture"]):

@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray
 from nearsure.atomic import write_text_whole
 from nearsure.classifier import FittedRule
 from nearsure.cli.calibrate import DistanceName
-from nearsure.cli.files import writing
+from nearsure.cli.files import translate_errors
 from nearsure.errors import ModelFileError
 from nearsure.labels import text_array
 from nearsure.schema import OBJECT, TEXT, Field, either, integer, list_of, misfit, one_of
@@ -62,7 +62,7 @@ class SavedRule:
             "classes": self.classes.tolist(),
             "rule": self.rule.to_dict(),
         }
-        with writing("--save", path):
+        with translate_errors("--save", path):
             write_text_whole(path, json.dumps(document, allow_nan=False) + "\n")
 
     @classmethod

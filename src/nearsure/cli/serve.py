@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from nearsure.cli.console import tell
-from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table, register
+from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table
 from nearsure.errors import ConfigError
 from nearsure.extras import require
 
@@ -24,11 +24,10 @@ EXAMPLES = (
     "nearsure serve postgres --table birds --model birds.safetensors",
 )
 LIMITS = "Limits"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the command known."""
-    register(app, serve, *EXAMPLES)
+READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
+SCOPES = ("read", "write")
+OTHERS_MAY_READ = 0o077
+MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 def serve(
@@ -67,9 +66,12 @@ def serve(
         str | None, typer.Option(help="What turns images or text into vectors.")
     ] = None,
     precision: Precision = None,
-    cors_origin: Annotated[
+    cors_origins: Annotated[
         list[str] | None,
-        typer.Option(help="A page of another host that may ask; may be given more than once."),
+        typer.Option(
+            "--cors-origin",
+            help="A page of another host that may ask; may be given more than once.",
+        ),
     ] = None,
     requests_per_second: Annotated[
         float | None, typer.Option(min=0.001, help="Of one client.", rich_help_panel=LIMITS)
@@ -102,12 +104,12 @@ def serve(
     """
     require("fastapi", extra="serve", purpose="The service")
     _log_to_standard_error(log_level)
-    from nearsure.cli.models import check_is_there, engine_options, is_sqlite
+    from nearsure.cli.models import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
 
     if is_sqlite(gallery):
-        check_is_there(gallery)
-    tokens = given_tokens(tokens_file)
+        check_exists(gallery)
+    tokens = read_tokens(tokens_file)
     run_service(
         ServiceSettings(
             gallery=gallery,
@@ -124,7 +126,7 @@ def serve(
             requests_per_second=requests_per_second,
             largest_queue=largest_queue,
             patience=patience,
-            cors_origins=tuple(cors_origin or ()),
+            cors_origins=tuple(cors_origins or ()),
         )
     )
 
@@ -135,21 +137,15 @@ def _log_to_standard_error(level: str) -> None:
     logging.getLogger("nearsure").setLevel(level.upper())
 
 
-READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
-SCOPES = ("read", "write")
-OTHERS_MAY_READ = 0o077
-MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
-
-
 @dataclass(frozen=True)
-class GivenTokens:
+class Tokens:
     """Who may ask, and who may change anything."""
 
     read: tuple[str, ...] = field(default=(), repr=False)
     write: tuple[str, ...] = field(default=(), repr=False)
 
 
-def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ) -> GivenTokens:
+def read_tokens(file: Path | None, environment: Mapping[str, str] = os.environ) -> Tokens:
     """The tokens of the environment and of a file together.
 
     Parameters
@@ -166,17 +162,17 @@ def given_tokens(file: Path | None, environment: Mapping[str, str] = os.environ)
 
     Examples
     --------
-    >>> given_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
+    >>> read_tokens(None, {"NEARSURE_READ_TOKENS": "one, two"}).read
     ('one', 'two')
     """
-    of_file = {} if file is None else _in_file(file)
-    return GivenTokens(
-        read=(*_listed(READ_VARIABLE, environment), *of_file.get("read", ())),
-        write=(*_listed(WRITE_VARIABLE, environment), *of_file.get("write", ())),
+    stored = {} if file is None else _read_file(file)
+    return Tokens(
+        read=(*_split_variable(READ_VARIABLE, environment), *stored.get("read", ())),
+        write=(*_split_variable(WRITE_VARIABLE, environment), *stored.get("write", ())),
     )
 
 
-def _listed(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     if name not in environment:
         return ()
     tokens = tuple(token.strip() for token in environment[name].split(",") if token.strip())
@@ -188,7 +184,7 @@ def _listed(name: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     return tokens
 
 
-def _in_file(path: Path) -> dict[str, tuple[str, ...]]:
+def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
