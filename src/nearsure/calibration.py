@@ -34,7 +34,7 @@ True
 import reprlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Protocol, Self
 
@@ -47,6 +47,7 @@ from sklearn.isotonic import IsotonicRegression
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import Posterior, with_confidence
+from nearsure.schema import from_document, to_document
 from nearsure.validation import asked_confidence, check_labels, check_positive_integer, check_scored
 
 __all__ = [
@@ -179,11 +180,7 @@ class PlainNumbers:
 
     def to_dict(self) -> dict[str, Any]:
         """Its name and numbers, for JSON."""
-        numbers = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-        }
-        return {"name": self.name, **numbers}
+        return {"name": self.name, **to_document(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -201,13 +198,7 @@ class PlainNumbers:
                 f"{fields.get('name')!r} and {sorted(set(fields) - {'name'})} instead: pass what "
                 "its to_dict gave."
             )
-        return cls(
-            **{
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in fields.items()
-                if key != "name"
-            }
-        )
+        return from_document(cls, {name: fields[name] for name in own})
 
 
 def check_finite(owner: str, **numbers: float) -> None:

@@ -10,7 +10,7 @@ Thousands of T_j cannot be fitted one by one. So T_j = T r_j^eta, where r_j is t
 scale, measured and shrunk, over the mean scale: three numbers to fit, and eta = 0 is NED.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import check_temperature
+from nearsure.schema import from_document, to_document
 from nearsure.temperature import fit_temperature
 from nearsure.validation import integer_codes
 
@@ -179,22 +180,12 @@ class ClassVariance:
 
     def to_dict(self) -> dict[str, Any]:
         """The form as numbers and lists, for JSON."""
-        fields = asdict(self)
-        fields["scale_ratios"] = self.scale_ratios.tolist()
-        fields["loss"] = None if np.isnan(self.loss) else self.loss
-        return fields
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        loss = fields["loss"]
-        return cls(
-            **{
-                **fields,
-                "scale_ratios": np.array(fields["scale_ratios"], np.float64),
-                "loss": np.nan if loss is None else loss,
-            }
-        )
+        return from_document(cls, fields)
 
 
 def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatArray:

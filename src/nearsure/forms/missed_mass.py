@@ -26,6 +26,7 @@ from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.schema import from_document, to_document
 from nearsure.validation import integer_codes
 
 
@@ -113,12 +114,12 @@ class MissedMass:
 
     def to_dict(self) -> dict[str, Any]:
         """The rates as numbers and lists, for JSON."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        return cls(tuple(fields["sizes"]), tuple(fields["rates"]), fields["share"])
+        return from_document(cls, fields)
 
 
 def leave_room(posterior: Posterior, share: ArrayLike) -> Posterior:

@@ -28,10 +28,12 @@ from nearsure.schema import (
     OBJECT,
     POSITIVE,
     check_fields,
+    from_document,
     list_of,
     nullable,
     number,
     one_of,
+    to_document,
 )
 from nearsure.temperature import TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
@@ -338,23 +340,13 @@ class SharpenedFit:
 
     def to_dict(self) -> dict[str, Any]:
         """The fit as numbers, strings and lists, for JSON."""
-        fields = asdict(self)
-        return {**fields, "temperature_fit": self.temperature_fit.to_dict()}
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         check_fields("The fit of the sharpened form", fields, _STORED_FIT)
-        errors = fields["standard_errors"]
-        return cls(
-            **{
-                **fields,
-                "form": SharpenedNED.from_dict(fields["form"]),
-                "standard_errors": None if errors is None else tuple(errors),
-                "start_losses": tuple(fields["start_losses"]),
-                "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-            }
-        )
+        return from_document(cls, fields)
 
 
 def fit_sharpened(

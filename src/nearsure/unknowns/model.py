@@ -1,6 +1,6 @@
 """p(known | evidence), learned from the gallery alone, and the verdicts it gives."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -11,7 +11,14 @@ from scipy.special import expit, logsumexp
 from nearsure.arrays import BoolArray, FloatArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import Posterior
-from nearsure.schema import check_fields, list_of, number, unreadable
+from nearsure.schema import (
+    check_fields,
+    from_document,
+    list_of,
+    number,
+    to_document,
+    unreadable,
+)
 from nearsure.unknowns.evidence import Evidence
 
 
@@ -321,11 +328,7 @@ class KnownModel:
 
     def to_dict(self) -> dict[str, Any]:
         """The model as numbers and lists, for JSON."""
-        fields = asdict(self)
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in fields.items()
-        }
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -333,11 +336,7 @@ class KnownModel:
         check_fields("The model of p(known)", fields, _STORED)
         if len(fields["slopes"]) != len(fields["knots"]) + 1 or not fields["knots"]:
             raise unreadable("The model of p(known)", "'slopes' must be one more than 'knots'")
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-        }
-        return cls(**plain)
+        return from_document(cls, fields)
 
 
 def check_unknown_share(unknown_share: float) -> None:
