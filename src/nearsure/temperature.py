@@ -27,7 +27,7 @@ from nearsure.schema import (
 )
 from nearsure.validation import integer_codes
 
-# What a temperature is judged by: losses of leave-one-out points, with derivatives by log T.
+# Losses of leave-one-out points, which a temperature minimises, with derivatives by log T.
 #
 # Write s_i = |z - z_i|^2 - |z - z_1|^2 for the excess of a neighbour's distance, b = 1 / T, and
 # E[s], E_c[s] for the means of s under NED's weights exp(-b s_i) over all neighbours and over those

@@ -21,7 +21,6 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.rules import check_temperature
 from nearsure.schema import from_document, to_document
 from nearsure.temperature import fit_temperature
 from nearsure.validation import integer_codes
@@ -160,18 +159,6 @@ class ClassVariance:
     dimension: float
     scale_ratios: FloatArray
     loss: float = float("nan")
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-        if not np.isfinite(self.eta):
-            raise InvalidInputError(f"eta must be a finite number. Got {self.eta!r} instead.")
-        _check_dimension(self.dimension)
-        ratios = self.scale_ratios
-        if ratios.ndim != 1 or not ratios.size or not ((ratios > 0) & np.isfinite(ratios)).all():
-            raise InvalidInputError(
-                "scale_ratios must hold one finite number > 0 for each class. "
-                f"Got an array of shape {ratios.shape} with {ratios.ravel()[:5]} instead."
-            )
 
     @property
     def temperatures(self) -> FloatArray:

@@ -241,13 +241,6 @@ class MissedByConfidence:
     slope: float
     intercept: float
 
-    def __post_init__(self) -> None:
-        if not (-np.inf < self.slope <= 0 and np.isfinite(self.intercept)):
-            raise InvalidInputError(
-                "slope must be a finite number of at most 0, and intercept a finite number. "
-                f"Got {self.slope!r} and {self.intercept!r} instead."
-            )
-
     @classmethod
     def fit(cls, confidence: ArrayLike, missed: ArrayLike, share: float) -> Self:
         """The line of greatest likelihood on leave-one-out points, moved to a mean of `share`.

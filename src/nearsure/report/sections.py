@@ -64,7 +64,7 @@ def audit_of(
     thumbnails: Thumbnails | None = None,
     pictures: Pictures | None = None,
 ) -> Audit:
-    """Audit a gallery: every point is searched, each leaving itself out.
+    """Audit a gallery: every point is searched, left out of its own neighbours.
 
     Parameters
     ----------
@@ -170,13 +170,13 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
             n_queries=int(n_queries[row]),
             accuracy=share,
             mean_confidence=float(mean_confidence[row]),
-            confused_with=_confused(answered, by_class[starts[row] : starts[row + 1]]),
+            confused_with=_count_confusions(answered, by_class[starts[row] : starts[row + 1]]),
         )
         for row, share in zip(shown, shares, strict=True)
     )
 
 
-def _confused(answered: Answered, rows: IntArray) -> tuple[Confused, ...]:
+def _count_confusions(answered: Answered, rows: IntArray) -> tuple[Confused, ...]:
     """What the queries of one class were mostly taken for."""
     wrong = answered.answers[rows][~answered.correct[rows]]
     codes, counts = np.unique(wrong, return_counts=True)
@@ -401,7 +401,7 @@ class ComparedMethods:
     own: RuleResult
 
 
-def compared_methods(
+def compare_methods(
     answered: Answered,
     *,
     title: str,
@@ -461,11 +461,11 @@ def _method(result: RuleResult, title: str, posterior: Posterior, answered: Answ
         ece=estimate_of(result.ece),
         brier=estimate_of(result.brier),
         ece_floor=plain_number(result.ece_floor),
-        risk_coverage=thinned_curve(posterior.confidence, correct),
+        risk_coverage=thin_curve(posterior.confidence, correct),
     )
 
 
-def thinned_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
+def thin_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
     """Points of the risk-coverage curve, the first that reach each percent of coverage."""
     curve = risk_coverage_curve(confidence, correct)
     wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS
@@ -521,7 +521,7 @@ def confident_mistakes(
             truth=plain_label(answered.truth[row]),
             confidence=float(answered.confidence[row]),
             neighbors=tuple(
-                _vouching(answered, neighbors, shares, (place, rank), show)
+                _describe_neighbor(answered, neighbors, shares, (place, rank), show)
                 for rank in range(min(int(neighbors.counts[place]), NEIGHBORS_SHOWN))
             ),
             picture=thumbnails.of(picture_of_row(int(row))),
@@ -530,7 +530,7 @@ def confident_mistakes(
     )
 
 
-def _vouching(
+def _describe_neighbor(
     answered: Answered,
     neighbors: Neighbors,
     shares: FloatArray,
@@ -592,7 +592,7 @@ def held_out_promises(confidence: FloatArray, correct: BoolArray) -> tuple[Promi
 def rehearsed_promises(classifier: NEDClassifier) -> tuple[Promise, ...]:
     """What the gallery's own points do: the same as ``classifier.accept_threshold`` says.
 
-    Where unknown queries are expected, points that leave their class out play them.
+    Where unknown queries are expected, points searched without their class imitate them.
     """
     return tuple(_promise(classifier.accept_threshold(precision=target)) for target in TARGETS)
 

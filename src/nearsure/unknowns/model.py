@@ -40,8 +40,8 @@ def fit_bounded_logistic(
     lowest : float
         No weight is below it.
     usual : float
-        What a weight is drawn to. The pull is that of a single row, so that it matters only where
-        the rows say little, and keeps the weights finite where the outcomes do not overlap.
+        What a weight is shrunk towards, as strongly as by a single row. It matters only where the
+        rows determine little, and keeps the weights finite where the outcomes do not overlap.
     """
     n_true = int(outcomes.sum())
     shares = np.where(outcomes, 0.5 / n_true, 0.5 / (len(outcomes) - n_true))
@@ -190,7 +190,7 @@ class KnownModel:
     by `drift`, a. With r for the rehearsed odds, the density of unknown evidence is multiplied by
     r^-b, averaged over b, and that of known evidence by r^-a, and each is normalised again. The
     log-odds still never fall where r rises. At 0 and 0 the rehearsal is taken as it is; `fit_shift`
-    finds both on queries that nobody has labelled.
+    finds both on unlabelled queries.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class KnownModel:
 
     @classmethod
     def fit(cls, known: Evidence, unknown: Evidence) -> Self:
-        """Learn the odds from evidence of known and of imitated unknown queries.
+        """Fit the odds to evidence of known and of imitated unknown queries.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class KnownModel:
         rows = np.concatenate([known.matrix, unknown.matrix])
         is_known = np.arange(len(rows)) < len(known)
         means, spread = known.matrix.mean(axis=0), known.matrix.std(axis=0)
-        # A column that never varies gets no say; the test allows for the rounding of its mean.
+        # A column that never varies gets no weight; the test allows for the rounding of its mean.
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
         standardized = np.where(varies, (rows - means) / scales, 0.0)
@@ -358,7 +358,7 @@ VERDICT_NAMES: tuple[VerdictName, ...] = get_args(VerdictName)
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What to make of n queries.
+    """Verdicts on n queries.
 
     Parameters
     ----------
@@ -390,9 +390,9 @@ def judge(
     least_p_known: float = 0.5,
     least_class_probability: float = 0.5,
 ) -> Verdicts:
-    """Tell what is unknown from what is known but undecided.
+    """Separate unknown queries from known but undecided ones.
 
-    Both mean a low confidence, but not the same remedy: an unknown query wants a new class, an
+    Both have a low confidence, but not the same remedy: an unknown query needs a new class, an
     ambiguous one a second look at the classes it lies between.
 
     Parameters
