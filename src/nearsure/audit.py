@@ -515,14 +515,7 @@ class SuspectLabels:
         """The n most suspect of them, or all if there are fewer."""
         if n < 0:
             raise InvalidInputError(f"n must not be negative. Got {n} instead.")
-        return SuspectLabels(
-            self.ids[:n],
-            self.codes[:n],
-            self.suggested_codes[:n],
-            self.p_own[:n],
-            self.p_suggested[:n],
-            self.trust[:n],
-        )
+        return SuspectLabels(**{name: column[:n] for name, column in vars(self).items()})
 
 
 def suspect_labels(
