@@ -183,11 +183,9 @@ def test_by_confidence_is_better_calibrated_than_one_share_for_all() -> None:
     assert errors[2] == min(errors)
 
 
-def test_both_survive_json() -> None:
+def test_rates_survive_json() -> None:
     missed = MissedMass((0, 1, 4), (1.0, 0.5, 0.125), 0.3)
     assert MissedMass.from_dict(json.loads(json.dumps(missed.to_dict()))) == missed
-    line = MissedByConfidence(-0.5, 0.25)
-    assert MissedByConfidence.from_dict(json.loads(json.dumps(line.to_dict()))) == line
 
 
 def test_errors_say_what_is_allowed() -> None:

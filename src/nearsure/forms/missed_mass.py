@@ -12,7 +12,7 @@ The two rates give the power c of M(a) = (a + 1)^-c, and that the rate with s. R
 sizes are made non-increasing in the number available by isotonic regression.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -280,15 +280,6 @@ class MissedByConfidence:
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Share of each query, of the shape of `confidence`, for `leave_room`."""
         return np.asarray(expit(self.intercept + self.slope * _logits(confidence)), np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The line as numbers, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(**fields)
 
 
 def _logits(confidence: ArrayLike) -> FloatArray:

@@ -38,8 +38,8 @@ from nearsure.schema import (
 from nearsure.temperature import TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
 
-SharpenedName = Literal["sharpened", "adaptive"]
-SHARPENED_NAMES: tuple[SharpenedName, ...] = get_args(SharpenedName)
+FreeParameters = Literal["sharpened", "adaptive"]
+SHARPENED_NAMES: tuple[FreeParameters, ...] = get_args(FreeParameters)
 
 
 # A query on top of all its neighbours has scale 0; its excess distances are 0, too, and any
@@ -284,8 +284,6 @@ class SharpenedLikelihood:
         )
 
 
-FreeParameters = Literal["sharpened", "adaptive"]
-
 # Where the search starts, as (T over NED's, gamma, beta): NED itself, wider and sharper, narrower
 # and flatter. The likelihood may have more than one valley, and a start in each costs little.
 STARTS = ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0), (2.5, 2.0, 1.0), (0.5, 0.6, 0.0))
@@ -300,7 +298,7 @@ ADAPTIVITY_RANGE = -2.0, 4.0
 PRIOR_SPREAD = 1.0
 _STORED_FIT = {
     "form": OBJECT,
-    "free": one_of(*get_args(FreeParameters)),
+    "free": one_of(*SHARPENED_NAMES),
     "loss": NUMBER,
     "ned_loss": NUMBER,
     "standard_errors": nullable(list_of(NUMBER, 3)),
@@ -394,8 +392,8 @@ def fit_sharpened(
     >>> bool(fit.loss <= fit.ned_loss)
     True
     """
-    if free not in get_args(FreeParameters):
-        names = " or ".join(map(repr, get_args(FreeParameters)))
+    if free not in SHARPENED_NAMES:
+        names = " or ".join(map(repr, SHARPENED_NAMES))
         raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
     ned = fit_temperature(neighbors, labels)
     codes = integer_codes(labels)
