@@ -378,23 +378,22 @@ def small_classes(
     )
 
 
-# How far the points around a point bear out its label.
+# How far the points around a point support its label.
 #
 # Three things set it apart from p(own label):
 #
-# - Votes are mutual. A point is asked by others, too, and how it fits among those is evidence of
-#   the same kind, without a further search.
-# - Votes are partly second-hand. A neighbour stands for its own label and, with the weight
-#   `second_hand`, for what its other neighbours are. That reaches beyond the k nearest: where no
+# - Votes are mutual. A point is also a neighbour of other points, and whether its label agrees with
+#   theirs is evidence of the same kind, without a further search.
+# - Votes are partly second-hand. A neighbour supports its own label and, with the weight
+#   `second_hand`, the labels of its other neighbours. That reaches beyond the k nearest: where no
 #   neighbour shares the label, p(own label) is 0 for near and far classes alike, and here it is
-#   not. What a neighbour knows from the point itself is taken out, or a wrong label would vouch for
-#   itself.
+#   not. The point is left out of the second-hand votes, or a wrong label would support itself.
 # - The label is compared with its best rival, so that a point in a crowd of many classes is not as
 #   suspect as one in the midst of another class.
 
 
 SECOND_HAND = 0.3
-# Below this share of its votes, what a neighbour knows from others is rounding.
+# Below this share of a neighbour's votes, what other points add is rounding.
 NOTHING_LEFT = 1e-9
 
 
@@ -439,18 +438,18 @@ def label_trust(
     if not 0 <= second_hand < 1:
         raise InvalidInputError(f"second_hand must lie in [0, 1). Got {second_hand} instead.")
     votes = mutual_votes(points, weights).tocoo()
-    judged, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
+    point, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
     vote = np.asarray(votes.data, np.float64)
     n_points = len(points.codes)
-    totals = np.bincount(judged, vote, minlength=n_points)
-    for_own_class = _votes_for(points.codes, judged, voter, vote, wanted=points.codes[judged])
-    agrees = (points.codes[judged] == points.codes[voter]).astype(np.float64)
-    # The judged point is among the voter's own voters, with the same vote and for its own class.
+    totals = np.bincount(point, vote, minlength=n_points)
+    for_own_class = _sum_votes_for(points.codes, point, voter, vote, wanted=points.codes[point])
+    agrees = (points.codes[point] == points.codes[voter]).astype(np.float64)
+    # The point is among the voter's own voters, with the same vote and for its own class.
     of_others = totals[voter] - vote
     known = of_others > NOTHING_LEFT * totals[voter]
     hearsay = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
     opinion = (1 - second_hand) * agrees + second_hand * np.clip(hearsay, 0.0, 1.0)
-    belief = np.bincount(judged, vote * opinion, minlength=n_points)
+    belief = np.bincount(point, vote * opinion, minlength=n_points)
     has_neighbors = np.bincount(points.asking, minlength=n_points) > 0
     trust = np.full(n_points, np.nan)
     np.divide(belief, belief + totals * p_rival, out=trust, where=has_neighbors)
@@ -468,14 +467,14 @@ def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
     return csr_array(given + given.T)
 
 
-def _votes_for(
+def _sum_votes_for(
     codes: IntArray, judged: IntArray, voter: IntArray, vote: FloatArray, *, wanted: IntArray
 ) -> FloatArray:
-    """Sum of the votes that each entry's voter itself gets from points of the class wanted."""
+    """Sum of the votes that each entry's voter gets from points of the class wanted."""
     n_classes = int(codes.max()) + 1
     keys, place = np.unique(judged * n_classes + codes[voter], return_inverse=True)
     sums = np.bincount(place, vote)
-    # The voter has the judged point as a voter in turn, so the class wanted is always there.
+    # The point is one of its voter's voters, so the class wanted is always there.
     return np.asarray(sums[np.searchsorted(keys, voter * n_classes + wanted)])
 
 
@@ -516,14 +515,7 @@ class SuspectLabels:
         """The n most suspect of them, or all if there are fewer."""
         if n < 0:
             raise InvalidInputError(f"n must not be negative. Got {n} instead.")
-        return SuspectLabels(
-            self.ids[:n],
-            self.codes[:n],
-            self.suggested_codes[:n],
-            self.p_own[:n],
-            self.p_suggested[:n],
-            self.trust[:n],
-        )
+        return SuspectLabels(**{name: column[:n] for name, column in vars(self).items()})
 
 
 def suspect_labels(
@@ -541,7 +533,7 @@ def suspect_labels(
     Labels that were mistaken for the most similar class look like honest neighbours of that
     class, and are found far less often; p(own) - p(suggested) ranks those better.
     A larger k than for prediction, 100 say, makes the top of the ranking a little purer.
-    The only member of a class has no one to speak for it and is always suspect: see
+    The only member of a class has no neighbour of its class and is always suspect: see
     `small_classes`. Points without neighbours are not ranked.
 
     Parameters

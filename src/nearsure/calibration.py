@@ -1,9 +1,9 @@
-"""Post-hoc calibration: a map from the confidence that a rule claims to the one that it earns.
+"""Post-hoc calibration: a map from a rule's confidence to the share of answers that are right.
 
 A calibrator is fitted once, on the confidence in the top label and whether that label was right,
 for any rule. In nearest-neighbour search these come without a held-out set: every support point
-is scored by its neighbours, itself left out (`nearsure.loo`). Afterwards the calibrator
-is only applied. It never touches the label, so accuracy stays the rule's.
+is left out and scored by its neighbours (`nearsure.loo`). Afterwards the calibrator is only
+applied. It never changes the label, so accuracy stays the rule's.
 
 ===============  ======================  =====================================================
 name             class                   the map
@@ -11,7 +11,7 @@ name             class                   the map
 ``"none"``       `Unchanged`             none
 ``"isotonic"``   `Isotonic`              the nearest ascending curve
 ``"platt"``      `Platt`                 a line on the logit
-``"shrunk"``     `ShrunkPlatt`           the same, drawn towards no change
+``"shrunk"``     `ShrunkPlatt`           the same, shrunk towards no change
 ``"beta"``       `Beta`                  a log p - b log(1 - p) + c on the logit, ascending
 ``"histogram"``  `Histogram`             the share that is right, in bins of equally many rows
 ``"bbq"``        `BayesianBinning`       the mean of many such histograms, by their evidence
@@ -34,7 +34,7 @@ True
 import reprlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Protocol, Self
 
@@ -47,6 +47,7 @@ from sklearn.isotonic import IsotonicRegression
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import Posterior, with_confidence
+from nearsure.schema import from_document, to_document
 from nearsure.validation import asked_confidence, check_labels, check_positive_integer, check_scored
 
 __all__ = [
@@ -65,12 +66,12 @@ __all__ = [
 ]
 
 
-def runs_of(ordered: FloatArray) -> IntArray:
+def find_runs(ordered: FloatArray) -> IntArray:
     """The first row of each run of equal confidences, (n_distinct,), of sorted ones."""
     return np.flatnonzero(np.diff(ordered, prepend=-1.0)).astype(np.int64)
 
 
-def bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
+def find_bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
     """The first row of each bin, ascending from 0; at most n_bins of them.
 
     Bins are those of ``bin_by_confidence(..., binning="mass")``: the first ``n_rows % n_bins`` are
@@ -79,7 +80,7 @@ def bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
     Parameters
     ----------
     runs : array of shape (n_distinct,)
-        What `runs_of` gave.
+        What `find_runs` gave.
     n_rows, n_bins : int
         Rows in all, and how many bins are wanted.
     """
@@ -89,7 +90,7 @@ def bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
     return runs[np.unique(first_run[first_run < len(runs)])]
 
 
-def edges_between(ordered: FloatArray, starts: IntArray) -> FloatArray:
+def place_edges(ordered: FloatArray, starts: IntArray) -> FloatArray:
     """The inner edges of bins, halfway between the confidences on either side of each.
 
     Halfway, because a confidence that comes later with a last bit rounded otherwise is then still
@@ -101,10 +102,10 @@ def edges_between(ordered: FloatArray, starts: IntArray) -> FloatArray:
     return np.where(halfway > below, halfway, above)
 
 
-# Logistic regression without a penalty, on a few columns: what Platt and Beta are fitted by.
+# Logistic regression without a penalty, on a few columns, for Platt and Beta.
 #
-# Scikit-learn has it too, but only for targets that are 0 or 1; where a threshold parts right from
-# wrong, the targets must lie between.
+# Scikit-learn has it too, but only for targets that are 0 or 1; where a threshold separates right
+# from wrong, the targets must lie between.
 
 
 # Confidences of exactly 0 and 1 have no logit; they count as this far away from it.
@@ -114,15 +115,15 @@ STEP_TOLERANCE = 1e-10
 MAX_STEPS = 200
 
 
-def inside(confidence: FloatArray) -> FloatArray:
+def clip_inside(confidence: FloatArray) -> FloatArray:
     """Confidences moved away from 0 and 1, where logarithms end."""
     return np.clip(confidence, LOGIT_MARGIN, 1.0 - LOGIT_MARGIN)
 
 
-def targets_of(x: FloatArray, correct: BoolArray) -> FloatArray:
-    """What to regress on x, of shape (n,), where some rows are right and some wrong: 1 and 0.
+def choose_targets(x: FloatArray, correct: BoolArray) -> FloatArray:
+    """Targets of a regression on x, of shape (n,): 1 for right rows, 0 for wrong ones; both occur.
 
-    If some threshold parts right from wrong the slope would be infinite: then Platt's own targets,
+    If some threshold separates right from wrong the slope would be infinite: then Platt's targets,
     (n_right + 1) / (n_right + 2) and 1 / (n_wrong + 2), keep it finite.
     """
     targets = correct.astype(np.float64)
@@ -133,8 +134,8 @@ def targets_of(x: FloatArray, correct: BoolArray) -> FloatArray:
     return targets
 
 
-def likeliest(design: FloatArray, targets: FloatArray) -> FloatArray:
-    """Coefficients by Newton's method; a step that raises the convex loss is halved.
+def fit_logistic(design: FloatArray, targets: FloatArray) -> FloatArray:
+    """Find the coefficients by Newton's method; a step that raises the convex loss is halved.
 
     Parameters
     ----------
@@ -179,11 +180,7 @@ class PlainNumbers:
 
     def to_dict(self) -> dict[str, Any]:
         """Its name and numbers, for JSON."""
-        numbers = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-        }
-        return {"name": self.name, **numbers}
+        return {"name": self.name, **to_document(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -201,13 +198,7 @@ class PlainNumbers:
                 f"{fields.get('name')!r} and {sorted(set(fields) - {'name'})} instead: pass what "
                 "its to_dict gave."
             )
-        return cls(
-            **{
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in fields.items()
-                if key != "name"
-            }
-        )
+        return from_document(cls, {name: fields[name] for name in own})
 
 
 def check_finite(owner: str, **numbers: float) -> None:
@@ -281,7 +272,7 @@ class Unchanged(PlainNumbers):
 
     @classmethod
     def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
-        """Learn nothing; the arguments, as of `Calibrator.fit`, are checked like any other's."""
+        """Fit nothing; the arguments are checked as in `Calibrator.fit`."""
         check_scored(confidence, correct)
         return cls()
 
@@ -324,7 +315,7 @@ class Steps(PlainNumbers):
 
 # The paper's C: numbers of bins from the cube root of n over C, to C times it.
 RANGE_FACTOR = 10.0
-# The paper's N' = 2 B: two rows for each bin, seen in advance.
+# The paper's N' = 2 B: the prior counts as two rows for each bin.
 PRIOR_ROWS = 2.0
 # Histograms of less weight change no answer in any digit that is shown, only the size of the map.
 NEGLIGIBLE_WEIGHT = 1e-12
@@ -394,11 +385,11 @@ class _Histogram:
     @classmethod
     def of(cls, ordered: FloatArray, right: IntArray, starts: IntArray) -> Self:
         """The histogram of sorted rows whose bins begin at `starts`."""
-        edges = edges_between(ordered, starts)
+        edges = place_edges(ordered, starts)
         n_right = np.add.reduceat(right, starts)
         n_rows = np.diff(starts, append=len(ordered))
         bounds = np.concatenate([[0.0], edges, [1.0]])
-        middle = inside((bounds[:-1] + bounds[1:]) / 2.0)
+        middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
         for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
         log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong) - betaln(
             for_right, for_wrong
@@ -415,8 +406,8 @@ def _binnings(ordered: FloatArray) -> list[IntArray]:
     n = len(ordered)
     fewest = max(1, int(np.cbrt(n) / RANGE_FACTOR))
     most = min(n, int(np.ceil(np.cbrt(n) * RANGE_FACTOR)))
-    runs = runs_of(ordered)
-    binnings = (bin_starts(runs, n, n_bins) for n_bins in range(fewest, most + 1))
+    runs = find_runs(ordered)
+    binnings = (find_bin_starts(runs, n, n_bins) for n_bins in range(fewest, most + 1))
     return list({starts.tobytes(): starts for starts in binnings}.values())
 
 
@@ -480,7 +471,7 @@ class Platt(PlainNumbers):
         if correct.all() or not correct.any() or x.max() - x.min() < SMALLEST_SPREAD:
             return cls(0.0, 0.0, float(correct.mean()))
         design = np.stack([x, np.ones_like(x)], axis=1)
-        slope, intercept = likeliest(design, targets_of(x, correct)).tolist()
+        slope, intercept = fit_logistic(design, choose_targets(x, correct)).tolist()
         return cls(slope, intercept)
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
@@ -492,7 +483,7 @@ class Platt(PlainNumbers):
 
 
 def _logit(confidence: FloatArray) -> FloatArray:
-    return np.asarray(logit(inside(confidence)), np.float64)
+    return np.asarray(logit(clip_inside(confidence)), np.float64)
 
 
 # Which of the two columns are kept, the fewest first.
@@ -571,7 +562,7 @@ class Beta(PlainNumbers):
         if 1.0 - np.mean(scaled[:, 0] * scaled[:, 1]) ** 2 < SAME_COLUMN:
             a, b, c = line.slope, line.slope, line.intercept
         else:
-            slopes, level = _likeliest_ascending(scaled, targets_of(columns[:, 0], correct))
+            slopes, level = _fit_ascending(scaled, choose_targets(columns[:, 0], correct))
             a, b = (slopes / scale).tolist()
             c = level - float(slopes @ (mean / scale))
         return cls(a, b, c) if max(a, b) > 0 else cls(0.0, 0.0, 0.0, float(correct.mean()))
@@ -586,11 +577,11 @@ class Beta(PlainNumbers):
 
 
 def _columns(confidence: FloatArray) -> FloatArray:
-    p = inside(confidence)
+    p = clip_inside(confidence)
     return np.stack([np.log(p), -np.log1p(-p)], axis=-1)
 
 
-def _likeliest_ascending(scaled: FloatArray, targets: FloatArray) -> tuple[FloatArray, float]:
+def _fit_ascending(scaled: FloatArray, targets: FloatArray) -> tuple[FloatArray, float]:
     """Slopes >= 0 of the two columns, and the level: the fewest that leave nothing to gain.
 
     The loss is convex, so that they are the best as soon as the slopes of the columns used are not
@@ -600,7 +591,7 @@ def _likeliest_ascending(scaled: FloatArray, targets: FloatArray) -> tuple[Float
     slopes, level = np.zeros(2), 0.0
     for used in SUBSETS:
         design = np.column_stack([scaled[:, used], np.ones(len(scaled))])
-        *found, level = likeliest(design, targets).tolist()
+        *found, level = fit_logistic(design, targets).tolist()
         slopes = np.zeros(2)
         slopes[used] = np.maximum(found, 0.0)
         falls = scaled.T @ (expit(design @ [*found, level]) - targets) / len(targets)
@@ -653,10 +644,10 @@ class Histogram(Steps):
         n_bins = check_positive_integer("n_bins", n_bins)
         order = np.argsort(confidence, kind="stable")
         ordered = confidence[order]
-        starts = bin_starts(runs_of(ordered), len(ordered), n_bins)
+        starts = find_bin_starts(find_runs(ordered), len(ordered), n_bins)
         n_right = np.add.reduceat(correct[order], starts, dtype=np.int64)
         shares = n_right / np.diff(starts, append=len(ordered))
-        return cls(tuple(edges_between(ordered, starts).tolist()), tuple(shares.tolist()))
+        return cls(tuple(place_edges(ordered, starts).tolist()), tuple(shares.tolist()))
 
 
 @dataclass(frozen=True)
@@ -737,9 +728,9 @@ ONE_STANDARD_ERROR_OF_LIKELIHOOD = 0.5
 class PosteriorTemperature(PlainNumbers):
     """p(c) to the power `exponent`, and normalized again; `fit` makes it.
 
-    Above 1 it claims more, below 1 less. It takes any rule's posterior and changes neither labels
-    nor ranking. Classes that have probability 0, or none, stay so. What a row leaves unassigned
-    (it sums to less than 1) stays unassigned.
+    Above 1 the confidence rises, below 1 it falls. It takes the posterior of any rule and changes
+    neither labels nor ranking. Classes that have probability 0, or none, stay so. What a row leaves
+    unassigned (it sums to less than 1) stays unassigned.
 
     Parameters
     ----------
@@ -773,7 +764,7 @@ class PosteriorTemperature(PlainNumbers):
         """The exponent of greatest likelihood of the true classes.
 
         Points whose class has probability 0 have it at every exponent. They are left out, as in
-        `fit_temperature`, and the exponent claims too much where they are many.
+        `fit_temperature`, and the confidence is too high where they are many.
 
         The loss is convex. If it falls all the way (every true class is the top one: to infinity;
         the top ones are right no more often than the others: to 0), the answer is the exponent
@@ -861,18 +852,18 @@ def _nearest_to_one(loss: _Loss, limit: float) -> float:
     return float(brentq(lambda exponent: loss(exponent) - allowed, 1.0, limit))
 
 
-# Before any point is seen slope and intercept are 1 and 0, give or take this much.
+# The prior of slope and intercept is normal about 1 and 0, with this standard deviation.
 PRIOR_SPREAD = 1.0
-# The surer a rule is, the surer it stays: no two answers change their order.
+# Above 0, so that no two answers change their order.
 LOWEST_SLOPE = 0.01
 
 
 @dataclass(frozen=True)
 class ShrunkPlatt(PlainNumbers):
-    """A line on the confidence's logit, drawn towards the identity; `fit` makes it.
+    """A line on the confidence's logit, shrunk towards the identity; `fit` makes it.
 
-    Where a handful of points, or points that are all right, would send an ordinary Platt scaling to
-    certainty, this one stays near what the rule said. With hundreds of points the two agree.
+    With a handful of points, or points that are all right, ordinary Platt scaling would become
+    certain; this one stays near the rule's confidence. With hundreds of points the two agree.
 
     Parameters
     ----------
@@ -908,7 +899,7 @@ class ShrunkPlatt(PlainNumbers):
             How much each point counts, in points; by default 1.
         """
         confidence, correct = check_scored(confidence, correct)
-        x = np.asarray(logit(inside(confidence)), np.float64)
+        x = np.asarray(logit(clip_inside(confidence)), np.float64)
         counts = np.ones(len(x)) if weights is None else weights
         if counts.shape != x.shape or not (counts >= 0).all():
             raise InvalidInputError(
@@ -936,7 +927,7 @@ class ShrunkPlatt(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        x = logit(inside(asked_confidence(confidence)))
+        x = logit(clip_inside(asked_confidence(confidence)))
         return np.asarray(expit(self.slope * x + self.intercept), np.float64)
 
 

@@ -1,6 +1,6 @@
 """Whether incoming queries still look like the gallery, and how often they are answered rightly.
 
-Labels of the queries are not needed: the yardstick is the gallery's own leave-one-out pass.
+Labels of the queries are not needed: they are compared with the gallery's leave-one-out points.
 """
 
 from dataclasses import dataclass
@@ -41,9 +41,9 @@ __all__ = [
 def certainty(posterior: Posterior) -> FloatArray:
     """Negative entropy of each row, in nats: 0 if it is sure, the lower the less sure.
 
-    What a row lacks of 1, as a calibrated one may, is a class more that nobody voted for. If it
-    lacks more than the label has, it is as many such classes as it takes for none to be more
-    probable than the label: a row that gives its label next to nothing is not sure of the rest.
+    What a row lacks of 1, as a calibrated one may, counts as one more class. If it lacks more than
+    the label has, it counts as several classes, so many that none is more probable than the label:
+    a row whose label has next to no probability is not sure of the rest.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def compare_samples(
     level : float
         Chance of a false alarm that is accepted, in (0, 1).
     smallest_gap : float
-        Gap below which nobody needs to be told, in (0, 1).
+        Smallest gap that raises an alarm, in (0, 1).
 
     Returns
     -------
@@ -310,7 +310,7 @@ def compare_samples(
     """
     level = check_open_fraction("level", level)
     smallest_gap = check_open_fraction("smallest_gap", smallest_gap)
-    own_values, query_values = _checked("own", own), _checked("queries", queries)
+    own_values, query_values = _check_sample("own", own), _check_sample("queries", queries)
     test = ks_2samp(own_values, query_values, method="asymp")
     return DistributionShift(
         gap=float(test.statistic),
@@ -342,7 +342,7 @@ def _median(values: FloatArray) -> float:
     return float(np.quantile(values, 0.5, method="inverted_cdf"))
 
 
-def _checked(name: str, values: ArrayLike) -> FloatArray:
+def _check_sample(name: str, values: ArrayLike) -> FloatArray:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or len(array) < FEWEST:
         raise InvalidInputError(
@@ -415,7 +415,7 @@ def estimate_accuracy(
 
     A query is counted as right if it is as sure, by the entropy of its posterior, as the surest of
     the gallery's own points, of which as many are taken as were answered rightly: see `fit_cut`.
-    Nothing is fitted on queries, and their distance plays no part beyond what the rule makes of it.
+    Nothing is fitted on queries, and their distance counts only through the rule's posterior.
 
     Parameters
     ----------

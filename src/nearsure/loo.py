@@ -112,7 +112,7 @@ def keep_first(neighbors: Neighbors, keep: BoolArray, n_neighbors: int) -> Neigh
 
 
 def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
-    """Results of some rows each, put together; shorter ones are padded, later ones stay.
+    """Join the results of several sets of rows; shorter ones are padded, later ones stay.
 
     Parameters
     ----------
@@ -219,18 +219,18 @@ def search_leaving_one_out(
     return Neighbors(sq_distances, support_labels[ids], ids, counts)
 
 
-# What a point that leaves itself out takes away from its own class.
+# What leaving a point out takes away from its own class.
 #
-# A class of n members has n - 1 when one of them is asked about, while every other class is whole.
-# Its sum of kernels is too small by (n - 1) / n on average, and a fit that took it as it is would
-# expect queries, which find all n, to be as unlucky. The factor n / (n - 1) undoes this. It matters
-# for small classes: 1.5 for three members, 1.11 for ten, 1.02 for fifty. It is never more than 1.5:
-# a pair has one member left, and doubling that would make the nearest neighbour of every point its
-# own class's more often than chance does.
+# A class of n members has n - 1 when one of them is the query, while every other class is whole.
+# Its sum of kernels is too small by (n - 1) / n on average, and a fit that ignored this would
+# underestimate the class for queries, which find all n members. The factor n / (n - 1) undoes this.
+# It matters for small classes: 1.5 for three members, 1.11 for ten, 1.02 for fifty. It is never
+# more than 1.5: a pair has one member left, and doubling that would make the nearest neighbour of
+# every point its own class's more often than chance does.
 #
-# The factor knows which class is the true one. That is right in a likelihood, and where a
-# confidence is calibrated it stands for the member that a query finds; but no promise about
-# precision or coverage is made with it, as `nearsure.classifier` says.
+# The factor depends on the true class. That is right in a likelihood, and where a confidence is
+# calibrated it stands for the member that a query finds; but no promise about precision or coverage
+# is made with it: see `nearsure.classifier`.
 
 
 LARGEST_FACTOR = 1.5
@@ -246,14 +246,14 @@ def own_class_factors(
     codes : array of shape (n_support,)
         Class codes of the support set.
     points : array of shape (n,)
-        Rows of the points that leave themselves out.
+        Rows of the points that are left out.
     groups : array of shape (n_support,), optional
         Group of each support point; its members of the same class are left out with a point.
 
     Returns
     -------
     array of shape (n,)
-        At least 1; exactly 1 where nobody is left, and there is nothing to correct.
+        At least 1; exactly 1 where no member is left, and there is nothing to correct.
 
     Examples
     --------

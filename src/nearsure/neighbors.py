@@ -12,7 +12,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.validation import integer_codes
 
-# What engines call a distance, turned into the one number that nearsure knows: |z - z_i|^2.
+# What engines call a distance, converted to the one that nearsure uses: |z - z_i|^2.
 #
 # Each function takes an array of what an engine returned and gives squared Euclidean distances of
 # the same shape. NaN passes through: whether it marks padding or a broken query is for the caller

@@ -422,7 +422,7 @@ DENSE_BLOCK_ENTRIES = 1 << 20
 def to_dense(
     posterior: Posterior, totals: FloatArray, possible: BoolArray | None = None
 ) -> FloatArray:
-    """Probabilities of all classes; what a row lacks of its total goes to the others.
+    """Return the probabilities of all classes; what a row lacks of its total goes to the others.
 
     A calibrated row sums to less than 1: the rest is the chance of a class that is not among the
     neighbours. It is shared evenly by the classes without an entry. No class rises above the top
@@ -444,22 +444,20 @@ def to_dense(
 
     Examples
     --------
-    >>> filled(Posterior(np.array([0, 1]), np.array([2]), np.array([0.9]), 3), np.ones(1))
+    >>> to_dense(Posterior(np.array([0, 1]), np.array([2]), np.array([0.9]), 3), np.ones(1))
     array([[0.05, 0.05, 0.9 ]])
     """
     dense = np.empty((len(posterior), posterior.n_classes))
     step = max(1, DENSE_BLOCK_ENTRIES // max(1, posterior.n_classes))
     for start in range(0, len(posterior), step):
         rows = slice(start, start + step)
-        dense[rows] = _filled_block(
+        dense[rows] = _fill_block(
             posterior.take(np.arange(len(posterior))[rows]), totals[rows], possible
         )
     return dense
 
 
-def _filled_block(
-    posterior: Posterior, totals: FloatArray, possible: BoolArray | None
-) -> FloatArray:
+def _fill_block(posterior: Posterior, totals: FloatArray, possible: BoolArray | None) -> FloatArray:
     dense: FloatArray = posterior.to_csr().toarray()
     absent = np.ones(dense.shape, np.bool_)
     absent[posterior.rows, posterior.codes] = False

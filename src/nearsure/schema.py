@@ -8,12 +8,14 @@ import reprlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
 from nearsure.errors import InvalidInputError, ModelFileError
+
+T = TypeVar("T")
 
 LARGEST = sys.float_info.max
 SMALLEST = 5e-324  # of all numbers above 0
@@ -167,6 +169,52 @@ def unreadable(owner: str, problem: str) -> ModelFileError:
     return ModelFileError(
         f"{owner} cannot be read: {problem}. The file has been altered: save the model again."
     )
+
+
+def to_document(record: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The fields of a dataclass as JSON has them.
+
+    Arrays and tuples become lists, dataclasses objects, and NaN becomes null.
+
+    Parameters
+    ----------
+    record : dataclass instance
+        Its fields hold numbers, strings, None, arrays, tuples and such dataclasses.
+    """
+    return {field.name: _to_plain(getattr(record, field.name)) for field in fields(record)}
+
+
+def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
+    """The inverse of `to_document`, by the types of the fields.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass. Dataclasses among its fields are built by their own `from_dict`.
+    document : mapping
+        What `to_document` gave, checked.
+    """
+    types = get_type_hints(kind)
+    return kind(**{name: _from_plain(types[name], value) for name, value in document.items()})
+
+
+def _to_plain(value: Any) -> Any:  # noqa: ANN401
+    if is_dataclass(value):
+        return to_document(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+def _from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(value)
+    if isinstance(value, list):
+        is_array = get_origin(kind) is np.ndarray
+        return np.array(value, np.float64) if is_array else tuple(value)
+    return np.nan if value is None and kind is float else value
 
 
 def _shown(value: object) -> str:

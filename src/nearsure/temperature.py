@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -17,15 +17,17 @@ from nearsure.schema import (
     NUMBER,
     POSITIVE,
     check_fields,
+    from_document,
     integer,
     list_of,
     nullable,
     number,
     one_of,
+    to_document,
 )
 from nearsure.validation import integer_codes
 
-# What a temperature is judged by: losses of leave-one-out points, with derivatives by log T.
+# Losses of leave-one-out points, which a temperature minimises, with derivatives by log T.
 #
 # Write s_i = |z - z_i|^2 - |z - z_1|^2 for the excess of a neighbour's distance, b = 1 / T, and
 # E[s], E_c[s] for the means of s under NED's weights exp(-b s_i) over all neighbours and over those
@@ -274,25 +276,13 @@ class TemperatureFit:
 
     def to_dict(self) -> dict[str, Any]:
         """The fit as numbers, strings and lists, for JSON."""
-        fields = asdict(self)
-        fields["standard_error"] = None if np.isnan(self.standard_error) else self.standard_error
-        for key in ("curve_temperatures", "curve_losses"):
-            fields[key] = fields[key].tolist()
-        return fields
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         check_fields("The fit of the temperature", fields, _STORED)
-        error = fields["standard_error"]
-        return cls(
-            **{
-                **fields,
-                "standard_error": np.nan if error is None else error,
-                "curve_temperatures": np.array(fields["curve_temperatures"]),
-                "curve_losses": np.array(fields["curve_losses"]),
-            }
-        )
+        return from_document(cls, fields)
 
 
 def fit_temperature(

@@ -5,7 +5,7 @@ import pytest
 from miscalibrated import GRID, scored, votes
 
 from nearsure.arrays import BoolArray, FloatArray
-from nearsure.calibration import Histogram, bin_starts, runs_of
+from nearsure.calibration import Histogram, find_bin_starts, find_runs
 from nearsure.errors import InvalidInputError
 from nearsure.metrics import bin_by_confidence
 
@@ -19,7 +19,7 @@ def test_shares_are_those_of_the_equal_mass_bins_of_the_metrics(
     bins = bin_by_confidence(confidence, correct, n_bins=n_bins, binning="mass")
     fitted = Histogram.fit(confidence, correct, n_bins=n_bins)
     assert fitted.calibrated == tuple(bins.accuracy.tolist())
-    starts = bin_starts(runs_of(np.sort(confidence)), len(confidence), n_bins)
+    starts = find_bin_starts(find_runs(np.sort(confidence)), len(confidence), n_bins)
     np.testing.assert_array_equal(np.diff(starts, append=len(confidence)), bins.counts)
     ends = [*bins.edges[1:-1], np.inf]  # the last bin is closed
     for low, end, share in zip(bins.edges[:-1], ends, fitted.calibrated, strict=True):

@@ -198,14 +198,9 @@ def test_a_form_survives_json() -> None:
 
 def test_errors_say_what_is_allowed() -> None:
     ratios = np.ones(2)
-    with pytest.raises(InvalidInputError, match="temperature must be a finite number > 0"):
-        ClassVariance(0.0, 1.0, 1.0, ratios)
-    with pytest.raises(InvalidInputError, match="eta must be a finite"):
-        ClassVariance(1.0, float("nan"), 1.0, ratios)
-    with pytest.raises(InvalidInputError, match=r"dimension must be .* Got -1"):
-        ClassVariance(1.0, 1.0, -1.0, ratios)
-    with pytest.raises(InvalidInputError, match="scale_ratios must hold"):
-        ClassVariance(1.0, 1.0, 1.0, np.array([1.0, 0.0]))
+    pair = Neighbors([[1.0], [1.0]], [[0], [0]])
+    with pytest.raises(InvalidInputError, match=r"dimension must be .* Got -1"), pytest.warns():
+        fit_class_variance(pair, [0, 0], n_classes=1, dimension=-1.0)
     with pytest.raises(InvalidInputError, match=r"below the number of classes, 2\. Got 7"):
         class_variance_weights(Neighbors([[1.0]], [[7]]), ClassVariance(1.0, 1.0, 1.0, ratios))
     with pytest.raises(InvalidInputError, match=r"codes must lie in \[0, 2\)"):

@@ -207,50 +207,6 @@ def test_what_is_changed_afterwards_does_not_change_a_loss() -> None:
     assert torch.equal(loss(embeddings), before)
 
 
-@pytest.mark.parametrize(
-    ("codes", "sentence"),
-    [
-        (torch.tensor([0, 4]), r"from 0 to 3\. Got 0 to 4 instead"),
-        (torch.tensor([-1, 1]), r"from 0 to 3\. Got -1 to 1 instead"),
-        (torch.tensor([]), r"int64 of the shape \(n,\)\. Got torch.float32 of shape \(0,\)"),
-        (torch.tensor([0.0, 1.0]), r"int64 .* Got torch.float32"),
-        (torch.tensor([[0, 1]]), r"int64 .* of shape \(1, 2\) instead"),
-    ],
-)
-def test_codes_that_are_no_classes_are_refused(codes: Tensor, sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match=sentence):
-        against_proxies(drawn(N_CLASSES, 1), codes, temperature=0.05)
-    with pytest.raises(InvalidInputError, match=sentence):
-        confidence_in_a_wrong_class(gallery(), GALLERY_CODES, codes, temperature=0.05)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
-def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
-    with pytest.raises(InvalidInputError, match=f"must be positive. Got {temperature} instead"):
-        against_proxies(drawn(N_CLASSES, 1), CODES, temperature=temperature)
-    with pytest.raises(InvalidInputError, match=f"must be positive. Got {temperature} instead"):
-        confidence_in_a_wrong_class(gallery(), GALLERY_CODES, CODES, temperature=temperature)
-
-
-def test_one_class_alone_is_refused() -> None:
-    zeros = torch.zeros(N_GALLERY, dtype=torch.int64)
-    with pytest.raises(InvalidInputError, match="two classes or more are needed"):
-        against_proxies(drawn(1, 1), zeros, temperature=0.05)
-    with pytest.raises(InvalidInputError, match="two classes or more is needed"):
-        confidence_in_a_wrong_class(gallery(), zeros, CODES * 0, temperature=0.05)
-
-
-def test_a_gallery_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"Got shapes \(23, 5\) and \(22,\) instead"):
-        confidence_in_a_wrong_class(gallery(), GALLERY_CODES[1:], CODES, temperature=0.1)
-    with pytest.raises(InvalidInputError, match=r"unit vectors.* from 2 to 2 instead: normalise"):
-        confidence_in_a_wrong_class(2 * gallery(), GALLERY_CODES, CODES, temperature=0.1)
-    with pytest.raises(InvalidInputError, match="unit vectors"):
-        confidence_in_a_wrong_class(gallery() * math.nan, GALLERY_CODES, CODES, temperature=0.1)
-    with pytest.raises(InvalidInputError, match=r"from 0\. Got -1 to 2 instead"):
-        confidence_in_a_wrong_class(gallery(), GALLERY_CODES - 1, CODES, temperature=0.1)
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_more_embeddings_than_classes_of_them_are_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="There must be one"):

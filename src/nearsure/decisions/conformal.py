@@ -8,14 +8,14 @@ distribution and any quality of the posterior. If no two scores are equal it is 
 1 - alpha + 1 / (n + 1), except for what the top label adds where a set would be empty. The
 guarantee is marginal: over queries and calibration points together, not for each class or query.
 
-*Support points that each left themselves out* (jackknife): no guarantee in the worst case; even
+*Support points, each left out in turn* (jackknife): no guarantee in the worst case; even
 jackknife+, which costs more, only has 1 - 2 alpha. As one point more or less in a support set
 hardly changes a neighbour's posterior, the coverage is near 1 - alpha in practice. The tests
 measure it on Gaussian classes.
 
 A true class that is not among a query's neighbours has the score infinity. If so many calibration
 points missed their class that the quantile falls there, the only valid set is every class, and
-`ConformalFit` says so.
+`ConformalFit` reports it.
 
 Scores
 ------
@@ -216,7 +216,7 @@ def fit_conformal(
     Parameters
     ----------
     posterior : Posterior
-        Of n calibration points: held out, or each leaving itself out (see the module).
+        Of n calibration points: held out, or each left out of its own neighbours (see the module).
     codes : array-like of shape (n,)
         Their true class codes. A code that the posterior does not hold counts as missed.
     alpha : float

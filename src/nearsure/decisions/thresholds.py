@@ -82,7 +82,7 @@ def lower_bound(successes: ArrayLike, trials: ArrayLike, *, certainty: float = 0
     >>> lower_bound([299, 298], 299).round(4).tolist()
     [0.99, 0.9842]
     """
-    succeeded, tried = _checked_counts(successes, trials)
+    succeeded, tried = _check_counts(successes, trials)
     level = 1.0 - check_open_fraction("certainty", certainty)
     # The beta distribution needs a positive first parameter; without a success the bound is 0.
     bound = beta.ppf(level, np.maximum(succeeded, 1), tried - succeeded + 1)
@@ -109,14 +109,14 @@ def upper_bound(successes: ArrayLike, trials: ArrayLike, *, certainty: float = 0
     >>> upper_bound([0, 1], 299).round(4).tolist()
     [0.01, 0.0158]
     """
-    succeeded, tried = _checked_counts(successes, trials)
+    succeeded, tried = _check_counts(successes, trials)
     return 1.0 - lower_bound(tried - succeeded, tried, certainty=certainty)
 
 
 def at_least_p_value(successes: ArrayLike, trials: ArrayLike, *, share: float) -> FloatArray:
     """Return the chance of so many successes or more if the true share were only `share`.
 
-    A small value speaks for a true share of at least `share`: it is at most ``1 - certainty``
+    A small value is evidence of a true share of at least `share`: it is at most ``1 - certainty``
     exactly where ``lower_bound(successes, trials, certainty=certainty) >= share``.
 
     Parameters
@@ -136,13 +136,13 @@ def at_least_p_value(successes: ArrayLike, trials: ArrayLike, *, share: float) -
     >>> at_least_p_value([2, 1, 0], 2, share=0.5).tolist()
     [0.25, 0.75, 1.0]
     """
-    succeeded, tried = _checked_counts(successes, trials)
+    succeeded, tried = _check_counts(successes, trials)
     check_open_fraction("share", share)
     tail = betainc(np.maximum(succeeded, 1), tried - succeeded + 1, share)
     return np.where(succeeded > 0, tail, 1.0)
 
 
-def _checked_counts(successes: ArrayLike, trials: ArrayLike) -> tuple[IntArray, IntArray]:
+def _check_counts(successes: ArrayLike, trials: ArrayLike) -> tuple[IntArray, IntArray]:
     succeeded, tried = np.asarray(successes), np.asarray(trials)
     for name, counts in (("successes", succeeded), ("trials", tried)):
         if counts.dtype.kind not in "iu":
@@ -355,7 +355,7 @@ def choose_threshold(
     confidence : array-like of shape (n,)
         Confidence of each calibration point's answer, in [0, 1]. The points must be like the
         queries to come, and must not be those that the answers were fitted to: held-out points, or
-        support points that each left themselves out.
+        support points, each left out of its own neighbours.
     correct : array-like of shape (n,)
         Whether the answer is right: boolean, or 0 and 1. False for queries of unknown classes.
     precision : float, optional
@@ -376,7 +376,7 @@ def choose_threshold(
 
     Notes
     -----
-    Points that left themselves out are not quite independent of each other. How often the promise
+    Points that are left out in turn are not quite independent of each other. How often the promise
     is then broken is measured in the tests: no more often than it may be.
 
     Examples

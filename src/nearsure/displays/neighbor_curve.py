@@ -76,10 +76,12 @@ class NeighborCurveDisplay:
                 f"Got shape {self.ks.shape} instead."
             )
         m = len(self.ks)
-        self.accuracy = _checked("accuracy", self.accuracy, (m,))
-        self.calibration_error = _checked("calibration_error", self.calibration_error, (m,))
-        self.accuracy_intervals = _checked("accuracy_intervals", self.accuracy_intervals, (m, 2))
-        self.calibration_error_intervals = _checked(
+        self.accuracy = _check_shapes("accuracy", self.accuracy, (m,))
+        self.calibration_error = _check_shapes("calibration_error", self.calibration_error, (m,))
+        self.accuracy_intervals = _check_shapes(
+            "accuracy_intervals", self.accuracy_intervals, (m, 2)
+        )
+        self.calibration_error_intervals = _check_shapes(
             "calibration_error_intervals", self.calibration_error_intervals, (m, 2)
         )
         bands_without_line = {
@@ -214,7 +216,7 @@ class NeighborCurveDisplay:
                 ax.fill_between(self.ks, low, high, color=style.color, alpha=0.18, linewidth=0)
 
 
-def _checked(
+def _check_shapes(
     name: str, by_rule: Mapping[str, ArrayLike], shape: tuple[int, ...]
 ) -> dict[str, FloatArray]:
     arrays = {rule: np.asarray(values, dtype=np.float64) for rule, values in by_rule.items()}

@@ -1,4 +1,4 @@
-"""Forms of NED beyond the paper's formula, each with what it is fitted by."""
+"""Forms of NED beyond the paper's formula, each with its fit."""
 
 from nearsure.forms.class_covariance import (
     ClassCovariance,

@@ -248,17 +248,17 @@ def pair_distances(
             variances = variances - shares[:, None] * np.square(removed)
         differences = pairs.queries[of_query] - pairs.members[of_member]
         return np.asarray((np.square(differences) / variances[of_query]).sum(axis=1))
-    white = _whitened(pairs.queries, factor)[of_query] - _whitened(pairs.members, factor)[of_member]
+    white = _whiten(pairs.queries, factor)[of_query] - _whiten(pairs.members, factor)[of_member]
     sq_distances = np.vecdot(white, white)
     if removed is not None and shares is not None:
-        white_removed = _whitened(removed, factor)
+        white_removed = _whiten(removed, factor)
         left = 1.0 - shares * np.vecdot(white_removed, white_removed)
         along = np.vecdot(white, white_removed[of_query])
         sq_distances += (shares / left)[of_query] * np.square(along)
     return np.asarray(sq_distances)
 
 
-def _whitened(vectors: FloatArray, factor: FloatArray) -> FloatArray:
+def _whiten(vectors: FloatArray, factor: FloatArray) -> FloatArray:
     return np.asarray(solve_triangular(factor, vectors.T, lower=True, check_finite=False).T)
 
 
@@ -285,13 +285,13 @@ def _entries_by_class(neighbors: Neighbors) -> Iterator[tuple[int, IntArray]]:
 # so that a class of as many points as the strength counts about half. P is positive definite, and
 # so is every Sigma_j.
 #
-# A support point shapes the covariances by which it is judged. Without point i of class j,
+# A support point takes part in the covariances by which it is scored. Without point i of class j,
 #
 #     A_j and A lose  n_j / (n_j - 1)  u u'    with u = z_i - mean of class j,
 #
 # so every covariance loses a multiple of u u', and no class has to be measured anew. What is kept
-# as it was: a and v, on which one point has next to no influence; w_j, because a class that trusts
-# itself less is thereby wider where it has no points; and the determinant, because a class of one
+# as it was: a and v, on which one point has next to no influence; w_j, because a class of less
+# weight is thereby wider where it has no points; and the determinant, because a class of one
 # point less has one direction less to be wide in. By either, a point's own class would stand out
 # from all others by the very fact that a point was taken out of it.
 #
@@ -546,7 +546,7 @@ def fit_class_covariance(
 ) -> ClassCovariance:
     """Measure the covariances of the classes, and fit T and s to leave-one-out points.
 
-    A point's own share of the covariances is taken out before the point is judged by them; see
+    A point's own share of the covariances is taken out before the point is scored by them; see
     `within_class_scatter`.
 
     Parameters

@@ -10,7 +10,7 @@ Thousands of T_j cannot be fitted one by one. So T_j = T r_j^eta, where r_j is t
 scale, measured and shrunk, over the mean scale: three numbers to fit, and eta = 0 is NED.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.rules import check_temperature
+from nearsure.schema import from_document, to_document
 from nearsure.temperature import fit_temperature
 from nearsure.validation import integer_codes
 
@@ -160,18 +160,6 @@ class ClassVariance:
     scale_ratios: FloatArray
     loss: float = float("nan")
 
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-        if not np.isfinite(self.eta):
-            raise InvalidInputError(f"eta must be a finite number. Got {self.eta!r} instead.")
-        _check_dimension(self.dimension)
-        ratios = self.scale_ratios
-        if ratios.ndim != 1 or not ratios.size or not ((ratios > 0) & np.isfinite(ratios)).all():
-            raise InvalidInputError(
-                "scale_ratios must hold one finite number > 0 for each class. "
-                f"Got an array of shape {ratios.shape} with {ratios.ravel()[:5]} instead."
-            )
-
     @property
     def temperatures(self) -> FloatArray:
         """T_j, shape (n_classes,)."""
@@ -179,22 +167,12 @@ class ClassVariance:
 
     def to_dict(self) -> dict[str, Any]:
         """The form as numbers and lists, for JSON."""
-        fields = asdict(self)
-        fields["scale_ratios"] = self.scale_ratios.tolist()
-        fields["loss"] = None if np.isnan(self.loss) else self.loss
-        return fields
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        loss = fields["loss"]
-        return cls(
-            **{
-                **fields,
-                "scale_ratios": np.array(fields["scale_ratios"], np.float64),
-                "loss": np.nan if loss is None else loss,
-            }
-        )
+        return from_document(cls, fields)
 
 
 def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatArray:

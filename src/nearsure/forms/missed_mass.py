@@ -12,7 +12,7 @@ The two rates give the power c of M(a) = (a + 1)^-c, and that the rate with s. R
 sizes are made non-increasing in the number available by isotonic regression.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.schema import from_document, to_document
 from nearsure.validation import integer_codes
 
 
@@ -113,12 +114,12 @@ class MissedMass:
 
     def to_dict(self) -> dict[str, Any]:
         """The rates as numbers and lists, for JSON."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        return cls(tuple(fields["sizes"]), tuple(fields["rates"]), fields["share"])
+        return from_document(cls, fields)
 
 
 def leave_room(posterior: Posterior, share: ArrayLike) -> Posterior:
@@ -240,13 +241,6 @@ class MissedByConfidence:
     slope: float
     intercept: float
 
-    def __post_init__(self) -> None:
-        if not (-np.inf < self.slope <= 0 and np.isfinite(self.intercept)):
-            raise InvalidInputError(
-                "slope must be a finite number of at most 0, and intercept a finite number. "
-                f"Got {self.slope!r} and {self.intercept!r} instead."
-            )
-
     @classmethod
     def fit(cls, confidence: ArrayLike, missed: ArrayLike, share: float) -> Self:
         """The line of greatest likelihood on leave-one-out points, moved to a mean of `share`.
@@ -286,15 +280,6 @@ class MissedByConfidence:
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Share of each query, of the shape of `confidence`, for `leave_room`."""
         return np.asarray(expit(self.intercept + self.slope * _logits(confidence)), np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The line as numbers, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(**fields)
 
 
 def _logits(confidence: ArrayLike) -> FloatArray:

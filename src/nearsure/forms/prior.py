@@ -63,10 +63,10 @@ def prior_factors(prior: PriorName | ArrayLike, class_counts: ArrayLike) -> Floa
     >>> prior_factors([3, 1], [10, 10])
     array([1.5, 0.5])
     """
-    counts = _checked_counts(class_counts)
+    counts = _check_counts(class_counts)
     present = counts > 0
     if not isinstance(prior, str):
-        shares = _checked_prior(prior, counts)
+        shares = _check_prior(prior, counts)
     elif prior == "support":
         return np.ones(len(counts))
     elif prior == "uniform":
@@ -153,7 +153,7 @@ def _nearest_distances(posterior: Posterior, neighbors: Neighbors) -> FloatArray
     return np.asarray(neighbors.sq_distances.ravel()[first[places]], np.float64)
 
 
-def _checked_counts(class_counts: ArrayLike) -> IntArray:
+def _check_counts(class_counts: ArrayLike) -> IntArray:
     counts = np.asarray(class_counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or not counts.size or counts.min() < 0:
         raise InvalidInputError(
@@ -166,7 +166,7 @@ def _checked_counts(class_counts: ArrayLike) -> IntArray:
     return counts.astype(np.int64, copy=False)
 
 
-def _checked_prior(prior: ArrayLike, counts: IntArray) -> FloatArray:
+def _check_prior(prior: ArrayLike, counts: IntArray) -> FloatArray:
     given = np.asarray(prior)
     if given.shape != counts.shape or given.dtype.kind not in "iuf":
         raise InvalidInputError(

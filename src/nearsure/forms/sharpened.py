@@ -1,10 +1,10 @@
-"""Sharpened NED: which neighbours count and how sure the answer is, set apart.
+"""Sharpened NED: which neighbours count, and how sure the answer is, as two parameters.
 
     p(c | z) ~ n_c (sum over the k nearest i with y_i = c of exp(-|z - z_i|^2 / T(z)) / n_c)^gamma
     T(z) = T * (mean squared distance of z's k neighbours / what is typical)^beta
 
-NED's one T must choose both how far the vote reaches and how sharp the posterior is, and on real
-embeddings the two want different values. With gamma the reach can be wide and the posterior sharp;
+NED's one T decides both how far the vote reaches and how sharp the posterior is, and on real
+embeddings the two need different values. With gamma the reach can be wide and the posterior sharp;
 with beta a query that is far from everything, or in a sparse region, measures with its own scale.
 n_c is the size of the class: what is sharpened is its density, and its frequency counts once. gamma
 = 1 and beta = 0 is the paper's formula.
@@ -28,16 +28,18 @@ from nearsure.schema import (
     OBJECT,
     POSITIVE,
     check_fields,
+    from_document,
     list_of,
     nullable,
     number,
     one_of,
+    to_document,
 )
 from nearsure.temperature import TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
 
-SharpenedName = Literal["sharpened", "adaptive"]
-SHARPENED_NAMES: tuple[SharpenedName, ...] = get_args(SharpenedName)
+FreeParameters = Literal["sharpened", "adaptive"]
+SHARPENED_NAMES: tuple[FreeParameters, ...] = get_args(FreeParameters)
 
 
 # A query on top of all its neighbours has scale 0; its excess distances are 0, too, and any
@@ -119,7 +121,7 @@ class SharpenedNED:
         own_codes: IntArray | None = None,
         own_factors: FloatArray | None = None,
     ) -> Posterior:
-        """p(c | z) of queries, or of support points that leave themselves out.
+        """p(c | z) of queries, or of support points that are left out.
 
         Parameters
         ----------
@@ -132,7 +134,7 @@ class SharpenedNED:
         class_factors : array of shape (n_classes,), optional
             Of another prior than the frequencies; see `nearsure.forms.prior`.
         own_codes, own_factors : array of shape (n,), optional
-            For support points: their classes, and what leaving themselves out took from the sums of
+            For support points: their classes, and what leaving the points out took from the sums of
             these; see `nearsure.loo`.
         """
         weights = self.weights(neighbors)
@@ -207,7 +209,7 @@ class SharpenedLikelihood:
     Parameters
     ----------
     neighbors : Neighbors
-        Of points that have left themselves out; each has a neighbour of its own class.
+        Of points that are left out; each has a neighbour of its own class.
     labels : array of shape (n,)
         Class codes of the points.
     log_ratios : array of shape (n,)
@@ -282,8 +284,6 @@ class SharpenedLikelihood:
         )
 
 
-FreeParameters = Literal["sharpened", "adaptive"]
-
 # Where the search starts, as (T over NED's, gamma, beta): NED itself, wider and sharper, narrower
 # and flatter. The likelihood may have more than one valley, and a start in each costs little.
 STARTS = ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0), (2.5, 2.0, 1.0), (0.5, 0.6, 0.0))
@@ -298,7 +298,7 @@ ADAPTIVITY_RANGE = -2.0, 4.0
 PRIOR_SPREAD = 1.0
 _STORED_FIT = {
     "form": OBJECT,
-    "free": one_of(*get_args(FreeParameters)),
+    "free": one_of(*SHARPENED_NAMES),
     "loss": NUMBER,
     "ned_loss": NUMBER,
     "standard_errors": nullable(list_of(NUMBER, 3)),
@@ -338,23 +338,13 @@ class SharpenedFit:
 
     def to_dict(self) -> dict[str, Any]:
         """The fit as numbers, strings and lists, for JSON."""
-        fields = asdict(self)
-        return {**fields, "temperature_fit": self.temperature_fit.to_dict()}
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         check_fields("The fit of the sharpened form", fields, _STORED_FIT)
-        errors = fields["standard_errors"]
-        return cls(
-            **{
-                **fields,
-                "form": SharpenedNED.from_dict(fields["form"]),
-                "standard_errors": None if errors is None else tuple(errors),
-                "start_losses": tuple(fields["start_losses"]),
-                "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-            }
-        )
+        return from_document(cls, fields)
 
 
 def fit_sharpened(
@@ -402,12 +392,12 @@ def fit_sharpened(
     >>> bool(fit.loss <= fit.ned_loss)
     True
     """
-    if free not in get_args(FreeParameters):
-        names = " or ".join(map(repr, get_args(FreeParameters)))
+    if free not in SHARPENED_NAMES:
+        names = " or ".join(map(repr, SHARPENED_NAMES))
         raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
     ned = fit_temperature(neighbors, labels)
     codes = integer_codes(labels)
-    factors = _checked_factors(own_factors, len(codes))
+    factors = _check_factors(own_factors, len(codes))
     typical = float(np.median(query_scales(neighbors))) or 1.0
     if ned.status != "interior":
         form = SharpenedNED(ned.temperature, typical_distance=typical)
@@ -428,10 +418,10 @@ def fit_sharpened(
         )
     bounds = _bounds(free)
     starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]
-    ends = sorted((_descended(sample, start, bounds) for start in starts), key=lambda end: end[1])
+    ends = sorted((_descend(sample, start, bounds) for start in starts), key=lambda end: end[1])
     best = ends[0][0]
     if sample is not every:
-        best = _descended(every, best, bounds)[0]
+        best = _descend(every, best, bounds)[0]
     form = SharpenedNED(
         temperature=float(ned.temperature * np.exp(best[0])),
         sharpness=float(np.exp(best[1])),
@@ -449,7 +439,7 @@ def fit_sharpened(
     )
 
 
-def _checked_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
+def _check_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
     if own_factors is None:
         return np.ones(n)
     if own_factors.shape != (n,) or not (own_factors >= 1).all():
@@ -467,7 +457,7 @@ def _bounds(free: FreeParameters) -> FloatArray:
     return np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
 
 
-def _descended(
+def _descend(
     likelihood: SharpenedLikelihood, start: FloatArray, bounds: FloatArray
 ) -> tuple[FloatArray, float]:
     """The bottom of the valley about a start, and the penalised loss there."""

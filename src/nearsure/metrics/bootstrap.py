@@ -209,7 +209,7 @@ def bootstrap_interval(
     n_resamples = check_positive_integer("n_resamples", n_resamples)
     level = check_open_fraction("level", level)
     traits = traits_of(metric)
-    low, high = (traits.low, traits.high) if bounds is None else _checked_bounds(bounds)
+    low, high = (traits.low, traits.high) if bounds is None else _check_bounds(bounds)
     sources = [_as_rows(values) for values in data]
     n_rows = _common_length(sources)
 
@@ -262,7 +262,7 @@ def _common_length(sources: list[FloatArray | Rows]) -> int:
     return len(sources[0])
 
 
-def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     low, high = bounds
     if not -inf <= low <= high <= inf:
         raise InvalidInputError(

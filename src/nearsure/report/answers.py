@@ -82,7 +82,7 @@ def one_each(name: str, values: ArrayLike, n_queries: int) -> AnyArray:
     return array
 
 
-def checked_truth(labels: ArrayLike, n_queries: int, classes: AnyArray) -> AnyArray:
+def check_truth(labels: ArrayLike, n_queries: int, classes: AnyArray) -> AnyArray:
     """True labels, one for each query and of the gallery's kind.
 
     Text never equals a number: a mixture would make every answer wrong without a word.

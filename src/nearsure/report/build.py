@@ -14,7 +14,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.report import answers, remarks
 from nearsure.report.answers import (
     Answered,
-    checked_truth,
+    check_truth,
     codes_in_gallery,
     expected_unknowns,
     gallery_size,
@@ -27,7 +27,7 @@ from nearsure.report.document import About, Audit, Promise, Report
 from nearsure.report.sections import (
     audit_of,
     class_rows,
-    compared_methods,
+    compare_methods,
     confidence_histogram,
     confident_mistakes,
     fit_of,
@@ -68,7 +68,7 @@ class ReportSettings:
                 )
 
 
-def assembled(
+def assemble_report(
     classifier: NEDClassifier,
     answered: Answered,
     settings: ReportSettings,
@@ -91,7 +91,7 @@ def assembled(
     kind : {"held-out", "leave-one-out"}
         Where the queries came from.
     scores : pair of arrays of shape (m,)
-        Confidence, and whether it was deserved, of the answers that thresholds are judged by.
+        Confidence and correctness of the answers that thresholds are tested on.
     promises : tuple of Promise
         Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
@@ -104,7 +104,7 @@ def assembled(
     affordable = max(FEWEST_RESAMPLES, LARGEST_BOOTSTRAP // len(answered))
     n_resamples = min(settings.n_resamples, affordable)
     thumbnails = Thumbnails()
-    compared = compared_methods(
+    compared = compare_methods(
         answered,
         title=f"nearsure ({rule})"
         if calibration == "none"
@@ -121,7 +121,7 @@ def assembled(
         picture_of_row=settings.picture_of_row,
         gallery_pictures=settings.gallery_pictures,
     )
-    audit, on_audit = _audited(classifier, settings, thumbnails)
+    audit, on_audit = _audit_gallery(classifier, settings, thumbnails)
     every_note = (
         *notes,
         remarks.on_missing_temperature(temperature),
@@ -163,7 +163,7 @@ def assembled(
     )
 
 
-def _audited(
+def _audit_gallery(
     classifier: NEDClassifier, settings: ReportSettings, thumbnails: Thumbnails
 ) -> tuple[Audit | None, str | None]:
     """The audit, or why there is none."""
@@ -244,7 +244,7 @@ def query_report(
     """
     prediction = classifier.predict_with_confidence(queries)
     n_queries, classes = len(prediction.labels), classifier.classes_
-    truth = checked_truth(labels, n_queries, classes)
+    truth = check_truth(labels, n_queries, classes)
     names = np.arange(n_queries) if ids is None else one_each("ids", ids, n_queries)
     if pictures is not None and len(pictures) != n_queries:
         raise InvalidInputError(
@@ -253,7 +253,7 @@ def query_report(
         )
     codes = codes_in_gallery(truth, classes, members_of_classes(classifier))
     answered = Answered(prediction, classes, names, truth, codes)
-    return assembled(
+    return assemble_report(
         classifier,
         answered,
         ReportSettings(
@@ -286,7 +286,7 @@ def gallery_report(
     n_mistakes: int = 20,
     n_suspects: int = 50,
 ) -> Report:
-    """Report on a gallery without any other data: each point of the fit leaves itself out.
+    """Report on a gallery without any other data: each point of the fit is left out in turn.
 
     Parameters
     ----------
@@ -303,8 +303,8 @@ def gallery_report(
     Returns
     -------
     Report
-        Confidence in it is what a query would be given: nothing knows the points' own labels.
-        Promises are those of ``classifier.accept_threshold``, and thresholds are judged by the same
+        Confidence in it is what a query would be given: it does not use the points' own labels.
+        Promises are those of ``classifier.accept_threshold``, and thresholds are tested on the same
         points: where unknown queries are expected, they are rehearsed, too.
     """
     prediction = classifier.predict_own()
@@ -312,7 +312,7 @@ def gallery_report(
     truth, classes = classifier.support_labels(ids), classifier.classes_
     class_sizes = members_of_classes(classifier)
     codes = codes_in_gallery(truth, classes, class_sizes)
-    return assembled(
+    return assemble_report(
         classifier,
         Answered(prediction, classes, ids, truth, codes),
         ReportSettings(

@@ -111,8 +111,8 @@ class OperatingPoint:
     """What happens if answers of at least this confidence are accepted.
 
     The interval is of each point alone (Clopper and Pearson); a threshold that was chosen by
-    looking at many of them deserves `Promise`. Of a gallery's own points where unknown queries are
-    expected, some play these; at threshold 0 all answers are accepted.
+    looking at many of them needs `Promise`. Of a gallery's own points where unknown queries are
+    expected, some imitate these; at threshold 0 all answers are accepted.
     """
 
     threshold: float

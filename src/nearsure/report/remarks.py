@@ -16,7 +16,7 @@ OWN_POINTS = (
 
 
 def on_leaving_out(n_asked: int, n_gallery: int) -> str:
-    """On points that play queries."""
+    """On points of the gallery that stand for queries."""
     which = f"all {n_gallery:,} points of the gallery"
     if n_asked < n_gallery:
         which = f"{n_asked:,} of the {n_gallery:,} points of the gallery, those of the fit"

@@ -1,6 +1,6 @@
 """The sections of a report, a function for each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,7 +64,7 @@ def audit_of(
     thumbnails: Thumbnails | None = None,
     pictures: Pictures | None = None,
 ) -> Audit:
-    """Audit a gallery: every point is searched, each leaving itself out.
+    """Audit a gallery: every point is searched, left out of its own neighbours.
 
     Parameters
     ----------
@@ -170,13 +170,13 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
             n_queries=int(n_queries[row]),
             accuracy=share,
             mean_confidence=float(mean_confidence[row]),
-            confused_with=_confused(answered, by_class[starts[row] : starts[row + 1]]),
+            confused_with=_count_confusions(answered, by_class[starts[row] : starts[row + 1]]),
         )
         for row, share in zip(shown, shares, strict=True)
     )
 
 
-def _confused(answered: Answered, rows: IntArray) -> tuple[Confused, ...]:
+def _count_confusions(answered: Answered, rows: IntArray) -> tuple[Confused, ...]:
     """What the queries of one class were mostly taken for."""
     wrong = answered.answers[rows][~answered.correct[rows]]
     codes, counts = np.unique(wrong, return_counts=True)
@@ -196,22 +196,13 @@ def fit_of(classifier: NEDClassifier) -> Fit | None:
             "beta": float(sharpened.form.adaptivity),
             "typical_sq_distance": float(sharpened.form.typical_distance),
         }
+    temperature = float(classifier.temperature_)
     if found is None:  # T was given
-        return Fit(
-            temperature=float(classifier.temperature_),
-            ned_temperature=None,
-            standard_error=None,
-            status=None,
-            objective=classifier.objective,
-            n_points=0,
-            n_missed=0,
-            miss_fraction=0.0,
-            curve=(),
-            parameters=parameters,
-        )
+        objective = classifier.objective
+        return Fit(temperature, None, None, None, objective, 0, 0, 0.0, (), parameters)
     curve = zip(found.curve_temperatures.tolist(), found.curve_losses.tolist(), strict=True)
     return Fit(
-        temperature=float(classifier.temperature_),
+        temperature=temperature,
         ned_temperature=float(found.temperature),
         standard_error=plain_number(found.standard_error),
         status=found.status,
@@ -226,6 +217,42 @@ def fit_of(classifier: NEDClassifier) -> Fit | None:
 
 # A true class that is not among the neighbours has probability 0, whose logarithm is infinite.
 LEAST_PROBABILITY = 0.001
+LOWER_IS_BETTER = {"ece", "debiased_ece", "brier", "nll", "aurc", "known_refused"}
+NOT_IN_PERCENT = {"brier", "nll"}
+TITLES = {
+    "accuracy": "Accuracy",
+    "mean_confidence": "Mean confidence",
+    "ece": "Calibration error (ECE)",
+    "debiased_ece": "Debiased ECE",
+    "brier": "Brier score",
+    "nll": "Log loss",
+    "aurc": "Area under risk-coverage",
+    "error_auroc": "Error detection (AUROC)",
+    "known_accuracy": "Accuracy on known classes",
+    "unknown_caught": "Unknowns recognised",
+    "known_refused": "Known queries called unknown",
+    "unknown_auroc": "Unknown detection (AUROC)",
+}
+MEANINGS = {
+    "accuracy": "Share of the answers that are right.",
+    "mean_confidence": "What the answers claim on average; it should equal the accuracy.",
+    "ece": "How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
+    "calibrated method would show its floor by chance. The interval is for the true "
+    "error, without what chance adds to this estimate, and may lie below it.",
+    "debiased_ece": "The calibration error less an estimate of what chance adds to it; it may be "
+    "below 0.",
+    "brier": "Squared error of all class probabilities, from 0 to 2: accuracy and "
+    "calibration in one.",
+    "nll": "Mean of -log p(true class); a probability below "
+    f"{LEAST_PROBABILITY} counts as {LEAST_PROBABILITY}.",
+    "aurc": "Share of wrong answers among those accepted, averaged over all thresholds.",
+    "error_auroc": "How often a right answer is surer than a wrong one; 50% is chance.",
+    "known_accuracy": "Share of right answers among queries of classes that the gallery has.",
+    "unknown_caught": "Share of the queries of other classes that are called unknown.",
+    "known_refused": "Share of the queries of the gallery's classes that are called unknown.",
+    "unknown_auroc": "How often a known query has a higher p(known) than an unknown one; 50% is "
+    "chance.",
+}
 
 
 def headline_metrics(
@@ -248,133 +275,46 @@ def headline_metrics(
         answered.prediction.posterior, answered.codes, floor=LEAST_PROBABILITY
     )
     return (
-        Metric(
-            "accuracy",
-            "Accuracy",
-            share_of(int(correct.sum()), len(correct)),
-            lower_is_better=False,
-            percent=True,
-            meaning="Share of the answers that are right.",
-        ),
-        Metric(
-            "mean_confidence",
-            "Mean confidence",
-            resampled(np.mean, confidence, bounds=(0.0, 1.0)),
-            lower_is_better=False,
-            percent=True,
-            meaning="What the answers claim on average; it should equal the accuracy.",
-        ),
-        Metric(
-            "ece",
-            "Calibration error (ECE)",
-            estimate_of(own.ece),
-            lower_is_better=True,
-            percent=True,
-            meaning="How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
-            "calibrated method would show its floor by chance. The interval is for the true "
-            "error, without what chance adds to this estimate, and may lie below it.",
-            floor=plain_number(own.ece_floor),
-        ),
-        Metric(
-            "debiased_ece",
-            "Debiased ECE",
-            resampled(debiased_calibration_error, confidence, correct),
-            lower_is_better=True,
-            percent=True,
-            meaning="The calibration error less an estimate of what chance adds to it; it may be "
-            "below 0.",
-        ),
-        Metric(
-            "brier",
-            "Brier score",
-            estimate_of(own.brier),
-            lower_is_better=True,
-            percent=False,
-            meaning="Squared error of all class probabilities, from 0 to 2: accuracy and "
-            "calibration in one.",
-        ),
-        Metric(
-            "nll",
-            "Log loss",
-            resampled(np.mean, losses, bounds=(0.0, -np.log(LEAST_PROBABILITY))),
-            lower_is_better=True,
-            percent=False,
-            meaning="Mean of -log p(true class); a probability below "
-            f"{LEAST_PROBABILITY} counts as {LEAST_PROBABILITY}.",
-        ),
-        Metric(
-            "aurc",
-            "Area under risk-coverage",
-            resampled(area_under_risk_coverage, confidence, correct),
-            lower_is_better=True,
-            percent=True,
-            meaning="Share of wrong answers among those accepted, averaged over all thresholds.",
-        ),
-        Metric(
-            "error_auroc",
-            "Error detection (AUROC)",
-            resampled(error_detection_auroc, confidence, correct),
-            lower_is_better=False,
-            percent=True,
-            meaning="How often a right answer is surer than a wrong one; 50% is chance.",
-        ),
+        _metric("accuracy", share_of(int(correct.sum()), len(correct))),
+        _metric("mean_confidence", resampled(np.mean, confidence, bounds=(0.0, 1.0))),
+        _metric("ece", estimate_of(own.ece), floor=plain_number(own.ece_floor)),
+        _metric("debiased_ece", resampled(debiased_calibration_error, confidence, correct)),
+        _metric("brier", estimate_of(own.brier)),
+        _metric("nll", resampled(np.mean, losses, bounds=(0.0, -np.log(LEAST_PROBABILITY)))),
+        _metric("aurc", resampled(area_under_risk_coverage, confidence, correct)),
+        _metric("error_auroc", resampled(error_detection_auroc, confidence, correct)),
         *_unknown_metrics(answered, resampled),
     )
 
 
-def _unknown_metrics(answered: Answered, resampled: Callable[..., Estimate]) -> tuple[Metric, ...]:
+def _metric(key: str, estimate: Estimate, floor: float | None = None) -> Metric:
+    return Metric(
+        key,
+        TITLES[key],
+        estimate,
+        lower_is_better=key in LOWER_IS_BETTER,
+        percent=key not in NOT_IN_PERCENT,
+        meaning=MEANINGS[key],
+        floor=floor,
+    )
+
+
+def _unknown_metrics(answered: Answered, resampled: Callable[..., Estimate]) -> Iterator[Metric]:
     """What fits where queries are, or are expected to be, of classes that the gallery lacks."""
     known, prediction = answered.known, answered.prediction
-    found: list[Metric] = []
-    if not known.all() and known.any():
-        found.append(
-            Metric(
-                "known_accuracy",
-                "Accuracy on known classes",
-                share_of(int(answered.correct.sum()), int(known.sum())),
-                lower_is_better=False,
-                percent=True,
-                meaning="Share of right answers among queries of classes that the gallery has.",
-            )
-        )
+    n_known, n_unknown = int(known.sum()), int((~known).sum())
+    if n_known and n_unknown:
+        yield _metric("known_accuracy", share_of(int(answered.correct.sum()), n_known))
     if prediction.p_known is None or prediction.verdicts is None:
-        return tuple(found)
+        return
     refused = prediction.verdicts == "unknown"
-    if not known.all():
-        found.append(
-            Metric(
-                "unknown_caught",
-                "Unknowns recognised",
-                share_of(int(refused[~known].sum()), int((~known).sum())),
-                lower_is_better=False,
-                percent=True,
-                meaning="Share of the queries of other classes that are called unknown.",
-            )
-        )
-    if known.any():
-        found.append(
-            Metric(
-                "known_refused",
-                "Known queries called unknown",
-                share_of(int(refused[known].sum()), int(known.sum())),
-                lower_is_better=True,
-                percent=True,
-                meaning="Share of the queries of the gallery's classes that are called unknown.",
-            )
-        )
-    if known.any() and not known.all():
-        found.append(
-            Metric(
-                "unknown_auroc",
-                "Unknown detection (AUROC)",
-                resampled(error_detection_auroc, prediction.p_known, known),
-                lower_is_better=False,
-                percent=True,
-                meaning="How often a known query has a higher p(known) than an unknown one; 50% is "
-                "chance.",
-            )
-        )
-    return tuple(found)
+    if n_unknown:
+        yield _metric("unknown_caught", share_of(int(refused[~known].sum()), n_unknown))
+    if n_known:
+        yield _metric("known_refused", share_of(int(refused[known].sum()), n_known))
+    if n_known and n_unknown:
+        p_known = prediction.p_known
+        yield _metric("unknown_auroc", resampled(error_detection_auroc, p_known, known))
 
 
 def _resampled(
@@ -401,7 +341,7 @@ class ComparedMethods:
     own: RuleResult
 
 
-def compared_methods(
+def compare_methods(
     answered: Answered,
     *,
     title: str,
@@ -461,11 +401,11 @@ def _method(result: RuleResult, title: str, posterior: Posterior, answered: Answ
         ece=estimate_of(result.ece),
         brier=estimate_of(result.brier),
         ece_floor=plain_number(result.ece_floor),
-        risk_coverage=thinned_curve(posterior.confidence, correct),
+        risk_coverage=thin_curve(posterior.confidence, correct),
     )
 
 
-def thinned_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
+def thin_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
     """Points of the risk-coverage curve, the first that reach each percent of coverage."""
     curve = risk_coverage_curve(confidence, correct)
     wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS
@@ -521,7 +461,7 @@ def confident_mistakes(
             truth=plain_label(answered.truth[row]),
             confidence=float(answered.confidence[row]),
             neighbors=tuple(
-                _vouching(answered, neighbors, shares, (place, rank), show)
+                _describe_neighbor(answered, neighbors, shares, (place, rank), show)
                 for rank in range(min(int(neighbors.counts[place]), NEIGHBORS_SHOWN))
             ),
             picture=thumbnails.of(picture_of_row(int(row))),
@@ -530,7 +470,7 @@ def confident_mistakes(
     )
 
 
-def _vouching(
+def _describe_neighbor(
     answered: Answered,
     neighbors: Neighbors,
     shares: FloatArray,
@@ -592,7 +532,7 @@ def held_out_promises(confidence: FloatArray, correct: BoolArray) -> tuple[Promi
 def rehearsed_promises(classifier: NEDClassifier) -> tuple[Promise, ...]:
     """What the gallery's own points do: the same as ``classifier.accept_threshold`` says.
 
-    Where unknown queries are expected, points that leave their class out play them.
+    Where unknown queries are expected, points searched without their class imitate them.
     """
     return tuple(_promise(classifier.accept_threshold(precision=target)) for target in TARGETS)
 

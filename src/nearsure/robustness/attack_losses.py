@@ -17,9 +17,6 @@ from nearsure.errors import InvalidInputError
 
 EmbeddingLoss = Callable[[Tensor], Tensor]
 
-# How far from 1 the length of a unit vector may be: rounding, and no more.
-LENGTH_ROUNDING = 1e-3
-
 
 @torch.inference_mode(mode=False)
 def against_proxies(proxies: Tensor, codes: Tensor, *, temperature: float) -> EmbeddingLoss:
@@ -30,17 +27,13 @@ def against_proxies(proxies: Tensor, codes: Tensor, *, temperature: float) -> Em
     Parameters
     ----------
     proxies : tensor of shape (n_classes, d)
-        One vector a class: learnt proxies, or class means of the gallery for unseen classes.
+        One vector for each of two classes or more: learnt proxies, or class means of the gallery
+        for unseen classes.
     codes : tensor of shape (n,)
         True classes of the images.
     temperature : float
         Of the softmax.
     """
-    _check_codes(codes, len(proxies))
-    if len(proxies) < 2:  # noqa: PLR2004
-        raise InvalidInputError("Proxies of two classes or more are needed. Got one instead.")
-    if not temperature > 0:
-        raise InvalidInputError(f"temperature must be positive. Got {temperature} instead.")
     codes = _constant(codes)
     directions = functional.normalize(_constant(proxies), dim=1)
 
@@ -89,7 +82,7 @@ def confidence_in_a_wrong_class(
     Parameters
     ----------
     gallery : tensor of shape (m, d)
-        Unit vectors of the gallery.
+        Unit vectors of the gallery, of two classes or more.
     gallery_codes : tensor of shape (m,)
         Their classes.
     codes : tensor of shape (n,)
@@ -97,11 +90,7 @@ def confidence_in_a_wrong_class(
     temperature : float
         T of NED, in squared distances.
     """
-    _check_gallery(gallery, gallery_codes)
     n_classes = int(gallery_codes.max()) + 1
-    _check_codes(codes, n_classes)
-    if not temperature > 0:
-        raise InvalidInputError(f"T must be positive. Got {temperature} instead.")
     codes, gallery, gallery_codes = map(_constant, (codes, gallery, gallery_codes))
     members = functional.one_hot(gallery_codes, n_classes).to(torch.float64)
     absent = members.sum(dim=0) == 0
@@ -136,37 +125,4 @@ def _check_count(embeddings: Tensor, codes: Tensor) -> None:
         raise InvalidInputError(
             f"There must be one class code for each embedding. Got {len(codes)} codes and "
             f"{len(embeddings)} embeddings instead."
-        )
-
-
-def _check_gallery(gallery: Tensor, codes: Tensor) -> None:
-    _check_codes(codes, None)
-    if gallery.ndim != 2 or len(gallery) != len(codes):  # noqa: PLR2004
-        raise InvalidInputError(
-            "The gallery must have the shape (m, d), with one class code for each row. "
-            f"Got shapes {tuple(gallery.shape)} and {tuple(codes.shape)} instead."
-        )
-    lengths = gallery.detach().norm(dim=1)
-    if not ((lengths - 1).abs() < LENGTH_ROUNDING).all():
-        raise InvalidInputError(
-            "The gallery must hold unit vectors, as NED's squared distances are of such. Got "
-            f"lengths from {float(lengths.min()):g} to {float(lengths.max()):g} instead: normalise "
-            "them."
-        )
-    if codes.min() == codes.max():
-        raise InvalidInputError("A gallery of two classes or more is needed. Got one instead.")
-
-
-def _check_codes(codes: Tensor, n_classes: int | None) -> None:
-    """Refuse what is not a class for each image; None if any number of classes may come."""
-    if codes.ndim != 1 or not len(codes) or codes.dtype != torch.int64:
-        raise InvalidInputError(
-            "Class codes must be a tensor of int64 of the shape (n,). "
-            f"Got {codes.dtype} of shape {tuple(codes.shape)} instead."
-        )
-    if int(codes.min()) < 0 or (n_classes is not None and int(codes.max()) >= n_classes):
-        highest = "" if n_classes is None else f" to {n_classes - 1}"
-        raise InvalidInputError(
-            f"Class codes must be from 0{highest}. "
-            f"Got {int(codes.min())} to {int(codes.max())} instead."
         )

@@ -23,7 +23,7 @@ SEVERITIES = (1, 2, 3, 4, 5)
 SMALLEST_SIDE = 16
 
 
-def checked_image(image: object) -> Pixels:
+def check_image(image: object) -> Pixels:
     """Refuse what is not a colour image of bytes; give the same pixels in one piece of memory."""
     if not isinstance(image, np.ndarray):
         raise InvalidInputError(
@@ -79,7 +79,7 @@ def _wrong_shape(shape: tuple[int, ...]) -> str:
             return f"{message}."
 
 
-def checked_name(name: object) -> str:
+def check_name(name: object) -> str:
     """Refuse what is not one of the fifteen, and suggest the nearest."""
     if isinstance(name, str) and name in PUBLISHED:
         return name
@@ -90,7 +90,7 @@ def checked_name(name: object) -> str:
     )
 
 
-def checked_severity(severity: object) -> int:
+def check_severity(severity: object) -> int:
     """Refuse what is not a whole number from 1 to 5."""
     whole = isinstance(severity, int | np.integer) and not isinstance(severity, bool)
     if not whole or severity not in SEVERITIES:
@@ -101,7 +101,7 @@ def checked_severity(severity: object) -> int:
     return int(severity)
 
 
-def checked_generator(rng: object) -> np.random.Generator:
+def check_generator(rng: object) -> np.random.Generator:
     """Refuse seeds and the old random state."""
     if isinstance(rng, np.random.Generator):
         return rng
@@ -159,7 +159,7 @@ def severity_constants(name: str, severity: int, size: int) -> Mapping[str, floa
             "The 'size' parameter must be a whole number of pixels, at least 1. "
             f"Got {size!r} instead."
         )
-    return constants_of(checked_name(name), checked_severity(severity), pixels)
+    return constants_of(check_name(name), check_severity(severity), pixels)
 
 
 @lru_cache(maxsize=4096)
@@ -230,10 +230,10 @@ def corrupt(image: Pixels, name: str, severity: int, rng: np.random.Generator) -
     >>> corrupt(image, "brightness", 5, corruption_rng(0, 0, "brightness", 5))[0, 0].tolist()
     [176, 176, 176]
     """
-    pixels = checked_image(image)
-    checked_name(name)
-    level = checked_severity(severity)
-    generator = checked_generator(rng)
+    pixels = check_image(image)
+    check_name(name)
+    level = check_severity(severity)
+    generator = check_generator(rng)
     constants = constants_of(name, level, min(pixels.shape[:2]))
     return _functions()[name](pixels, generator, **constants)
 
@@ -266,7 +266,7 @@ def corruption_rng(seed: int, image: int, name: str, severity: int) -> np.random
     (True, False)
     """
     # The position in the published list is the same in every process, unlike hash().
-    key = (CORRUPTIONS.index(checked_name(name)), checked_severity(severity))
+    key = (CORRUPTIONS.index(check_name(name)), check_severity(severity))
     entropy = (_whole(seed, "seed"), _whole(image, "image"))
     # spawn_key keeps the parts apart: a seed of many digits cannot run into the image's number.
     return np.random.default_rng(np.random.SeedSequence(entropy[0], spawn_key=(entropy[1], *key)))

@@ -91,11 +91,11 @@ def brightness(image: Pixels, _rng: np.random.Generator, *, lift: float) -> Pixe
     red, green, blue = cv2.split(image)
     value = cv2.max(cv2.max(red, green), blue).astype(np.uint16)
     value <<= 8
-    return _lifted_levels(lift).take(image | value[:, :, None])
+    return _lift_levels(lift).take(image | value[:, :, None])
 
 
 @lru_cache(maxsize=256)
-def _lifted_levels(lift: float) -> Pixels:
+def _lift_levels(lift: float) -> Pixels:
     """The new level of a channel, at 256 * value + old level."""
     value, level = np.arange(256.0)[:, None], np.arange(256.0)
     lifted = np.minimum(value + 255 * lift, 255)
@@ -145,7 +145,7 @@ def elastic_transform(
     """Shift three corners of a square at random, then bend the image by a smooth displacement."""
     smaller = min(image.shape[:2])
     moved = _affine(image, shift * smaller, rng) if shift else image
-    return _bent(moved, amplitude * smaller, smoothness * smaller, rng) if amplitude else moved
+    return _bend(moved, amplitude * smaller, smoothness * smaller, rng) if amplitude else moved
 
 
 def _affine(image: Pixels, shift: float, rng: np.random.Generator) -> Pixels:
@@ -166,7 +166,7 @@ def _affine(image: Pixels, shift: float, rng: np.random.Generator) -> Pixels:
     )
 
 
-def _bent(image: Pixels, amplitude: float, smoothness: float, rng: np.random.Generator) -> Pixels:
+def _bend(image: Pixels, amplitude: float, smoothness: float, rng: np.random.Generator) -> Pixels:
     height, width = image.shape[:2]
     side = 2 * int(3 * smoothness + 0.5) + 1
     noise = rng.random((height, width, 2), np.float32)
@@ -202,11 +202,11 @@ def glass_blur(
     source = pixel_sources(height, width, reach, rng)
     for _ in range(passes - 1):
         source = source.take(pixel_sources(height, width, reach, rng))
-    shuffled = _blurred(image, sigma).reshape(-1, 3).take(source, axis=0)
-    return _blurred(shuffled.reshape(image.shape), sigma)
+    shuffled = _blur(image, sigma).reshape(-1, 3).take(source, axis=0)
+    return _blur(shuffled.reshape(image.shape), sigma)
 
 
-def _blurred(image: Pixels, sigma: float) -> Pixels:
+def _blur(image: Pixels, sigma: float) -> Pixels:
     side = 2 * int(4 * sigma + 0.5) + 1
     return to_grey_levels(
         cv2.GaussianBlur(
@@ -270,10 +270,10 @@ NEGLIGIBLE = 1e-5
 def motion_blur(image: Pixels, rng: np.random.Generator, *, radius: int, sigma: float) -> Pixels:
     """Blur along a line at most 45 degrees from the horizontal."""
     angle = rng.uniform(-45, 45)
-    return to_grey_levels(blurred_along(image.astype(np.float32), angle, radius, sigma))
+    return to_grey_levels(blur_along(image.astype(np.float32), angle, radius, sigma))
 
 
-def blurred_along(image: Float32Array, angle: float, radius: int, sigma: float) -> Float32Array:
+def blur_along(image: Float32Array, angle: float, radius: int, sigma: float) -> Float32Array:
     """Blur to one side along a line: the weights of half a bell over ``2 * radius + 1`` steps.
 
     Parameters
@@ -383,7 +383,7 @@ def plasma(size: int, decay: float, rng: np.random.Generator) -> Float32Array:
     while len(corners) < size:
         side = len(corners)
         wobble = noise[used : used + 3 * side * side].reshape(3, side, side) * np.float32(amplitude)
-        corners = _doubled(corners, wobble)
+        corners = _double(corners, wobble)
         used += 3 * side * side
         amplitude /= decay**2
     corners -= corners.min()
@@ -391,7 +391,7 @@ def plasma(size: int, decay: float, rng: np.random.Generator) -> Float32Array:
     return corners
 
 
-def _doubled(corners: Float32Array, wobble: Float32Array) -> Float32Array:
+def _double(corners: Float32Array, wobble: Float32Array) -> Float32Array:
     side = len(corners)
     finer = np.empty((2 * side, 2 * side), np.float32)
     below, right = _next_row(corners), _next_column(corners)
@@ -509,16 +509,16 @@ def frost_window(number: int) -> Pixels:
     style = STYLES[number]
     rng = np.random.default_rng(number)
     relief = _feathers(style, rng)
-    relief += style.cloud_weight * _standardised(plasma(512, 1.6, rng)[:SIDE, :SIDE])
+    relief += style.cloud_weight * _standardise(plasma(512, 1.6, rng)[:SIDE, :SIDE])
     relief += 0.25 * rng.standard_normal(relief.shape, np.float32)
-    relief = _standardised(cv2.GaussianBlur(relief, (3, 3), 0.6).astype(np.float32, copy=False))
+    relief = _standardise(cv2.GaussianBlur(relief, (3, 3), 0.6).astype(np.float32, copy=False))
     colour = np.array(style.mean) + np.array(style.deviation) * relief[:, :, None]
     window: Pixels = np.clip(np.rint(colour), 0, 255).astype(np.uint8)
     window.setflags(write=False)
     return window
 
 
-def _standardised(plane: Float32Array) -> Float32Array:
+def _standardise(plane: Float32Array) -> Float32Array:
     standardised: Float32Array = (plane - plane.mean()) / plane.std()
     return standardised
 
@@ -534,7 +534,7 @@ def _feathers(style: FrostStyle, rng: np.random.Generator) -> Float32Array:
         root = roots[fan] + rng.normal(0, 5, 2)
         length = rng.uniform(*style.length)
         _draw_feather(canvas, root, headings[fan] + rng.normal(0, 0.7), length, rng)
-    return _standardised(canvas.astype(np.float32))
+    return _standardise(canvas.astype(np.float32))
 
 
 def _draw_feather(
@@ -600,7 +600,7 @@ def snow(
     flakes = _magnified_noise(height, width, zoom, rng) * np.float32(deviation) + np.float32(mean)
     flakes[flakes < threshold] = 0
     np.minimum(flakes, 1, out=flakes)
-    flakes = blurred_along(flakes, rng.uniform(-135, -45), radius, sigma)
+    flakes = blur_along(flakes, rng.uniform(-135, -45), radius, sigma)
     flakes += flakes[::-1, ::-1].copy()
 
     clean = image.astype(np.float32)

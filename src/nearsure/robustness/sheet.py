@@ -9,7 +9,7 @@ from nearsure.robustness.corrupt import (
     CORRUPTIONS,
     SEVERITIES,
     Pixels,
-    checked_image,
+    check_image,
     corrupt,
     corruption_rng,
 )
@@ -37,7 +37,7 @@ def corruption_sheet(image: Pixels, seed: int) -> Pixels:
     -------
     array of shape (rows, columns, 3), uint8
     """
-    clean = checked_image(image)
+    clean = check_image(image)
     enlarge = ceil(LEAST_SHOWN / min(clean.shape[:2]))
     rows = [
         [clean]

@@ -1,8 +1,8 @@
 """Queries of classes that the gallery does not hold: p(known), from the gallery alone.
 
-Support points play both parts. Leaving itself out, a point is a known query; leaving its class
-out, an unknown one. What tells the two apart becomes p(known), and p(known) p(c | known) is a
-confidence that also holds for queries that belong to no class.
+Support points imitate both kinds of query. Searched without itself, a point is a known query;
+searched without its class, an unknown one. A model that separates the two gives p(known), and
+p(known) p(c | known) is a confidence that also holds for queries that belong to no class.
 """
 
 from nearsure.loo import search_leaving_class_out

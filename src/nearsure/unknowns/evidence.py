@@ -1,4 +1,4 @@
-"""What speaks for a query being of a known class, and how dense the gallery is."""
+"""Evidence that a query is of a known class, and how dense the gallery is."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class GalleryDensity:
         Log-mass of a point's class at the point, as a query at its place would see it.
     reaches : array of shape (n_support,), optional
         Squared distance up to which neighbours were counted in it, -1 for a point that was not
-        searched. Only support points that left themselves out need it: see `usual_log_mass`.
+        searched. Only support points that were left out need it: see `usual_log_mass`.
     mean_log_mass : float, optional
         Mean over all members of the gallery; by default that of `member_log_masses`.
 
@@ -43,7 +43,7 @@ class GalleryDensity:
     --------
     >>> own = Neighbors([[1.0], [1.0], [4.0]], [[0], [0], [0]], ids=[[1], [0], [1]])
     >>> density = GalleryDensity.measure(own, [0, 1, 2], [0, 0, 1], temperature=1.0)
-    >>> density.member_log_masses.round(2)  # the third has no fellow: it takes the mean of all
+    >>> density.member_log_masses.round(2)  # the third, alone in its class, has the mean
     array([0.36, 0.36, 0.36])
     """
 
@@ -71,7 +71,7 @@ class GalleryDensity:
         widening: float = WIDENING,
         class_sizes: IntArray | None = None,
     ) -> "GalleryDensity":
-        """Measure it on support points that leave themselves out.
+        """Measure it on support points, each left out of its own neighbours.
 
         Parameters
         ----------
@@ -112,15 +112,15 @@ class GalleryDensity:
         log_masses[ids] = measured + log_of_left_out_share(own_codes, sizes)
         reaches = np.full(len(codes), -1.0)
         reaches[ids] = np.where(alone, -1.0, farthest)
-        filled, class_means = _filled(log_masses, codes)
-        # Who was not measured has the mean of its class: a class counts with all of its members.
+        filled, class_means = _fill_missing(log_masses, codes)
+        # Points that were not measured have the mean of their class: all members of a class count.
         present = sizes[: len(class_means)] > 0
         mean = np.average(class_means[present], weights=sizes[: len(class_means)][present])
         return cls(width, sizes, filled, reaches, float(mean))
 
 
 def log_class_mass(neighbors: Neighbors, codes: IntArray, width: float) -> FloatArray:
-    """Log of the sum of exp(-d / width) over neighbours of the given class; -inf without one."""
+    """Log of the sum of exp(-d / width) over neighbours of a class; -inf without one."""
     of_class = neighbors.labels == codes[:, None]
     with np.errstate(over="ignore"):
         exponents = np.where(of_class, -neighbors.sq_distances / width, -np.inf)
@@ -129,15 +129,15 @@ def log_class_mass(neighbors: Neighbors, codes: IntArray, width: float) -> Float
 
 
 def log_of_left_out_share(codes: IntArray, class_sizes: IntArray) -> FloatArray:
-    """What a point's own absence costs its class, log(n / (n - 1)); 0 for a class of one."""
+    """What leaving a point out costs its class, log(n / (n - 1)); 0 for a class of one."""
     sizes = class_sizes[codes].astype(np.float64)
     return -np.log1p(-1 / np.maximum(sizes, 2.0)) * (sizes > 1)
 
 
-def _filled(log_masses: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Points without a measure take the mean of their class, or else of the gallery.
+def _fill_missing(log_masses: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Give points without a measure the mean of their class, or else of the gallery.
 
-    Those means, by class, come second.
+    Returned with the means by class.
     """
     known = ~np.isnan(log_masses)
     if not known.any():
@@ -158,7 +158,7 @@ def usual_log_mass(
     density: GalleryDensity,
     own_codes: IntArray | None = None,
 ) -> FloatArray:
-    """Mean of the log-masses that neighbours have themselves, shape (n,).
+    """Mean of the log-masses at the neighbours, shape (n,).
 
     Parameters
     ----------
@@ -169,13 +169,13 @@ def usual_log_mass(
     density : GalleryDensity
         Of that gallery.
     own_codes : array of shape (n,), optional
-        Class codes of the points, if they are support points that left themselves out. No query
-        adds to the mass about its neighbours, so what they added is taken out of it.
+        Class codes of the points, if they are support points that were left out. No query adds to
+        the mass at its neighbours, so what the points added is taken out of it.
 
     Examples
     --------
-    A class of three at 0, 1 and 3. The second has two fellows, but to the first, who asks, only
-    the third, whose kernel then stands for all three.
+    A class of three at 0, 1 and 3. At the second, the other two count; but where the first is the
+    query, only the third counts, and its kernel then stands for all three.
 
     >>> ids = [[1, 2], [0, 2], [1, 0]]
     >>> own = Neighbors([[1.0, 9.0], [1.0, 4.0], [4.0, 9.0]], [[0, 0]] * 3, ids)
@@ -189,30 +189,30 @@ def usual_log_mass(
     ids = np.where(neighbors.valid, np.asarray(neighbors.ids), 0)
     log_masses = density.member_log_masses[ids]
     if own_codes is not None:
-        fellow = (neighbors.labels == own_codes[:, None]) & neighbors.valid & (weights > 0)
+        same_class = (neighbors.labels == own_codes[:, None]) & neighbors.valid & (weights > 0)
         log_masses = log_masses.copy()
-        log_masses[fellow] = _without_the_asker(neighbors, ids, fellow, density)
+        log_masses[same_class] = _remove_own_kernels(neighbors, ids, same_class, density)
     usual: FloatArray = np.einsum("nk,nk->n", weights, log_masses)
     return usual
 
 
-def _without_the_asker(
-    neighbors: Neighbors, ids: IntArray, fellow: BoolArray, density: GalleryDensity
+def _remove_own_kernels(
+    neighbors: Neighbors, ids: IntArray, same_class: BoolArray, density: GalleryDensity
 ) -> FloatArray:
-    """Log-masses at fellows of a point as they would be if it were not in the gallery."""
+    """Log-masses at neighbours of a point's class, as they would be without the point."""
     if density.reaches is None:
         raise InvalidInputError(
             "density must have reaches, or support points that left themselves out cannot be taken "
             "out of the mass about their neighbours. Got none: GalleryDensity.measure gives them."
         )
-    rows, log_kernel = ids[fellow], -neighbors.sq_distances[fellow] / density.kernel_width
-    codes, reaches = neighbors.labels[fellow], density.reaches[rows]
+    rows, log_kernel = ids[same_class], -neighbors.sq_distances[same_class] / density.kernel_width
+    codes, reaches = neighbors.labels[same_class], density.reaches[rows]
     with_it = density.member_log_masses[rows]
-    counted = neighbors.sq_distances[fellow] <= reaches
+    counted = neighbors.sq_distances[same_class] <= reaches
     measured = with_it - log_of_left_out_share(codes, density.class_sizes)
     with np.errstate(divide="ignore", over="ignore"):
         rest = measured + np.log1p(-np.minimum(np.exp(log_kernel - measured), 1.0))
-    # As in GalleryDensity: where nobody of the class is left within reach, the farthest stands in.
+    # As in GalleryDensity: where no member of the class is within reach, the farthest stands in.
     rest = np.maximum(rest, -reaches / density.kernel_width)
     sizes = density.class_sizes[codes].astype(np.float64)
     pair = sizes <= 2  # noqa: PLR2004
@@ -245,16 +245,6 @@ class Evidence:
     relative_log_mass: FloatArray
     confidence: FloatArray
 
-    def __post_init__(self) -> None:
-        columns = (self.log_mass, self.relative_log_mass, self.confidence)
-        if any(column.shape != (len(self.log_mass),) for column in columns):
-            raise InvalidInputError(
-                "The parts of evidence must be arrays of one length. "
-                f"Got shapes {', '.join(str(column.shape) for column in columns)} instead."
-            )
-        if any(np.isnan(column).any() or np.isposinf(column).any() for column in columns):
-            raise InvalidInputError("Evidence must be numbers. Got NaN or infinity instead.")
-
     def __len__(self) -> int:
         return len(self.log_mass)
 
@@ -280,7 +270,7 @@ def collect_evidence(
     *,
     own_codes: ArrayLike | None = None,
 ) -> Evidence:
-    """Evidence of queries from their neighbours and what a rule makes of them.
+    """Collect the evidence of queries from their neighbours and their posterior.
 
     Parameters
     ----------
@@ -291,9 +281,9 @@ def collect_evidence(
     density : GalleryDensity
         Of that gallery.
     own_codes : array of shape (n,), optional
-        Class codes of the points, if they are support points that left themselves out. Their
-        class then lacked a member that it has for a query, and its mass is made up for that; and
-        the mass about their neighbours is taken without them.
+        Class codes of the points, if they are support points that were left out. Their class then
+        lacked a member that it has for a query, and its mass is corrected for that; the mass at
+        their neighbours is taken without them.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """p(known | evidence), learned from the gallery alone, and the verdicts it gives."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -11,7 +11,14 @@ from scipy.special import expit, logsumexp
 from nearsure.arrays import BoolArray, FloatArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import Posterior
-from nearsure.schema import check_fields, list_of, number, unreadable
+from nearsure.schema import (
+    check_fields,
+    from_document,
+    list_of,
+    number,
+    to_document,
+    unreadable,
+)
 from nearsure.unknowns.evidence import Evidence
 
 
@@ -33,8 +40,8 @@ def fit_bounded_logistic(
     lowest : float
         No weight is below it.
     usual : float
-        What a weight is drawn to. The pull is that of a single row, so that it matters only where
-        the rows say little, and keeps the weights finite where the outcomes do not overlap.
+        What a weight is shrunk towards, as strongly as by a single row. It matters only where the
+        rows determine little, and keeps the weights finite where the outcomes do not overlap.
     """
     n_true = int(outcomes.sum())
     shares = np.where(outcomes, 0.5 / n_true, 0.5 / (len(outcomes) - n_true))
@@ -183,7 +190,7 @@ class KnownModel:
     by `drift`, a. With r for the rehearsed odds, the density of unknown evidence is multiplied by
     r^-b, averaged over b, and that of known evidence by r^-a, and each is normalised again. The
     log-odds still never fall where r rises. At 0 and 0 the rehearsal is taken as it is; `fit_shift`
-    finds both on queries that nobody has labelled.
+    finds both on unlabelled queries.
 
     Parameters
     ----------
@@ -226,7 +233,7 @@ class KnownModel:
 
     @classmethod
     def fit(cls, known: Evidence, unknown: Evidence) -> Self:
-        """Learn the odds from evidence of known and of imitated unknown queries.
+        """Fit the odds to evidence of known and of imitated unknown queries.
 
         Parameters
         ----------
@@ -242,7 +249,7 @@ class KnownModel:
         rows = np.concatenate([known.matrix, unknown.matrix])
         is_known = np.arange(len(rows)) < len(known)
         means, spread = known.matrix.mean(axis=0), known.matrix.std(axis=0)
-        # A column that never varies gets no say; the test allows for the rounding of its mean.
+        # A column that never varies gets no weight; the test allows for the rounding of its mean.
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
         standardized = np.where(varies, (rows - means) / scales, 0.0)
@@ -321,11 +328,7 @@ class KnownModel:
 
     def to_dict(self) -> dict[str, Any]:
         """The model as numbers and lists, for JSON."""
-        fields = asdict(self)
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in fields.items()
-        }
+        return to_document(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -333,11 +336,7 @@ class KnownModel:
         check_fields("The model of p(known)", fields, _STORED)
         if len(fields["slopes"]) != len(fields["knots"]) + 1 or not fields["knots"]:
             raise unreadable("The model of p(known)", "'slopes' must be one more than 'knots'")
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-        }
-        return cls(**plain)
+        return from_document(cls, fields)
 
 
 def check_unknown_share(unknown_share: float) -> None:
@@ -359,7 +358,7 @@ VERDICT_NAMES: tuple[VerdictName, ...] = get_args(VerdictName)
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What to make of n queries.
+    """Verdicts on n queries.
 
     Parameters
     ----------
@@ -391,9 +390,9 @@ def judge(
     least_p_known: float = 0.5,
     least_class_probability: float = 0.5,
 ) -> Verdicts:
-    """Tell what is unknown from what is known but undecided.
+    """Separate unknown queries from known but undecided ones.
 
-    Both mean a low confidence, but not the same remedy: an unknown query wants a new class, an
+    Both have a low confidence, but not the same remedy: an unknown query needs a new class, an
     ambiguous one a second look at the classes it lies between.
 
     Parameters

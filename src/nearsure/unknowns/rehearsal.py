@@ -1,4 +1,4 @@
-"""Both kinds of query, played by the gallery's own points."""
+"""Known and unknown queries, imitated by the gallery's own points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from nearsure.validation import integer_codes
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """What a gallery says about known and unknown queries before any query has come.
+    """What a gallery shows about known and unknown queries before any query has come.
 
     Parameters
     ----------
     density : GalleryDensity
         Needed again for the evidence of real queries.
     known : Evidence
-        Of support points that left themselves out. Classes of one member have none: without it
-        their class is gone.
+        Of support points, each left out of its own neighbours. Classes of one member have none:
+        without it their class is gone.
     unknown : Evidence
-        Of support points that left their class out.
+        Of support points searched without their class.
     """
 
     density: GalleryDensity
@@ -48,7 +48,7 @@ def rehearse(
     class_sizes: IntArray | None = None,
     left_out_rows: IntArray | None = None,
 ) -> Rehearsal:
-    """Let support points play known and unknown queries.
+    """Imitate known and unknown queries by support points.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def rehearse(
         The rule that real queries are scored by, such as
         ``functools.partial(score, temperature=temperature)``.
     own_posterior : Posterior, optional
-        p(c | known) of own_neighbors by the same rule, if it makes up for the point left out of its
+        p(c | known) of own_neighbors by the same rule, if it corrects for the point left out of its
         class. None takes ``to_posterior(own_neighbors)``.
 
     in_company : array of shape (n,), optional
-        Which points have a fellow of their class left, and can play a known query; by default
-        those of classes with two members or more.
+        Which points have another member of their class left, and can imitate a known query; by
+        default those of classes with two members or more.
     class_sizes : array of shape (n_classes,), optional
         Members of each class, where `support_labels` are not those of the whole gallery: see
         `GalleryDensity.measure`.

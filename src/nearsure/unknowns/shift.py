@@ -16,8 +16,8 @@ from nearsure.unknowns.model import (
     log_unknown_change,
 )
 
-# What is believed before any query is seen; chosen on CLINC150's validation part and CUB-200. It
-# settles the matter where queries cannot: if known and unknown overlap, few near unknowns, many
+# The prior of novelty and drift; chosen on CLINC150's validation part and CUB-200. It decides where
+# queries cannot: if known and unknown overlap, few near unknowns, many
 # far ones and drift all look alike. Unknowns are either like a class left out or far beyond one,
 # hence the long tail (half a Cauchy distribution); drift is small (half a normal distribution).
 NOVELTY_SCALE = 0.2
