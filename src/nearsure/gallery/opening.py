@@ -8,6 +8,7 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
+from nearsure.engines.registry import SERVERS, open_engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes, counted_as
 from nearsure.gallery.counts import census_of_labels, counted_by_table
@@ -27,6 +28,27 @@ def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
     if isinstance(gallery, SupportSet):
         return EXACT
     return dict(gallery.engine.fingerprint())
+
+
+def describe_difference(before: Fingerprint, now: Fingerprint) -> str:
+    """What differs between two fingerprints."""
+    return ", ".join(
+        f"{name} {before.get(name)!r} -> {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    )
+
+
+def resolve_engine(engine: str | Engine) -> Engine:
+    """An engine as it is, or the one that the environment names."""
+    if not isinstance(engine, str):
+        return engine
+    if engine in SERVERS:
+        return open_engine(engine)
+    raise InvalidInputError(
+        "engine must be an engine that holds points, 'postgres' or 'milvus'. Got the name of an "
+        "index in memory, which fit(Z, y) fills, or an address, which open_engine opens."
+    )
 
 
 def create_gallery(
