@@ -67,14 +67,12 @@ from nearsure.errors import (
 )
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
-from nearsure.gallery import EngineGallery
-from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.gallery import Gallery
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
     create_gallery,
     describe_difference,
-    fingerprint_of,
     open_gallery,
     reopen_gallery,
     resolve_engine,
@@ -84,7 +82,6 @@ from nearsure.labels import (
     classes_and_codes,
     codes_of,
     extended_groups,
-    extended_names,
     groups_and_codes,
 )
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
@@ -318,11 +315,10 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         before = self._fit
         gallery = before.gallery
-        if isinstance(gallery, EngineGallery):
-            if isinstance(self.prior, str):
-                gallery = gallery.without_empty_classes()
-            else:
-                gallery.recount()
+        if isinstance(self.prior, str):
+            gallery = gallery.without_empty_classes()
+        else:
+            gallery.recount()
         self._fit_on(gallery, before.metric, before.group_names)
         self._fit.adapted = before.adapted
         if before.adapted and before.known is not None and self._fit.known is not None:
@@ -391,7 +387,7 @@ class NEDClassifier(
     @property
     def engine_(self) -> Engine | None:
         """The engine that holds the points; None where they are in memory, searched exactly."""
-        return self._fitted.gallery.engine if isinstance(self._fit.gallery, EngineGallery) else None
+        return self._fitted.gallery.engine
 
     @property
     def fingerprint_(self) -> Fingerprint:
@@ -416,7 +412,8 @@ class NEDClassifier(
     @property
     def unknown_share_(self) -> float | None:
         """Share of unknown queries that is expected; None if all are taken for known."""
-        return None if self._fitted.known is None else float(self._fit.known.unknown_share)
+        known = self._fitted.known
+        return None if known is None else float(known.unknown_share)
 
     @property
     def n_support_(self) -> int:
@@ -754,13 +751,7 @@ class NEDClassifier(
         names, group_codes = extended_groups(groups, len(vectors), self._fit.group_names)
         if self._fit.metric == "cosine":
             vectors = unit_vectors(vectors)
-        support = self._fit.gallery
-        if isinstance(support, EngineGallery):
-            new_ids = support.add(vectors, labels, group_codes, ids)
-        else:
-            classes, codes = extended_names(labels, support.classes)
-            new_ids = support.add(vectors, codes, group_codes, ids)
-            support.classes = classes
+        new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
         self._fit.group_names = names
         self._warn_if_stale()
         return new_ids
@@ -792,13 +783,8 @@ class NEDClassifier(
             Whether a class may lose its last point.
         """
         check_is_fitted(self, "classes_")
-        labels, support = labels_for(y, np.size(ids), self.classes_, self.prior_), self._fit.gallery
-        if isinstance(support, EngineGallery):
-            support.relabel(ids, labels, allow_empty_class=allow_empty_class)
-        else:
-            classes, codes = extended_names(labels, support.classes)
-            support.relabel(ids, codes, allow_empty_class=allow_empty_class)
-            support.classes = classes
+        labels = labels_for(y, np.size(ids), self.classes_, self.prior_)
+        self._fit.gallery.relabel(ids, labels, allow_empty_class=allow_empty_class)
         self._warn_if_stale()
 
     def recount(self, changed_ids: ArrayLike = ()) -> None:
@@ -810,10 +796,8 @@ class NEDClassifier(
             Points that count as changed since the fit from now on.
         """
         check_is_fitted(self, "classes_")
-        gallery = self._fit.gallery
-        if isinstance(gallery, EngineGallery):
-            gallery.recount()
-            gallery.mark_changed(np.asarray(changed_ids))
+        self._fit.gallery.recount()
+        self._fit.gallery.mark_changed(np.asarray(changed_ids))
 
     def staleness(self) -> Staleness:
         """How far the gallery has moved from what was fitted on it, at the cost of one search.
@@ -829,22 +813,16 @@ class NEDClassifier(
                 f"Nothing was fitted for rule {self.rule_.name!r}, so nothing can be stale: it has "
                 "no parameters, or they were given."
             )
-        rng = np.random.default_rng(WATCH_SEED)
-        watched = self._fit.gallery.ids_at(draw_places(len(self._fit.gallery), WATCHED, rng))
-        now, error_now = self._watched_loss(
-            self_search(self._fit.gallery, watched, self.n_neighbors_)
-        )
+        gallery, rng = self._fit.gallery, np.random.default_rng(WATCH_SEED)
+        watched = gallery.ids_at(draw_places(len(gallery), WATCHED, rng))
+        now, error_now = self._watched_loss(self_search(gallery, watched, self.n_neighbors_))
         then, error_then = self._fit.loss
-        share = self.share_changed_
-        shared = isinstance(self._fit.gallery, EngineGallery)
-        if isinstance(self._fit.gallery, EngineGallery):
-            share += self._fit.gallery.changed_elsewhere() / len(self._fit.gallery)
         return Staleness(
-            share,
+            self.share_changed_ + gallery.changed_elsewhere() / len(gallery),
             then,
             now,
             float(np.hypot(error_now, error_then)),
-            others_may_write=shared,
+            others_may_write=gallery.engine is not None,
         )
 
     def audit(self, **options: float) -> GalleryAudit:
@@ -949,7 +927,7 @@ class NEDClassifier(
 
     def _fill_gallery(
         self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
-    ) -> SupportSet | EngineGallery:
+    ) -> Gallery:
         engine = resolve_engine(self.engine) if self.engine in SERVERS else self.engine
         if not isinstance(engine, str):
             check_metric(engine, self.metric)
@@ -959,7 +937,7 @@ class NEDClassifier(
 
     def _fit_on(
         self,
-        gallery: SupportSet | EngineGallery,
+        gallery: Gallery,
         metric: Literal["euclidean", "cosine"],
         group_names: AnyArray | None,
     ) -> None:
@@ -998,7 +976,7 @@ class NEDClassifier(
             gallery=gallery,
             metric=metric,
             group_names=group_names,
-            fingerprint=fingerprint_of(gallery),
+            fingerprint=gallery.fingerprint(),
             rule=rule,
             prior=settings.prior,
             known=known,
@@ -1018,11 +996,10 @@ class NEDClassifier(
 
     def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
         # A gallery may have lost points since k was chosen, or gained some that "all" includes.
-        k = len(self._fit.gallery) if self._fit.all_neighbors else self.n_neighbors_
-        if isinstance(self._fit.gallery, SupportSet):
-            return self._fit.gallery.search(queries, min(n_neighbors or k, len(self._fit.gallery)))
+        n_points = len(self._fit.gallery)
+        k = n_points if self._fit.all_neighbors else self.n_neighbors_
         self._warn_if_other_engine()
-        return self._fit.gallery.search(queries, min(n_neighbors or k, len(self._fit.gallery)))
+        return self._fit.gallery.search(queries, min(n_neighbors or k, n_points))
 
     def _predicted(self, neighbors: Neighbors) -> Prediction:
         posterior, p_known, verdicts = self._calibrated(neighbors)
@@ -1121,7 +1098,7 @@ class NEDClassifier(
             )
 
     def _warn_if_other_engine(self) -> None:
-        now = fingerprint_of(self._fit.gallery)
+        now = self._fit.gallery.fingerprint()
         if now in (self._fit.fingerprint, self._fit.warned_of):
             return
         self._fit.warned_of = now

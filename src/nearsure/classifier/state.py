@@ -14,8 +14,8 @@ from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
-from nearsure.gallery.gallery import SupportSet
-from nearsure.gallery.opening import check_fits, fingerprint_of, reopen_gallery
+from nearsure.gallery.gallery import Gallery, MemoryGallery
+from nearsure.gallery.opening import check_fits, reopen_gallery
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
     ARRAY,
@@ -48,7 +48,7 @@ class Fit:
 
     Parameters
     ----------
-    gallery : SupportSet or EngineGallery
+    gallery : Gallery
         The points.
     metric : {"euclidean", "cosine"}
         How they are compared.
@@ -74,7 +74,7 @@ class Fit:
         Of what was warned already.
     """
 
-    gallery: SupportSet | EngineGallery
+    gallery: Gallery
     metric: Literal["euclidean", "cosine"]
     group_names: AnyArray | None
     fingerprint: Fingerprint
@@ -106,10 +106,10 @@ _IN_SOME_GALLERIES = {"codes_ids_dtype": TEXT, "groups_ids_dtype": TEXT, "faiss"
 
 
 def gallery_state(
-    gallery: SupportSet | EngineGallery, n_classes: int, fit_mark: int
+    gallery: Gallery, n_classes: int, fit_mark: int
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file with so many classes holds of a gallery; no address, no secret."""
-    if isinstance(gallery, SupportSet):
+    if isinstance(gallery, MemoryGallery):
         arrays = {
             "support_vectors": gallery.vectors,
             "support_codes": gallery.codes,
@@ -121,7 +121,7 @@ def gallery_state(
         return {"next_id": gallery.next_id}, arrays
     engine = gallery.engine
     manifest: dict[str, Any] = {
-        "fingerprint": fingerprint_of(gallery),
+        "fingerprint": gallery.fingerprint(),
         "dimension": engine.dimension,
         "codes_in_engine": gallery.codes_in_engine,
         "next_id": gallery.counts.next_id,
@@ -167,7 +167,7 @@ def gallery_from_state(
     arrays: dict[str, AnyArray],
     names: dict[str, AnyArray],
     engine: Engine | None,
-) -> SupportSet | EngineGallery:
+) -> Gallery:
     """The inverse of `gallery_state`; an engine may have more classes by now.
 
     Parameters
@@ -223,7 +223,7 @@ def gallery_from_state(
 
 def _in_memory(
     manifest: dict[str, Any], arrays: dict[str, AnyArray], classes: AnyArray, n_groups: int
-) -> SupportSet:
+) -> MemoryGallery:
     n_points = len(arrays["support_codes"]) if arrays["support_codes"].ndim else None
     schema = {
         # Squares of larger numbers are infinite.
@@ -238,15 +238,16 @@ def _in_memory(
     own = {name: arrays[name] for name in schema if name in arrays}
     check_fields("The gallery", own, {name: schema[name] for name in own})
     with reading("The gallery"):
-        return SupportSet(
+        gallery = MemoryGallery(
             own["support_vectors"],
             own["support_codes"],
             own.get("groups"),
             own["support_ids"],
             next_id=manifest["next_id"],
-            changed_ids=own["changed_ids"],
             classes=classes,
         )
+    gallery.mark_changed(own["changed_ids"])
+    return gallery
 
 
 def _beside(
