@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from nearsure import NEDClassifier, fit_temperature
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.classifier import estimator
+from nearsure.classifier import results
 from nearsure.errors import DenseResultTooLargeError, InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
@@ -409,9 +409,9 @@ class TestBadInput:
 
     def test_dense_result_that_would_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fitted = NEDClassifier().fit(self.Z, self.y)
-        monkeypatch.setattr(estimator, "available_bytes", lambda: 8 * 120 * 3 - 1)
+        monkeypatch.setattr(results, "available_bytes", lambda: 8 * 120 * 3 - 1)
         with pytest.raises(DenseResultTooLargeError, match="predict_posterior"):
             fitted.predict_proba(self.Z)
         assert len(fitted.predict_posterior(self.Z)) == 120
-        monkeypatch.setattr(estimator, "available_bytes", lambda: 8 * 120 * 3)
+        monkeypatch.setattr(results, "available_bytes", lambda: 8 * 120 * 3)
         assert fitted.predict_proba(self.Z).shape == (120, 3)

@@ -83,7 +83,7 @@ def test_a_gallery_of_one_point_cannot_be_asked_about_itself() -> None:
 def test_what_changes_during_a_pass_makes_it_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = NEDClassifier().fit(POINTS, LABELS)
     classifier.relabel([0], ["b"])
-    search = classifier._support.leave_one_out
+    search = classifier._fit.gallery.leave_one_out
 
     def disturbed(ids: AnyArray | None, k: int) -> Neighbors:
         found = search(ids, k)
@@ -91,7 +91,7 @@ def test_what_changes_during_a_pass_makes_it_an_old_one(monkeypatch: pytest.Monk
         classifier.relabel(np.arange(9), np.repeat("a", 9))
         return found
 
-    monkeypatch.setattr(classifier._support, "leave_one_out", disturbed)
+    monkeypatch.setattr(classifier._fit.gallery, "leave_one_out", disturbed)
     classifier.predict_own()
     fresh = NEDClassifier.from_bytes(classifier.to_bytes())
     now, expected = classifier.predict_own(), fresh.predict_own()
@@ -101,11 +101,11 @@ def test_what_changes_during_a_pass_makes_it_an_old_one(monkeypatch: pytest.Monk
 def test_a_rehearsal_belongs_to_its_pass() -> None:
     classifier = NEDClassifier(unknown_share=0.2).fit(POINTS, LABELS)
     old = classifier.rehearsed_scores()
-    kept = classifier._rehearsal
+    kept = classifier._fit.rehearsal
     classifier.remove([0, 1, 2])
     classifier.rehearsed_scores()
     # As if another thread had stored its own a moment later.
-    classifier._rehearsal = kept
+    classifier._fit.rehearsal = kept
     again = NEDClassifier.from_bytes(classifier.to_bytes())
     for mine, expected in zip(classifier.rehearsed_scores(), again.rehearsed_scores(), strict=True):
         np.testing.assert_array_equal(mine, expected)

@@ -14,7 +14,7 @@ from nearsure.errors import (
     InvalidInputError,
     StaleFitWarning,
 )
-from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.gallery import MemoryGallery
 
 Z, Y = drawn()
 MORE, MORE_Y = drawn(12, seed=1)
@@ -38,7 +38,7 @@ class TestRefit:
         again = living.refit()
         fresh = NEDClassifier().fit(np.concatenate([Z, MORE]), np.concatenate([Y, MORE_Y]))
         assert again is living
-        assert living._rule.to_dict() == fresh._rule.to_dict()
+        assert living.rule_.to_dict() == fresh.rule_.to_dict()
         assert_same_answers(living, fresh, Q)
         np.testing.assert_array_equal(living.fit_indices_, np.arange(162))
         assert living.staleness().share_changed == 0.0
@@ -190,9 +190,9 @@ class TestFiles:
         loaded = NEDClassifier.load(tmp_path / "model")
         for classifier in (living, loaded):
             classifier.add(MORE[:2], MORE_Y[:2], groups=["burst 4", "new"])
-        assert isinstance(loaded._support, SupportSet)
-        assert isinstance(living._support, SupportSet)
-        np.testing.assert_array_equal(loaded._support.groups, living._support.groups)
+        assert isinstance(loaded._fit.gallery, MemoryGallery)
+        assert isinstance(living._fit.gallery, MemoryGallery)
+        np.testing.assert_array_equal(loaded._fit.gallery.groups, living._fit.gallery.groups)
         assert_same_answers(loaded.refit(), living.refit(), Q)
 
     def test_a_point_that_came_and_went_counts_once_across_a_file(

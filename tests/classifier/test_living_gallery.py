@@ -30,7 +30,7 @@ def with_parameters_of(
 ) -> NEDClassifier:
     """A fresh classifier on some points, which takes over what another one has fitted."""
     fresh = NEDClassifier(temperature=1.0, metric=metric).fit(points, labels)
-    fresh._rule, fresh.n_neighbors_ = living._rule, living.n_neighbors_
+    fresh._fit.rule, fresh.n_neighbors_ = living.rule_, living.n_neighbors_
     return fresh
 
 
@@ -143,14 +143,14 @@ class TestChangesAreAsIfTheyHadAlwaysBeen:
         own, expected = apart.leave_one_out_posterior(), together.leave_one_out_posterior()
         np.testing.assert_array_equal(own.probabilities, expected.probabilities)
         apart.add(MORE[:2], MORE_Y[:2], groups=[names[55], names[3]])
-        found = apart._support.leave_one_out([101, 3], 99)
+        found = apart._fit.gallery.leave_one_out([101, 3], 99)
         assert not np.isin([3, 53], np.asarray(found.ids)[0]).any()
         assert not np.isin([53, 101], np.asarray(found.ids)[1]).any()
 
     def test_groups_of_another_kind_may_come_later(self) -> None:
         living = NEDClassifier().fit(Z, Y, groups=np.arange(150))
         living.add(MORE[:2], MORE_Y[:2], groups=["burst", "7"])
-        found = living._support.leave_one_out([151, 150], 151)
+        found = living._fit.gallery.leave_one_out([151, 150], 151)
         assert 7 not in np.asarray(found.ids)[0]
         assert np.asarray(found.counts).tolist() == [150, 151]
 
@@ -280,9 +280,9 @@ class TestRefusedCallsChangeNothing:
             call(living)
         assert living.classes_.tolist() == before.classes_.tolist()
         np.testing.assert_array_equal(living.support_ids_, before.support_ids_)
-        np.testing.assert_array_equal(living._support.codes, before._support.codes)
+        np.testing.assert_array_equal(living._fit.gallery.codes, before._fit.gallery.codes)
         assert living.staleness().share_changed == 0.0
-        assert living._support.next_id == 150
+        assert living._fit.gallery.next_id == 150
         assert_same_answers(living, before, Q)
 
     def test_a_zero_vector_under_cosine(self) -> None:
@@ -298,8 +298,8 @@ class TestRefusedCallsChangeNothing:
         with pytest.raises(InvalidInputError, match="one group for each of the 12"):
             living.add(MORE, MORE_Y + 50, groups=[1])
         assert living.classes_.tolist() == [0, 1, 2]
-        assert living._group_names is not None
-        assert len(living._group_names) == 150
+        assert living._fit.group_names is not None
+        assert len(living._fit.group_names) == 150
 
     def test_a_label_that_is_no_number(self, living: NEDClassifier) -> None:
         with pytest.raises(InvalidInputError):

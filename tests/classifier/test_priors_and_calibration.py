@@ -160,7 +160,7 @@ class TestCalibration:
         np.testing.assert_array_equal(
             probabilities[np.arange(400), fitted.encode(prediction.labels)], prediction.confidence
         )
-        if fitted._rule.calibrator.name != "none":  # where votes tie, no calibrator parts them
+        if fitted.rule_.calibrator.name != "none":  # where votes tie, no calibrator parts them
             np.testing.assert_array_equal(
                 fitted.classes_[probabilities.argmax(axis=1)], prediction.labels
             )
@@ -181,7 +181,7 @@ class TestCalibration:
         own = plain.leave_one_out_posterior()
         expected = CALIBRATORS[calibration].fit(own.confidence, own.labels == Y)
         fitted = NEDClassifier(rule="knn", n_neighbors=9, calibration=calibration).fit(Z, Y)
-        assert fitted._rule.calibrator == expected
+        assert fitted.rule_.calibrator == expected
         calibrated = expected(plain.predict_with_confidence(Q).confidence)
         np.testing.assert_allclose(
             fitted.predict_with_confidence(Q).confidence, np.maximum(calibrated, 1 / 3), rtol=1e-8
@@ -195,7 +195,7 @@ class TestCalibration:
             ("ned", "none"),
             ("gou", "none"),
         ):
-            assert NEDClassifier(rule=rule).fit(Z, Y)._rule.calibrator.name == expected
+            assert NEDClassifier(rule=rule).fit(Z, Y).rule_.calibrator.name == expected
 
     @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS)))
     def test_a_file_keeps_it(self, calibration: str, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_auto_is_ned_if_something_is_said_about_its_temperature() -> None:
         ({"objective": "brier"}, "ned"),
     ):
         fitted = NEDClassifier(**parameters).fit(Z, Y)
-        assert fitted._rule.name == name
+        assert fitted.rule_.name == name
         assert (fitted.sharpened_fit_ is not None) == (name == "adaptive")
 
 

@@ -40,7 +40,7 @@ class TestRoundTrip:
         assert_same_answers(loaded, fitted, queries)
         np.testing.assert_array_equal(loaded.predict_proba(queries), fitted.predict_proba(queries))
         assert loaded.get_params() == fitted.get_params()
-        assert loaded._rule.to_dict() == fitted._rule.to_dict()
+        assert loaded.rule_.to_dict() == fitted.rule_.to_dict()
         np.testing.assert_array_equal(loaded.fit_indices_, fitted.fit_indices_)
         assert_same_answers(loaded.refit(), fitted.refit(), queries)
 

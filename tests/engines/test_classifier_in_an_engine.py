@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
-from nearsure.classifier import estimator
+from nearsure.classifier import rule
 from nearsure.engines import Fingerprint
 from nearsure.engines.embedded import base
 from nearsure.errors import (
@@ -267,7 +267,7 @@ def test_counts_follow_what_others_did_when_points_go() -> None:
     classifier.add(np.ones((1, DIMENSION)), ["ours"], ids=[900])
     with pytest.warns(StaleFitWarning):
         classifier.remove(700 + np.arange(39))
-    sizes = dict(zip(classifier.classes_, classifier._support.class_counts, strict=True))
+    sizes = dict(zip(classifier.classes_, classifier._fit.gallery.class_counts, strict=True))
     assert sizes["other"] == 1
     assert sizes["ours"] == 1
     with pytest.raises(InvalidInputError, match="Every class"):
@@ -384,7 +384,7 @@ def test_a_prediction_during_an_addition_is_answered(monkeypatch: pytest.MonkeyP
         classifier = NEDClassifier(engine=engine).fit(*_points())
         place = np.full((4, DIMENSION), 60.0, np.float32)
         seen: list[list[str]] = []
-        gallery = classifier._support
+        gallery = classifier._fit.gallery
         assert isinstance(gallery, EngineGallery)
         add = gallery.engine.add
 
@@ -451,7 +451,7 @@ def test_a_fit_sample_is_the_same_in_memory_and_in_an_engine() -> None:
 def test_a_sample_of_very_many_points_is_distinct_and_seeded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(estimator, "LARGEST_PERMUTATION", 100)
+    monkeypatch.setattr(rule, "LARGEST_PERMUTATION", 100)
     vectors, labels = _points(400)
     drawn = [
         NEDClassifier(temperature=1.0, max_fit_samples=50, random_state=seed)

@@ -12,7 +12,7 @@ from nearsure.engines import Found, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.gallery import EngineGallery
 from nearsure.gallery import leave_out as leaving_out_module
-from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.gallery import MemoryGallery
 from nearsure.gallery.opening import create_gallery, open_gallery
 from nearsure.neighbors import Neighbors
 
@@ -32,13 +32,13 @@ def _points(seed: int = 0) -> tuple[AnyArray, IntArray]:
 
 def _both(
     labels: LabelKind, groups: IntArray | None = None, largest_k: int | None = None
-) -> tuple[SupportSet, EngineGallery]:
+) -> tuple[MemoryGallery, EngineGallery]:
     vectors, codes = _points()
     classes = np.arange(9) if labels == "integer" else np.array([f"class {i}" for i in range(9)])
     engine = NumpyEngine(DIMENSION, labels=labels, largest_k=largest_k)
     gallery = create_gallery(engine, vectors, codes, classes, groups)
     assert isinstance(gallery, EngineGallery)
-    return SupportSet(vectors, codes, groups), gallery
+    return MemoryGallery(vectors, codes, groups), gallery
 
 
 def _assert_same(one: Neighbors, other: Neighbors) -> None:

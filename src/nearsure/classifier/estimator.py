@@ -1,18 +1,14 @@
 """`NEDClassifier`: fit a gallery, predict, save, load."""
 
-import os
-import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
@@ -20,7 +16,7 @@ from nearsure.audit import GalleryAudit, audit
 from nearsure.classifier.known import (
     UnknownDetector,
     fit_unknown_detector,
-    has_company,
+    mix_in_unknowns,
     rehearse_gallery,
     with_p_known,
 )
@@ -28,6 +24,9 @@ from nearsure.classifier.parameters import (
     Prior,
     check_number_of_neighbors,
     check_parameters,
+    float_dtypes,
+    is_plain,
+    labels_for,
     settings_for,
 )
 from nearsure.classifier.results import (
@@ -35,11 +34,20 @@ from nearsure.classifier.results import (
     WATCHED,
     Prediction,
     Staleness,
+    check_dense_fits,
     mean_and_error,
     own_losses,
 )
-from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes, fit_rule, self_search
-from nearsure.classifier.state import from_state, to_state
+from nearsure.classifier.rule import (
+    FittedRule,
+    SelfSearch,
+    class_sizes,
+    draw_ids,
+    draw_places,
+    fit_rule,
+    self_search,
+)
+from nearsure.classifier.state import Fit, from_state, to_state
 from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
@@ -51,33 +59,30 @@ from nearsure.decisions import (
 )
 from nearsure.drift import QueryDrift, compare_queries
 from nearsure.engines.contract import Engine, Fingerprint
-from nearsure.engines.registry import SERVERS, open_engine
+from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
-    DenseResultTooLargeError,
     EngineChangedWarning,
     InvalidInputError,
     StaleFitWarning,
 )
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
-from nearsure.gallery import EngineGallery
-from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.gallery import Gallery
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
     create_gallery,
-    fingerprint_of,
+    describe_difference,
     open_gallery,
     reopen_gallery,
+    resolve_engine,
 )
 from nearsure.index import unit_vectors
 from nearsure.labels import (
     classes_and_codes,
     codes_of,
     extended_groups,
-    extended_names,
     groups_and_codes,
-    labels_like,
 )
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
@@ -85,749 +90,15 @@ from nearsure.posterior import Posterior, to_dense
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
 
-
-class FittedGallery:
-    """A support set with what was fitted on it; `NEDClassifier` fills it in.
-
-    Attributes
-    ----------
-    _support : SupportSet or EngineGallery
-        The gallery.
-    _fingerprint, _warned_of : Fingerprint
-        Through what it was fitted, and of which other engine was warned already.
-    _rule, _prior : FittedRule, prior
-        From neighbours to p(c | known).
-    _known : UnknownDetector or None
-        p(known); None if every query is taken for known.
-    _self_search, _rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
-        The gallery asked about itself, and as known and unknown queries; kept until it changes.
-    _fit_mark, _fit_loss, _warned_stale : int, pair of float or None, bool
-        The state of the gallery at the fit, and whether its age was said.
-    _adapted : bool
-        Whether p(known) was fitted to queries; it then survives a refit.
-    _all_neighbors : bool
-        Whether k is as many points as there are.
-    """
-
-    prior: Prior
-    n_neighbors_: int
-    fit_indices_: AnyArray
-    n_features_in_: int
-    metric: Literal["euclidean", "cosine"]
-    _metric: Literal["euclidean", "cosine"]
-    _group_names: AnyArray | None
-    _support: SupportSet | EngineGallery
-    _fingerprint: Fingerprint
-    _warned_of: Fingerprint | None = None
-    _rule: FittedRule
-    _prior: Literal["support", "uniform"] | FloatArray
-    _known: UnknownDetector | None
-    _self_search: SelfSearch | None
-    _rehearsal: tuple[SelfSearch, Rehearsal] | None
-    _fit_mark: int
-    _fit_loss: tuple[float, float] | None
-    _warned_stale: bool
-    _adapted: bool
-    _all_neighbors: bool
-
-    @property
-    def classes_(self) -> AnyArray:
-        """The labels, in the order of class codes: the gallery's list, and there is no other."""
-        if not hasattr(self, "_support"):
-            raise AttributeError("classes_ is there after fit.")
-        return self._support.classes
-
-    def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
-        """The nearest support points of each query."""
-        raise NotImplementedError
-
-    def _predicted(self, neighbors: Neighbors) -> Prediction:
-        raise NotImplementedError
-
-    def _own_pass(self) -> SelfSearch:
-        raise NotImplementedError
-
-    def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
-        raise NotImplementedError
-
-    def _prior_factors(self) -> FloatArray | None:
-        raise NotImplementedError
-
-    def _fit_on(self, support: SupportSet | EngineGallery) -> None:
-        raise NotImplementedError
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError
-
-
+# What scikit-learn's validation notes of the data before anything is fitted.
+VALIDATED = ("n_features_in_", "feature_names_in_")
 # Of the points that take part in choosing a threshold or a set.
 DRAW_SEED = 0
-
-
-class DecisionMethods(FittedGallery):
-    """accept_threshold, predict_set; audit, compare_queries; adapt_to_queries."""
-
-    def accept_threshold(
-        self,
-        *,
-        precision: float | None = None,
-        error: float | None = None,
-        false_accept_rate: float | None = None,
-        certainty: float = 0.95,
-    ) -> AcceptThreshold:
-        """The confidence from which answers may be accepted without a second look.
-
-        It is chosen on the gallery's own points, each leaving itself out, with a bound for their
-        finite number; see `nearsure.decisions`. A point that leaves itself out has a fellow less
-        than a query has, which makes the choice a careful one where classes are small. With
-        another `prior` than the gallery's, points of each class take part in that proportion.
-
-        Where unknown queries are expected, points that leave their class out take part in their
-        stead, in the share that is expected: the promise then holds as far as real unknowns are
-        like these. For a promise that does not rest on the gallery, pass the confidence of
-        held-out queries to `nearsure.decisions.choose_threshold`.
-
-        Parameters
-        ----------
-        precision : float, optional
-            At least this share of the accepted answers shall be right, in (0, 1).
-        error : float, optional
-            At most this share of the accepted answers may be wrong.
-        false_accept_rate : float, optional
-            At most this share of wrong answers and of unknown queries may be accepted. Exactly one
-            of the three must be given.
-        certainty : float, default 0.95
-            How sure the promise shall be, in (0, 1).
-
-        Returns
-        -------
-        AcceptThreshold
-            ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
-            sentence. If the target cannot be promised, it says so and accepts nothing.
-        """
-        confidence, correct = self.rehearsed_scores()
-        return choose_threshold(
-            confidence,
-            correct,
-            precision=precision,
-            error=error,
-            false_accept_rate=false_accept_rate,
-            certainty=certainty,
-        )
-
-    def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
-        """The score up to which classes belong to the sets of `predict_set`."""
-        own = self._own_pass()
-        some = self._drawn_by_prior(own.codes)
-        posterior = self._posterior(own.neighbors).take(some)
-        return fit_conformal(posterior, own.codes[some], alpha=alpha, score=score)
-
-    def predict_set(
-        self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
-    ) -> PredictionSets:
-        """Sets of classes that hold the true one of at least 1 - alpha of the known queries.
-
-        They are calibrated on the gallery's own points, each leaving itself out. The coverage is
-        near 1 - alpha, as one point more hardly changes a vote, but not guaranteed in the worst
-        case; with held-out points and `nearsure.decisions.fit_conformal` it is.
-
-        Parameters
-        ----------
-        Q : array of shape (n, n_features)
-            Queries.
-        alpha : float, default 0.1
-            Share of the queries whose set may miss the true class, in (0, 1).
-        score : {"aps", "lac"}, default "aps"
-            "aps" makes sets as long as the query is hard; "lac" the smallest sets on average.
-
-        Returns
-        -------
-        PredictionSets
-            Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
-        """
-        fit = self.conformal_fit(alpha, score)
-        return prediction_sets(self._posterior(self.kneighbors(Q)), fit)
-
-    def audit(self, **options: float) -> GalleryAudit:
-        """What the gallery's own points say against it: labels, duplicates, classes.
-
-        All points are searched, each leaving itself out.
-
-        Parameters
-        ----------
-        **options
-            Of `nearsure.audit.audit`: thresholds of what is reported.
-        """
-        check_is_fitted(self, "classes_")
-        ids, codes = self._support.ids, self._support.codes
-        if len(ids) == 1:
-            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
-        own = self._support.leave_one_out(None, self.n_neighbors_)
-        temperature = self._ned_temperature(own)
-        return audit(own, codes, temperature=temperature, ids=ids, **options)  # type: ignore[arg-type]
-
-    def compare_queries(self, Q: ArrayLike, *, seed: int = 0) -> QueryDrift:
-        """Whether unlabelled queries look like the gallery's points, and what to expect of them.
-
-        Parameters
-        ----------
-        Q : array of shape (n, n_features)
-            Queries, some dozens or more.
-        seed : int
-            Of the intervals.
-
-        Returns
-        -------
-        QueryDrift
-            Shifts of confidence and distance with an alarm, and the estimated accuracy.
-        """
-        own, found = self._own_pass(), self.kneighbors(Q)
-        k = min(own.neighbors.k, found.k)
-        neighbors, found = own.neighbors.first(k), found.first(k)
-        return compare_queries(
-            neighbors,
-            self._posterior(neighbors, own),
-            own.codes,
-            found,
-            self._posterior(found),
-            seed=seed,
-        )
-
-    def adapt_to_queries(
-        self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
-    ) -> ShareEstimate | None:
-        """Fit p(known) to unlabelled queries, which may be farther away than the gallery rehearsed.
-
-        Parameters
-        ----------
-        Q : array of shape (n, n_features)
-            Queries as they come, known and unknown, some hundreds or more.
-        unknown_share : float, optional
-            Share of unknowns among them, in [0, 1). None estimates it, too.
-        seed : int
-            Of the estimate's interval.
-
-        Returns
-        -------
-        ShareEstimate or None
-            The estimate, which is used from now on; None if the share was given.
-        """
-        neighbors = self.kneighbors(Q)
-        if self._known is None:
-            raise InvalidInputError(
-                "p(known) was not fitted. Give unknown_share (0.1, say; this method replaces it) "
-                "and fit again."
-            )
-        self._adapted = True
-        evidence = self._known.evidence(neighbors, self._posterior(neighbors))
-        model = self._known.model.with_shift(novelty=0.0, drift=0.0)
-        if unknown_share is not None:
-            self._known = self._known.with_model(
-                fit_shift(model, evidence, unknown_share), float(unknown_share)
-            )
-            return None
-        estimate = estimate_unknown_share(model, evidence, seed=seed)
-        shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
-        self._known = self._known.with_model(shifted, estimate.share)
-        return estimate
-
-    def _ned_temperature(self, own: Neighbors) -> float:
-        """T of NED, whatever the rule is."""
-        fit = self._rule.temperature_fit
-        if fit is not None:
-            return fit.temperature
-        if self._rule.temperature is not None:
-            return self._rule.temperature
-        return fit_temperature(own, self._support.codes).temperature
-
-    def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
-        """Confidence of the gallery's own points, and whether it was deserved.
-
-        What `accept_threshold` is chosen on: each point leaves itself out; where unknown queries
-        are expected, points that leave their class out play them, in the share that is expected;
-        with another prior, points of each class take part in that proportion.
-
-        Returns
-        -------
-        confidence, correct : array of shape (n,)
-            Of as many points as take part.
-        """
-        # Without the factors of `nearsure.loo`, which know the true class: a promise
-        # must hold, and a point that has a fellow less than a query errs on the safe side.
-        own = self._own_pass()
-        posterior = self._posterior(own.neighbors)
-        confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = self._drawn_by_prior(own.codes)
-        if self._known is None:
-            return confidence[some], correct[some]
-        rehearsal = self._rehearsal_of(own)
-        model, share = self._known.model, self._known.unknown_share
-        p_known = np.zeros(len(own.codes))
-        # A point whose class is gone with it plays no known query; nobody is sure of it.
-        p_known[has_company(own)] = model.p_known(rehearsal.known, share)
-        confidence = confidence * p_known
-        unknown = rehearsal.unknown
-        strangers = unknown.confidence * model.p_known(unknown, share)
-        n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
-        rng = np.random.default_rng(DRAW_SEED)
-        drawn = rng.permutation(some)[:n_known]
-        others = rng.permutation(len(strangers))[:n_unknown]
-        return (
-            np.concatenate([confidence[drawn], strangers[others]]),
-            np.concatenate([correct[drawn], np.zeros(len(others), np.bool_)]),
-        )
-
-    def _rehearsal_of(self, own: SelfSearch) -> Rehearsal:
-        """The points of an own pass as known and as unknown queries, kept beside it."""
-        # Others may ask at the same time: what is kept is looked at once, and replaced as one.
-        kept = self._rehearsal
-        if kept is not None and kept[0] is own:
-            return kept[1]
-        sizes = class_sizes(self._support, len(self.classes_))
-        rehearsal = rehearse_gallery(self._support, own, self._rule, self._posterior, sizes)
-        self._rehearsal = own, rehearsal
-        return rehearsal
-
-    def _drawn_by_prior(self, codes: IntArray) -> IntArray:
-        """Which points stand for queries: all, or a draw in the proportions of another prior.
-
-        Points are taken with a chance, each once at most, so that they stay independent draws.
-        """
-        factors = self._prior_factors()
-        if factors is None:
-            return np.arange(len(codes))
-        chances = factors[codes]
-        rng = np.random.default_rng(DRAW_SEED)
-        return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())
-
-
-def _in_proportion(n_known: int, n_unknown: int, unknown_share: float) -> tuple[int, int]:
-    """How many points of either kind make up the share: as many as there are."""
-    wanted = round(n_known * unknown_share / (1.0 - unknown_share))
-    if wanted <= n_unknown:
-        return n_known, wanted
-    return max(1, round(n_unknown * (1.0 - unknown_share) / unknown_share)), n_unknown
-
-
-# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
-LARGEST_PERMUTATION = 10_000_000
-
-
-def drawn_places(
-    n_points: int, n_drawn: int, generator: np.random.RandomState | np.random.Generator
-) -> IntArray:
-    """Places of some points among all, ascending, each once; all if there are no more.
-
-    Examples
-    --------
-    >>> drawn_places(3, 5, np.random.default_rng(0))
-    array([0, 1, 2])
-    """
-    if n_points > LARGEST_PERMUTATION:
-        seed = int(generator.permutation(2**16)[0])
-        drawn = sample_without_replacement(n_points, n_drawn, random_state=seed)
-    else:
-        # For a RandomState this is what `choice` without replacement draws.
-        drawn = generator.permutation(n_points)[:n_drawn]
-    return np.sort(drawn).astype(np.int64)
-
-
-class EngineMethods(FittedGallery):
-    """fit_engine, use_engine; engine_, fingerprint_."""
-
-    engine: str | Engine
-
-    def fit_engine(
-        self,
-        y: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Fit on the gallery that the engine holds already; its vectors stay there.
-
-        Ids and labels are read once to count classes, and the vectors of the points that all is
-        fitted on (at most ``max_fit_samples``). Each is searched in the engine and leaves itself
-        out by its id.
-
-        Parameters
-        ----------
-        y : array of shape (n,), optional
-            Labels of the points `ids`: given if, and only if, the engine holds none.
-        ids : array of shape (n,), optional
-            All ids of the engine, in the order of `y` or `groups`.
-        groups : array of shape (n,), optional
-            Groups of the points `ids`; see `fit`.
-        """
-        self._check_parameters()
-        engine = opened_engine(self.engine)
-        check_fits(engine, engine.dimension, self.metric)
-        names, own_groups = None, None
-        own_ids = None if ids is None else np.asarray(ids)
-        if (own_ids is None) != (y is None and groups is None):
-            raise InvalidInputError("ids must be given with y or groups, and only then.")
-        labels = None if y is None else np.asarray(y)
-        if own_ids is not None and labels is not None and labels.shape != own_ids.shape:
-            raise InvalidInputError(
-                f"y must be one label for each of the {len(own_ids)} ids. "
-                f"Got an array of shape {labels.shape} instead."
-            )
-        if own_ids is not None and groups is not None:
-            names, own_groups = groups_and_codes(groups, len(own_ids))
-        self._fit_on(open_gallery(engine, labels, own_ids, own_groups))
-        self.__dict__.pop("feature_names_in_", None)
-        self.n_features_in_ = engine.dimension
-        self._adapted = False
-        self._metric, self._group_names = self.metric, names
-        return self
-
-    def use_engine(self, engine: Engine) -> Self:
-        """Answer from another engine with the same points, such as a faster copy on a server.
-
-        What was fitted stays; groups, and what is known of changes since the fit, do not. If
-        neighbours are found in another way now, confidence may be less well calibrated: `refit`
-        fits it through the new engine.
-
-        Parameters
-        ----------
-        engine : Engine
-            Holds vectors of the same length, and labels.
-
-        Warns
-        -----
-        EngineChangedWarning
-            If engine, index type or parameters are others than those of the fit.
-        """
-        check_is_fitted(self, "classes_")
-        self._support = reopen_gallery(engine, self.classes_, self.n_features_in_, self._metric)
-        self._group_names, self._self_search, self._rehearsal = None, None, None
-        self._fit_mark = 0
-        self._warn_if_other_engine()
-        return self
-
-    @property
-    def fingerprint_(self) -> Fingerprint:
-        """Engine, index type and parameters through which everything was fitted."""
-        check_is_fitted(self, "classes_")
-        return dict(self._fingerprint)
-
-    @property
-    def engine_(self) -> Engine | None:
-        """The engine that holds the points; None where they are in memory, searched exactly."""
-        check_is_fitted(self, "classes_")
-        return self._support.engine if isinstance(self._support, EngineGallery) else None
-
-    def _warn_if_other_engine(self) -> None:
-        now = fingerprint_of(self._support)
-        if now in (self._fingerprint, self._warned_of):
-            return
-        self._warned_of = now
-        changed = sorted(
-            name
-            for name in {*now, *self._fingerprint}
-            if now.get(name) != self._fingerprint.get(name)
-        )
-        differences = ", ".join(
-            f"{name} {self._fingerprint.get(name)!r} -> {now.get(name)!r}" for name in changed
-        )
-        warnings.warn(
-            f"Neighbours are found in another way than at the fit ({differences}). Confidence may "
-            "no longer be calibrated: call refit().",
-            EngineChangedWarning,
-            stacklevel=3,
-        )
-
-
-def opened_engine(engine: str | Engine) -> Engine:
-    """An engine as it is, or the one that the environment names."""
-    if not isinstance(engine, str):
-        return engine
-    if engine in SERVERS:
-        return open_engine(engine)
-    raise InvalidInputError(
-        "engine must be an engine that holds points, 'postgres' or 'milvus'. Got the name of an "
-        "index in memory, which fit(Z, y) fills, or an address, which open_engine opens."
-    )
-
-
-class EvidenceMethods(FittedGallery):
-    """leave_one_out_posterior, predict_own, own_ids, vote_shares."""
-
-    def leave_one_out_posterior(self) -> Posterior:
-        """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
-        return self._posterior(self._own_pass().neighbors)
-
-    def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
-        """What points of the gallery would be taken for if they were not in it.
-
-        Parameters
-        ----------
-        ids : array of shape (n,), optional
-            Their ids; by default `own_ids`, whose searches are kept until the gallery changes.
-
-        Returns
-        -------
-        Prediction
-            As of queries: nothing in it knows the points' own labels, `support_labels`.
-        """
-        check_is_fitted(self, "classes_")
-        if ids is None:
-            return self._predicted(self._own_pass().neighbors)
-        if len(self._support) == 1:
-            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
-        k = len(self._support) - 1 if self._all_neighbors else self.n_neighbors_
-        return self._predicted(
-            self._support.leave_one_out(np.asarray(ids), min(k, len(self._support) - 1))
-        )
-
-    def own_ids(self) -> AnyArray:
-        """Ids of the points of the fit that are still there, in the order of `predict_own`."""
-        return self._own_pass().ids
-
-    def vote_shares(self, neighbors: Neighbors) -> FloatArray:
-        """What each neighbour contributes to an answer, before calibration.
-
-        Parameters
-        ----------
-        neighbors : Neighbors
-            Of a prediction.
-
-        Returns
-        -------
-        array of shape (n, k)
-            In [0, 1]; rows sum to 1. Neighbours of one class sum to its probability.
-        """
-        check_is_fitted(self, "classes_")
-        return self._rule.vote_shares(
-            neighbors,
-            class_sizes=class_sizes(self._support, len(self.classes_)),
-            prior_factors=self._prior_factors(),
-        )
-
-
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
 
-class GalleryMethods(EngineMethods):
-    """add, remove, relabel; staleness, refit."""
-
-    @property
-    def support_ids_(self) -> AnyArray:
-        """Ids of the points of the gallery: row numbers at the fit, then counted on."""
-        check_is_fitted(self, "classes_")
-        return self._support.ids
-
-    def support_labels(self, ids: ArrayLike) -> AnyArray:
-        """The labels of points of the gallery."""
-        check_is_fitted(self, "classes_")
-        codes = self._support.codes_of(ids)
-        return np.asarray(self.classes_[codes])
-
-    def add(
-        self,
-        Z: ArrayLike,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
-    ) -> IntArray:
-        """Add labelled points to the gallery; they vouch for queries from now on.
-
-        Parameters
-        ----------
-        Z : array of shape (n, n_features)
-            Embeddings.
-        y : array of shape (n,)
-            Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
-        groups : array of shape (n,), optional
-            Their groups: given if, and only if, `fit` was given groups.
-        ids : array of shape (n,), optional
-            Ids that no point has; by default they count on.
-
-        Returns
-        -------
-        array of shape (n,)
-            The ids of the new points.
-
-        Warns
-        -----
-        StaleFitWarning
-            Once, when more than a tenth of the gallery has changed since the fit.
-        """
-        check_is_fitted(self, "classes_")
-        vectors: AnyArray = validate_data(
-            self, Z, dtype=[np.float64, np.float32], order="C", reset=False
-        )
-        labels = self._checked_labels(y, len(vectors))
-        names, group_codes = extended_groups(groups, len(vectors), self._group_names)
-        if self._metric == "cosine":
-            vectors = unit_vectors(vectors)
-        support = self._support
-        if isinstance(support, EngineGallery):
-            new_ids = support.add(vectors, labels, group_codes, ids)
-        else:
-            classes, codes = extended_names(labels, support.classes)
-            new_ids = support.add(vectors, codes, group_codes, ids)
-            support.classes = classes
-        self._group_names = names
-        self._warn_if_stale()
-        return new_ids
-
-    def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
-        """Remove points of the gallery.
-
-        Parameters
-        ----------
-        ids : array of shape (n,)
-            Their ids. At least one point must be left.
-        allow_empty_class : bool, default False
-            Whether a class may lose its last point; it stays in ``classes_``, but no answer has it.
-        """
-        check_is_fitted(self, "classes_")
-        self._support.remove(ids, allow_empty_class=allow_empty_class)
-        self._warn_if_stale()
-
-    def relabel(self, ids: ArrayLike, y: ArrayLike, *, allow_empty_class: bool = False) -> None:
-        """Give points of the gallery other labels.
-
-        Parameters
-        ----------
-        ids : array of shape (n,)
-            Their ids.
-        y : array of shape (n,)
-            Their new labels, of old or new classes.
-        allow_empty_class : bool, default False
-            Whether a class may lose its last point.
-        """
-        check_is_fitted(self, "classes_")
-        labels, support = self._checked_labels(y, np.size(ids)), self._support
-        if isinstance(support, EngineGallery):
-            support.relabel(ids, labels, allow_empty_class=allow_empty_class)
-        else:
-            classes, codes = extended_names(labels, support.classes)
-            support.relabel(ids, codes, allow_empty_class=allow_empty_class)
-            support.classes = classes
-        self._warn_if_stale()
-
-    def staleness(self) -> Staleness:
-        """How far the gallery has moved from what was fitted on it, at the cost of one search.
-
-        Raises
-        ------
-        InvalidInputError
-            If nothing was fitted (a given temperature, or a rule without parameters).
-        """
-        check_is_fitted(self, "classes_")
-        if self._fit_loss is None:
-            raise InvalidInputError(
-                f"Nothing was fitted for rule {self._rule.name!r}, so nothing can be stale: it has "
-                "no parameters, or they were given."
-            )
-        rng = np.random.default_rng(WATCH_SEED)
-        watched = self._support.ids_at(drawn_places(len(self._support), WATCHED, rng))
-        now, error_now = self._watched_loss(self_search(self._support, watched, self.n_neighbors_))
-        then, error_then = self._fit_loss
-        share = self._share_changed()
-        shared = isinstance(self._support, EngineGallery)
-        if isinstance(self._support, EngineGallery):
-            share += self._support.changed_elsewhere() / len(self._support)
-        return Staleness(
-            share,
-            then,
-            now,
-            float(np.hypot(error_now, error_then)),
-            others_may_write=shared,
-        )
-
-    def refit(self) -> Self:
-        """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
-
-        In an engine, what others have changed is seen and counted; where it holds the labels and no
-        `prior` names classes, those without points are forgotten.
-
-        Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
-        except `metric`. What `adapt_to_queries` has learned about queries is kept.
-        """
-        check_is_fitted(self, "classes_")
-        before, support = self._known, self._support
-        if isinstance(support, EngineGallery):
-            if isinstance(self.prior, str):
-                support = support.without_empty_classes()
-            else:
-                support.recount()
-        self._fit_on(support)
-        if self._adapted and before is not None and self._known is not None:
-            shift = before.model
-            model = self._known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
-            self._known = self._known.with_model(model, before.unknown_share)
-        return self
-
-    def _watched_loss(self, own: SelfSearch) -> tuple[float, float]:
-        """Mean leave-one-out loss of some points, and its standard error."""
-        some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
-
-    def _share_changed(self) -> float:
-        return self._support.share_changed(self._fit_mark)
-
-    def _checked_labels(self, y: ArrayLike, n_points: int) -> AnyArray:
-        """Labels of old and new classes; new ones only where no prior was given by class."""
-        classes = self.classes_
-        labels = labels_like(y, n_points, classes)
-        if isinstance(self._prior, str):
-            return labels
-        new = labels[codes_of(labels, classes) == len(classes)]
-        if new.size:
-            raise InvalidInputError(
-                f"prior was given for {len(classes)} classes and misses "
-                f"{np.unique(new).tolist()[:5]}. Fit again with a prior for all of them."
-            )
-        return labels
-
-    def _warn_if_stale(self) -> None:
-        if self._fit_loss is None or self._warned_stale:
-            return
-        share = self._share_changed()
-        if share > LARGEST_SHARE_CHANGED:
-            self._warned_stale = True
-            warnings.warn(
-                f"{share:.1%} of the gallery changed since the fit. Confidence may no longer be "
-                "calibrated: call refit(). staleness() says how far it drifted.",
-                StaleFitWarning,
-                stacklevel=3,
-            )
-
-
-def available_bytes() -> int:
-    """Memory that can still be had without swapping, as far as the system tells."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return sys.maxsize  # a system that does not tell: leave it to the allocation to fail
-
-
-def check_dense_fits(n_queries: int, n_classes: int) -> None:
-    """Raise an error if a float64 matrix of this shape would not fit in memory."""
-    needed, available = 8 * n_queries * n_classes, available_bytes()
-    if needed > available:
-        raise DenseResultTooLargeError(
-            f"Probabilities of {n_queries} queries over {n_classes} classes would take "
-            f"{needed / 2**30:.1f} GiB as a dense array, and {available / 2**30:.1f} GiB are "
-            "available. predict_posterior gives the same probabilities in sparse form."
-        )
-
-
-# What scikit-learn's validation notes of the data before anything is fitted.
-VALIDATED = ("n_features_in_", "feature_names_in_")
-
-
 class NEDClassifier(
-    GalleryMethods,
-    DecisionMethods,
-    EvidenceMethods,
     ClassifierMixin,  # type: ignore[misc]  # untyped
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -835,7 +106,7 @@ class NEDClassifier(
 
     NED, rule "ned": p(c | z) is the sum of exp(-|z - z_i|^2 / T) over the k nearest support points
     of class c, divided by the same sum over all k. T is fitted on the support set by the
-    likelihood of its own points, each leaving itself out. The default is NED's sharpened, adaptive
+    likelihood of its own points, each left out itself. The default is NED's sharpened, adaptive
     form (`nearsure.forms`), with two more parameters fitted by the same likelihood, and its
     confidence calibrated on the same points.
 
@@ -893,6 +164,21 @@ class NEDClassifier(
         Engine, index type and parameters through which everything was fitted.
     fit_indices_ : array of shape (n_fit,)
         Ids of the support points that all was fitted on; ids are row numbers of the gallery.
+    n_support_ : int
+        Points of the gallery now.
+    class_counts_ : array of shape (n_classes,)
+        Points of each class now.
+    share_changed_ : float
+        Points changed through this classifier since the fit, over the points of now.
+    rule_ : FittedRule
+        From neighbours to p(c | known): the rule that "auto" stands for, and its calibrator.
+    prior_ : "support", "uniform" or array of shape (n_classes,)
+        The prior of the fit.
+    unknown_share_ : float or None
+        Share of unknown queries that is expected: the parameter, or as `adapt_to_queries` has
+        found it. None if every query is taken for known.
+    metric_ : {"euclidean", "cosine"}
+        The metric of the fit, which `refit` keeps.
 
     Examples
     --------
@@ -908,6 +194,11 @@ class NEDClassifier(
     Accept at confidence >= 0.924663: 92.9% of queries, at least 99% right, with 95% certainty
     (measured 99.64% of 834).
     """
+
+    n_neighbors_: int
+    fit_indices_: AnyArray
+    n_features_in_: int
+    _fit: Fit
 
     def __init__(
         self,
@@ -947,98 +238,208 @@ class NEDClassifier(
             Labels.
         groups : array of shape (n_support,), optional
             Points of one group (a burst, the augmentations of one image, near-duplicates) do not
-            count as each other's neighbours while the gallery is asked about itself.
+            count as each other's neighbours where points of the gallery are left out.
         """
         self._check_parameters()
         before = {name: getattr(self, name) for name in VALIDATED if hasattr(self, name)}
         try:
             vectors: AnyArray
             labels: AnyArray
-            vectors, labels = validate_data(self, Z, y, dtype=_float_dtypes(Z), order="C")
+            vectors, labels = validate_data(self, Z, y, dtype=float_dtypes(Z), order="C")
             classes, codes = classes_and_codes(labels)
             names, own_groups = None, None
             if groups is not None:
                 names, own_groups = groups_and_codes(groups, len(vectors))
             points = unit_vectors(vectors) if self.metric == "cosine" else vectors
-            self._fit_on(self._filled_gallery(points, codes, classes, own_groups))
-            self._adapted = False
+            gallery = self._fill_gallery(points, codes, classes, own_groups)
+            self._fit_on(gallery, self.metric, names)
         except BaseException:
             # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
             for name in VALIDATED:
                 self.__dict__.pop(name, None)
             self.__dict__ |= before
             raise
-        self._metric, self._group_names = self.metric, names
         return self
 
-    def _filled_gallery(
-        self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
-    ) -> SupportSet | EngineGallery:
-        engine = opened_engine(self.engine) if self.engine in SERVERS else self.engine
-        if not isinstance(engine, str):
-            check_metric(engine, self.metric)
-            # All that may be wrong is found out before an engine is filled.
-            settings_for(self.get_params(deep=False), np.bincount(codes), classes)
-        return create_gallery(engine, points, codes, classes, groups)
+    def fit_engine(
+        self,
+        y: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit on the gallery that the engine holds already; its vectors stay there.
 
-    def _fit_on(self, support: SupportSet | EngineGallery) -> None:
-        """Fit everything on a support set; nothing is assigned before all has succeeded."""
+        Ids and labels are read once to count classes, and the vectors of the points that all is
+        fitted on (at most ``max_fit_samples``). Each is searched in the engine and left
+        out by its id.
+
+        Parameters
+        ----------
+        y : array of shape (n,), optional
+            Labels of the points `ids`: given if, and only if, the engine holds none.
+        ids : array of shape (n,), optional
+            All ids of the engine, in the order of `y` or `groups`.
+        groups : array of shape (n,), optional
+            Groups of the points `ids`; see `fit`.
+        """
         self._check_parameters()
-        classes = support.classes
-        sizes = class_sizes(support, len(classes))
-        settings = settings_for(self.get_params(deep=False), sizes, classes)
-        own: SelfSearch | None = None
-        ids = self._draw_fit_ids(support)
-        if settings.needs_own_pass:
-            own = self_search(support, ids, settings.k)
-            if len(support.classes) > len(classes):
-                # Somebody has added a class meanwhile.
-                self._fit_on(support)
-                return
-        rule = fit_rule(
-            settings.rule,
-            own,
-            temperature=settings.temperature,
-            objective=self.objective,
-            calibration=settings.calibration,
-            class_sizes=sizes,
-            prior_factors=settings.prior_factors,
-        )
-        known: UnknownDetector | None = None
-        rehearsal: Rehearsal | None = None
-        if self.unknown_share is not None and own is not None:
-            to_posterior = partial(
-                rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+        engine = resolve_engine(self.engine)
+        check_fits(engine, engine.dimension, self.metric)
+        names, own_groups = None, None
+        own_ids = None if ids is None else np.asarray(ids)
+        if (own_ids is None) != (y is None and groups is None):
+            raise InvalidInputError("ids must be given with y or groups, and only then.")
+        labels = None if y is None else np.asarray(y)
+        if own_ids is not None and labels is not None and labels.shape != own_ids.shape:
+            raise InvalidInputError(
+                f"y must be one label for each of the {len(own_ids)} ids. "
+                f"Got an array of shape {labels.shape} instead."
             )
-            rehearsal = rehearse_gallery(support, own, rule, to_posterior, sizes)
-            known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
-        self._support = support
-        self.n_neighbors_, self.fit_indices_ = settings.k, ids
-        self._all_neighbors = isinstance(self.n_neighbors, str) and self.n_neighbors == "all"
-        self._rule, self._known, self._prior = rule, known, settings.prior
-        self._self_search = own
-        self._rehearsal = None if own is None or rehearsal is None else (own, rehearsal)
-        self._fingerprint, self._warned_of = fingerprint_of(support), None
-        self._fit_mark, self._warned_stale = support.n_changes, False
-        self._fit_loss = self._watched_loss(own) if own is not None else None
+        if own_ids is not None and groups is not None:
+            names, own_groups = groups_and_codes(groups, len(own_ids))
+        gallery = open_gallery(engine, labels, own_ids, own_groups)
+        self._fit_on(gallery, self.metric, names)
+        self.__dict__.pop("feature_names_in_", None)
+        self.n_features_in_ = engine.dimension
+        return self
+
+    def refit(self) -> Self:
+        """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
+
+        In an engine, what others have changed is seen and counted; where it holds the labels and no
+        `prior` names classes, those without points are forgotten.
+
+        Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
+        except `metric`. What `adapt_to_queries` has learned about queries is kept.
+        """
+        check_is_fitted(self, "classes_")
+        before = self._fit
+        gallery = before.gallery
+        if isinstance(self.prior, str):
+            gallery = gallery.without_empty_classes()
+        else:
+            gallery.recount()
+        self._fit_on(gallery, before.metric, before.group_names)
+        self._fit.adapted = before.adapted
+        if before.adapted and before.known is not None and self._fit.known is not None:
+            shift = before.known.model
+            model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
+            self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
+        return self
+
+    def use_engine(self, engine: Engine) -> Self:
+        """Answer from another engine with the same points, such as a faster copy on a server.
+
+        What was fitted stays; groups, and what is known of changes since the fit, do not. If
+        neighbours are found in another way now, confidence may be less well calibrated: `refit`
+        fits it through the new engine.
+
+        Parameters
+        ----------
+        engine : Engine
+            Holds vectors of the same length, and labels.
+
+        Warns
+        -----
+        EngineChangedWarning
+            If engine, index type or parameters are others than those of the fit.
+        """
+        check_is_fitted(self, "classes_")
+        fit = self._fit
+        self._fit = replace(
+            fit,
+            gallery=reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric),
+            group_names=None,
+            self_search=None,
+            rehearsal=None,
+            mark=0,
+        )
+        self._warn_if_other_engine()
+        return self
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The labels, in the order of class codes: the gallery's list, and there is no other."""
+        if not hasattr(self, "_fit"):
+            raise AttributeError("classes_ is there after fit.")
+        return self._fit.gallery.classes
+
+    @property
+    def _fitted(self) -> Fit:
+        check_is_fitted(self, "classes_")
+        return self._fit
 
     @property
     def temperature_(self) -> float | None:
         """T; None for the rules without one."""
-        check_is_fitted(self, "classes_")
-        return self._rule.temperature
+        return self._fitted.rule.temperature
 
     @property
     def temperature_fit_(self) -> TemperatureFit | None:
         """How NED's T was fitted; None if it was given, or there is none."""
-        check_is_fitted(self, "classes_")
-        return self._rule.temperature_fit
+        return self._fitted.rule.temperature_fit
 
     @property
     def sharpened_fit_(self) -> SharpenedFit | None:
         """How the sharpened form was fitted; None for other rules."""
+        return self._fitted.rule.sharpened_fit
+
+    @property
+    def engine_(self) -> Engine | None:
+        """The engine that holds the points; None where they are in memory, searched exactly."""
+        return self._fitted.gallery.engine
+
+    @property
+    def fingerprint_(self) -> Fingerprint:
+        """Engine, index type and parameters through which everything was fitted."""
+        return dict(self._fitted.fingerprint)
+
+    @property
+    def rule_(self) -> FittedRule:
+        """From neighbours to p(c | known), as it was fitted."""
+        return self._fitted.rule
+
+    @property
+    def prior_(self) -> Literal["support", "uniform"] | FloatArray:
+        """The prior of the fit: its name, or a probability for each class."""
+        return self._fitted.prior
+
+    @property
+    def metric_(self) -> Literal["euclidean", "cosine"]:
+        """The metric of the fit."""
+        return self._fitted.metric
+
+    @property
+    def unknown_share_(self) -> float | None:
+        """Share of unknown queries that is expected; None if all are taken for known."""
+        known = self._fitted.known
+        return None if known is None else float(known.unknown_share)
+
+    @property
+    def n_support_(self) -> int:
+        """Points of the gallery now."""
+        return len(self._fitted.gallery)
+
+    @property
+    def class_counts_(self) -> IntArray:
+        """Points of each class now, shape (n_classes,), in the order of ``classes_``."""
+        return class_sizes(self._fit.gallery, len(self.classes_))
+
+    @property
+    def share_changed_(self) -> float:
+        """Points changed through this classifier since the fit, over the points of now."""
+        return self._fitted.gallery.share_changed(self._fit.mark)
+
+    @property
+    def support_ids_(self) -> AnyArray:
+        """Ids of the points of the gallery: row numbers at the fit, then counted on."""
+        return self._fitted.gallery.ids
+
+    def support_labels(self, ids: ArrayLike) -> AnyArray:
+        """The labels of points of the gallery."""
         check_is_fitted(self, "classes_")
-        return self._rule.sharpened_fit
+        codes = self._fit.gallery.codes_of(ids)
+        return np.asarray(self.classes_[codes])
 
     def encode(self, labels: ArrayLike) -> IntArray:
         """Class codes of labels, as `Posterior` and the metrics of a posterior have them.
@@ -1075,13 +476,13 @@ class NEDClassifier(
         """
         queries = self._validated_queries(Q)
         check_dense_fits(len(queries), len(self.classes_))
-        posterior, p_known, _ = self._judged(self._search(queries))
+        posterior, p_known, _ = self._calibrated(self._search(queries))
         totals = np.ones(len(queries)) if p_known is None else p_known
-        return to_dense(posterior, totals, class_sizes(self._support, len(self.classes_)) > 0)
+        return to_dense(posterior, totals, self.class_counts_ > 0)
 
     def predict_posterior(self, Q: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
-        return self._judged(self.kneighbors(Q))[0]
+        return self._calibrated(self.kneighbors(Q))[0]
 
     def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
@@ -1097,12 +498,6 @@ class NEDClassifier(
         """
         return self._predicted(self.kneighbors(Q))
 
-    def _predicted(self, neighbors: Neighbors) -> Prediction:
-        posterior, p_known, verdicts = self._judged(neighbors)
-        codes, probabilities = posterior.top(1)
-        labels = self.classes_[codes[:, 0]]
-        return Prediction(labels, probabilities[:, 0], neighbors, posterior, p_known, verdicts)
-
     def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query, by squared distance.
 
@@ -1115,23 +510,375 @@ class NEDClassifier(
         """
         queries = self._validated_queries(Q)
         if n_neighbors is not None:
-            n_neighbors = check_number_of_neighbors(n_neighbors, len(self._support))
+            n_neighbors = check_number_of_neighbors(n_neighbors, len(self._fit.gallery))
         return self._search(queries, n_neighbors)
+
+    def vote_shares(self, neighbors: Neighbors) -> FloatArray:
+        """What each neighbour contributes to an answer, before calibration.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            Of a prediction.
+
+        Returns
+        -------
+        array of shape (n, k)
+            In [0, 1]; rows sum to 1. Neighbours of one class sum to its probability.
+        """
+        check_is_fitted(self, "classes_")
+        return self._fit.rule.vote_shares(
+            neighbors,
+            class_sizes=self.class_counts_,
+            prior_factors=self._prior_factors(),
+        )
+
+    def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
+        """What points of the gallery would be taken for if they were not in it.
+
+        Parameters
+        ----------
+        ids : array of shape (n,), optional
+            Their ids; by default `own_ids`, whose searches are kept until the gallery changes.
+
+        Returns
+        -------
+        Prediction
+            As of queries: the points' own labels, `support_labels`, take no part in it.
+        """
+        check_is_fitted(self, "classes_")
+        if ids is None:
+            return self._predicted(self._self_search().neighbors)
+        if len(self._fit.gallery) == 1:
+            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
+        k = len(self._fit.gallery) - 1 if self._fit.all_neighbors else self.n_neighbors_
+        return self._predicted(
+            self._fit.gallery.leave_one_out(np.asarray(ids), min(k, len(self._fit.gallery) - 1))
+        )
+
+    def own_ids(self) -> AnyArray:
+        """Ids of the points of the fit that are still there, in the order of `predict_own`."""
+        return self._self_search().ids
+
+    def leave_one_out_posterior(self) -> Posterior:
+        """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
+        return self._posterior(self._self_search().neighbors)
+
+    def accept_threshold(
+        self,
+        *,
+        precision: float | None = None,
+        error: float | None = None,
+        false_accept_rate: float | None = None,
+        certainty: float = 0.95,
+    ) -> AcceptThreshold:
+        """The confidence from which answers may be accepted without a second look.
+
+        It is chosen on the gallery's own points, each left out itself, with a bound for their
+        finite number; see `nearsure.decisions`. A point that is left out has a fellow less than a
+        query has, which makes the choice a careful one where classes are small. With
+        another `prior` than the gallery's, points of each class take part in that proportion.
+
+        Where unknown queries are expected, points whose class is left out stand for them,
+        in the share that is expected: the promise then holds as far as real unknowns are
+        like these. For a promise that does not rest on the gallery, pass the confidence of
+        held-out queries to `nearsure.decisions.choose_threshold`.
+
+        Parameters
+        ----------
+        precision : float, optional
+            At least this share of the accepted answers shall be right, in (0, 1).
+        error : float, optional
+            At most this share of the accepted answers may be wrong.
+        false_accept_rate : float, optional
+            At most this share of wrong answers and of unknown queries may be accepted. Exactly one
+            of the three must be given.
+        certainty : float, default 0.95
+            How sure the promise shall be, in (0, 1).
+
+        Returns
+        -------
+        AcceptThreshold
+            ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
+            sentence. If the target cannot be promised, it says so and accepts nothing.
+        """
+        confidence, correct = self.rehearsed_scores()
+        return choose_threshold(
+            confidence,
+            correct,
+            precision=precision,
+            error=error,
+            false_accept_rate=false_accept_rate,
+            certainty=certainty,
+        )
+
+    def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
+        """Confidence of the gallery's own points, and whether their answers are right.
+
+        What `accept_threshold` is chosen on: each point is left out; where unknown queries are
+        expected, points whose class is left out stand for them, in the share that is expected;
+        with another prior, points of each class take part in that proportion.
+
+        Returns
+        -------
+        confidence, correct : array of shape (n,)
+            Of as many points as take part.
+        """
+        # Without the factors of `nearsure.loo`, which depend on the true class: a promise
+        # must hold, and a point that has a fellow less than a query errs on the safe side.
+        own = self._self_search()
+        posterior = self._posterior(own.neighbors)
+        confidence, correct = posterior.confidence, posterior.labels == own.codes
+        some = self._drawn_by_prior(own.codes)
+        if self._fit.known is None:
+            return confidence[some], correct[some]
+        return mix_in_unknowns(
+            self._fit.known,
+            own,
+            self._rehearsal_of(own),
+            confidence=confidence,
+            correct=correct,
+            some=some,
+            seed=DRAW_SEED,
+        )
+
+    def predict_set(
+        self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
+    ) -> PredictionSets:
+        """Sets of classes that hold the true one of at least 1 - alpha of the known queries.
+
+        They are calibrated on the gallery's own points, each left out itself. The coverage is
+        near 1 - alpha, as one point more hardly changes a vote, but not guaranteed in the worst
+        case; with held-out points and `nearsure.decisions.fit_conformal` it is.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries.
+        alpha : float, default 0.1
+            Share of the queries whose set may miss the true class, in (0, 1).
+        score : {"aps", "lac"}, default "aps"
+            "aps" makes sets as long as the query is hard; "lac" the smallest sets on average.
+
+        Returns
+        -------
+        PredictionSets
+            Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
+        """
+        fit = self.conformal_fit(alpha, score)
+        return prediction_sets(self._posterior(self.kneighbors(Q)), fit)
+
+    def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
+        """The score up to which classes belong to the sets of `predict_set`."""
+        own = self._self_search()
+        some = self._drawn_by_prior(own.codes)
+        posterior = self._posterior(own.neighbors).take(some)
+        return fit_conformal(posterior, own.codes[some], alpha=alpha, score=score)
+
+    def adapt_to_queries(
+        self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
+    ) -> ShareEstimate | None:
+        """Fit p(known) to unlabelled queries, which may be farther away than the gallery rehearsed.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries as they come, known and unknown, some hundreds or more.
+        unknown_share : float, optional
+            Share of unknowns among them, in [0, 1). None estimates it, too.
+        seed : int
+            Of the estimate's interval.
+
+        Returns
+        -------
+        ShareEstimate or None
+            The estimate, which is used from now on; None if the share was given.
+        """
+        neighbors = self.kneighbors(Q)
+        if self._fit.known is None:
+            raise InvalidInputError(
+                "p(known) was not fitted. Give unknown_share (0.1, say; this method replaces it) "
+                "and fit again."
+            )
+        self._fit.adapted = True
+        evidence = self._fit.known.evidence(neighbors, self._posterior(neighbors))
+        model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
+        if unknown_share is not None:
+            self._fit.known = self._fit.known.with_model(
+                fit_shift(model, evidence, unknown_share), float(unknown_share)
+            )
+            return None
+        estimate = estimate_unknown_share(model, evidence, seed=seed)
+        shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
+        self._fit.known = self._fit.known.with_model(shifted, estimate.share)
+        return estimate
+
+    def add(
+        self,
+        Z: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+    ) -> IntArray:
+        """Add labelled points to the gallery; they support answers from now on.
+
+        Parameters
+        ----------
+        Z : array of shape (n, n_features)
+            Embeddings.
+        y : array of shape (n,)
+            Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
+        groups : array of shape (n,), optional
+            Their groups: given if, and only if, `fit` was given groups.
+        ids : array of shape (n,), optional
+            Ids that no point has; by default they count on.
+
+        Returns
+        -------
+        array of shape (n,)
+            The ids of the new points.
+
+        Warns
+        -----
+        StaleFitWarning
+            Once, when more than a tenth of the gallery has changed since the fit.
+        """
+        check_is_fitted(self, "classes_")
+        vectors: AnyArray = validate_data(
+            self, Z, dtype=[np.float64, np.float32], order="C", reset=False
+        )
+        labels = labels_for(y, len(vectors), self.classes_, self.prior_)
+        names, group_codes = extended_groups(groups, len(vectors), self._fit.group_names)
+        if self._fit.metric == "cosine":
+            vectors = unit_vectors(vectors)
+        new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
+        self._fit.group_names = names
+        self._warn_if_stale()
+        return new_ids
+
+    def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
+        """Remove points of the gallery.
+
+        Parameters
+        ----------
+        ids : array of shape (n,)
+            Their ids. At least one point must be left.
+        allow_empty_class : bool, default False
+            Whether a class may lose its last point; it stays in ``classes_``, but no answer has it.
+        """
+        check_is_fitted(self, "classes_")
+        self._fit.gallery.remove(ids, allow_empty_class=allow_empty_class)
+        self._warn_if_stale()
+
+    def relabel(self, ids: ArrayLike, y: ArrayLike, *, allow_empty_class: bool = False) -> None:
+        """Give points of the gallery other labels.
+
+        Parameters
+        ----------
+        ids : array of shape (n,)
+            Their ids.
+        y : array of shape (n,)
+            Their new labels, of old or new classes.
+        allow_empty_class : bool, default False
+            Whether a class may lose its last point.
+        """
+        check_is_fitted(self, "classes_")
+        labels = labels_for(y, np.size(ids), self.classes_, self.prior_)
+        self._fit.gallery.relabel(ids, labels, allow_empty_class=allow_empty_class)
+        self._warn_if_stale()
+
+    def recount(self, changed_ids: ArrayLike = ()) -> None:
+        """Count points and classes anew, after others have changed what an engine holds.
+
+        Parameters
+        ----------
+        changed_ids : array of shape (n,)
+            Points that count as changed since the fit from now on.
+        """
+        check_is_fitted(self, "classes_")
+        self._fit.gallery.recount()
+        self._fit.gallery.mark_changed(np.asarray(changed_ids))
+
+    def staleness(self) -> Staleness:
+        """How far the gallery has moved from what was fitted on it, at the cost of one search.
+
+        Raises
+        ------
+        InvalidInputError
+            If nothing was fitted (a given temperature, or a rule without parameters).
+        """
+        check_is_fitted(self, "classes_")
+        if self._fit.loss is None:
+            raise InvalidInputError(
+                f"Nothing was fitted for rule {self.rule_.name!r}, so nothing can be stale: it has "
+                "no parameters, or they were given."
+            )
+        gallery, rng = self._fit.gallery, np.random.default_rng(WATCH_SEED)
+        watched = gallery.ids_at(draw_places(len(gallery), WATCHED, rng))
+        now, error_now = self._watched_loss(self_search(gallery, watched, self.n_neighbors_))
+        then, error_then = self._fit.loss
+        return Staleness(
+            self.share_changed_ + gallery.changed_elsewhere() / len(gallery),
+            then,
+            now,
+            float(np.hypot(error_now, error_then)),
+            others_may_write=gallery.engine is not None,
+        )
+
+    def audit(self, **options: float) -> GalleryAudit:
+        """What looks wrong in the gallery: labels, duplicates, classes.
+
+        All points are searched, each left out itself.
+
+        Parameters
+        ----------
+        **options
+            Of `nearsure.audit.audit`: thresholds of what is reported.
+        """
+        check_is_fitted(self, "classes_")
+        ids, codes = self._fit.gallery.ids, self._fit.gallery.codes
+        if len(ids) == 1:
+            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
+        own = self._fit.gallery.leave_one_out(None, self.n_neighbors_)
+        temperature = self._ned_temperature(own)
+        return audit(own, codes, temperature=temperature, ids=ids, **options)  # type: ignore[arg-type]
+
+    def compare_queries(self, Q: ArrayLike, *, seed: int = 0) -> QueryDrift:
+        """Whether unlabelled queries look like the gallery's points, and what to expect of them.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries, some dozens or more.
+        seed : int
+            Of the intervals.
+
+        Returns
+        -------
+        QueryDrift
+            Shifts of confidence and distance with an alarm, and the estimated accuracy.
+        """
+        own, found = self._self_search(), self.kneighbors(Q)
+        k = min(own.neighbors.k, found.k)
+        neighbors, found = own.neighbors.first(k), found.first(k)
+        return compare_queries(
+            neighbors,
+            self._posterior(neighbors, own),
+            own.codes,
+            found,
+            self._posterior(found),
+            seed=seed,
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
         check_is_fitted(self, "classes_")
-        write_model(path, *to_state(self))
+        write_model(path, *to_state(self, self._fit))
 
     def to_bytes(self) -> bytes:
         """What `save` writes, to be kept elsewhere than in a file."""
         check_is_fitted(self, "classes_")
-        return model_bytes(*to_state(self))
-
-    @classmethod
-    def from_bytes(cls, content: bytes, engine: Engine | None = None) -> Self:
-        """The inverse of `to_bytes`; `engine` is as of `load`."""
-        return from_state(cls, *read_model_bytes(content), engine)
+        return model_bytes(*to_state(self, self._fit))
 
     @classmethod
     def load(cls, path: str | PathLike[str], engine: str | Engine | None = None) -> Self:
@@ -1145,8 +892,27 @@ class NEDClassifier(
             Where the points live, if they are not in the file; or another engine with the same
             points to answer from.
         """
-        opened = opened_engine(engine) if isinstance(engine, str) else engine
-        return from_state(cls, *read_model(path), opened)
+        opened = resolve_engine(engine) if isinstance(engine, str) else engine
+        return cls._from_model(*read_model(path), opened)
+
+    @classmethod
+    def _from_model(
+        cls, manifest: dict[str, Any], tensors: dict[str, AnyArray], engine: Engine | None
+    ) -> Self:
+        parameters, fit_ids, fit = from_state(manifest, tensors, engine)
+        classifier = cls(**parameters)
+        classifier._fit = fit
+        classifier.n_features_in_ = manifest["n_features"]
+        classifier.n_neighbors_, classifier.fit_indices_ = manifest["n_neighbors"], fit_ids
+        if manifest["feature_names"]:
+            classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
+        classifier._warn_if_other_engine()
+        return classifier
+
+    @classmethod
+    def from_bytes(cls, content: bytes, engine: Engine | None = None) -> Self:
+        """The inverse of `to_bytes`; `engine` is as of `load`."""
+        return cls._from_model(*read_model_bytes(content), engine)
 
     def __sklearn_clone__(self) -> Self:
         """A clone asks the same engine: it is a place, which cannot be copied."""
@@ -1159,45 +925,102 @@ class NEDClassifier(
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False))
 
-    def _draw_fit_ids(self, support: SupportSet | EngineGallery) -> AnyArray:
-        n_points = len(support)
-        if self.max_fit_samples is None or n_points <= self.max_fit_samples:
-            return support.ids_at(np.arange(n_points))
-        generator = check_random_state(self.random_state)
-        return support.ids_at(drawn_places(n_points, self.max_fit_samples, generator))
+    def _fill_gallery(
+        self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
+    ) -> Gallery:
+        engine = resolve_engine(self.engine) if self.engine in SERVERS else self.engine
+        if not isinstance(engine, str):
+            check_metric(engine, self.metric)
+            # All that may be wrong is found out before an engine is filled.
+            settings_for(self.get_params(deep=False), np.bincount(codes), classes)
+        return create_gallery(engine, points, codes, classes, groups)
+
+    def _fit_on(
+        self,
+        gallery: Gallery,
+        metric: Literal["euclidean", "cosine"],
+        group_names: AnyArray | None,
+    ) -> None:
+        """Fit everything on a gallery; nothing is assigned before all has succeeded."""
+        self._check_parameters()
+        classes = gallery.classes
+        sizes = class_sizes(gallery, len(classes))
+        settings = settings_for(self.get_params(deep=False), sizes, classes)
+        own: SelfSearch | None = None
+        ids = draw_ids(gallery, self.max_fit_samples, self.random_state)
+        if settings.needs_own_pass:
+            own = self_search(gallery, ids, settings.k)
+            if len(gallery.classes) > len(classes):
+                # Others have added a class meanwhile.
+                self._fit_on(gallery, metric, group_names)
+                return
+        rule = fit_rule(
+            settings.rule,
+            own,
+            temperature=settings.temperature,
+            objective=self.objective,
+            calibration=settings.calibration,
+            class_sizes=sizes,
+            prior_factors=settings.prior_factors,
+        )
+        known: UnknownDetector | None = None
+        rehearsal: Rehearsal | None = None
+        if self.unknown_share is not None and own is not None:
+            to_posterior = partial(
+                rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+            )
+            rehearsal = rehearse_gallery(gallery, own, rule, to_posterior, sizes)
+            known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
+        self.n_neighbors_, self.fit_indices_ = settings.k, ids
+        self._fit = Fit(
+            gallery=gallery,
+            metric=metric,
+            group_names=group_names,
+            fingerprint=gallery.fingerprint(),
+            rule=rule,
+            prior=settings.prior,
+            known=known,
+            all_neighbors=isinstance(self.n_neighbors, str) and self.n_neighbors == "all",
+            mark=gallery.n_changes,
+            self_search=own,
+            rehearsal=None if own is None or rehearsal is None else (own, rehearsal),
+        )
+        self._fit.loss = self._watched_loss(own) if own is not None else None
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
-        if not self._is_acceptable(Q):
-            Q = validate_data(self, Q, dtype=_float_dtypes(Q), order="C", reset=False)
+        if hasattr(self, "feature_names_in_") or not is_plain(Q, self.n_features_in_):
+            Q = validate_data(self, Q, dtype=float_dtypes(Q), order="C", reset=False)
         queries = np.asarray(Q)
-        return unit_vectors(queries) if self._metric == "cosine" else queries
-
-    def _is_acceptable(self, Q: ArrayLike) -> bool:
-        """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
-        return (
-            type(Q) is np.ndarray
-            and Q.dtype in (np.float32, np.float64)
-            and Q.flags.c_contiguous
-            and Q.ndim == 2  # noqa: PLR2004
-            and Q.shape[0] >= 1
-            and Q.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(Q).all())
-        )
+        return unit_vectors(queries) if self._fit.metric == "cosine" else queries
 
     def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
         # A gallery may have lost points since k was chosen, or gained some that "all" includes.
-        k = len(self._support) if self._all_neighbors else self.n_neighbors_
-        if isinstance(self._support, SupportSet):
-            return self._support.search(queries, min(n_neighbors or k, len(self._support)))
+        n_points = len(self._fit.gallery)
+        k = n_points if self._fit.all_neighbors else self.n_neighbors_
         self._warn_if_other_engine()
-        return self._support.search(queries, min(n_neighbors or k, len(self._support)))
+        return self._fit.gallery.search(queries, min(n_neighbors or k, n_points))
+
+    def _predicted(self, neighbors: Neighbors) -> Prediction:
+        posterior, p_known, verdicts = self._calibrated(neighbors)
+        codes, probabilities = posterior.top(1)
+        labels = self.classes_[codes[:, 0]]
+        return Prediction(labels, probabilities[:, 0], neighbors, posterior, p_known, verdicts)
+
+    def _calibrated(
+        self, neighbors: Neighbors
+    ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
+        """p(c); p(known) and verdicts, if unknown queries are expected."""
+        within = self._posterior(neighbors)
+        if self._fit.known is None:
+            return within, None, None
+        p_known = self._fit.known.p_known(neighbors, within)
+        return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
     def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
         """p(c | known)."""
-        sizes = class_sizes(self._support, len(self.classes_))
-        return self._rule.posterior(
+        sizes = self.class_counts_
+        return self._fit.rule.posterior(
             neighbors,
             n_classes=len(sizes),
             class_sizes=sizes,
@@ -1206,36 +1029,83 @@ class NEDClassifier(
         )
 
     def _prior_factors(self) -> FloatArray | None:
-        sizes = class_sizes(self._support, len(self.classes_))
-        return factors_of_prior(with_newcomers(self._prior, len(sizes)), sizes)
+        sizes = self.class_counts_
+        return factors_of_prior(with_newcomers(self._fit.prior, len(sizes)), sizes)
 
-    def _judged(
-        self, neighbors: Neighbors
-    ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
-        """p(c); p(known) and verdicts, if unknown queries are expected."""
-        within = self._posterior(neighbors)
-        if self._known is None:
-            return within, None, None
-        p_known = self._known.p_known(neighbors, within)
-        return with_p_known(within, p_known), p_known, judge(p_known, within).names
-
-    def _own_pass(self) -> SelfSearch:
-        """The gallery of now asked about itself, at the points of the fit that are still there."""
+    def _self_search(self) -> SelfSearch:
+        """Leave-one-out neighbours of those points of the fit that are still there."""
         check_is_fitted(self, "classes_")
-        own = self._self_search
-        if own is None or own.mark != self._support.n_changes:
-            still = self._support.holds(self.fit_indices_)
-            if len(self._support) == 1 or not still.any():
+        own = self._fit.self_search
+        if own is None or own.mark != self._fit.gallery.n_changes:
+            still = self._fit.gallery.holds(self.fit_indices_)
+            if len(self._fit.gallery) == 1 or not still.any():
                 raise InvalidInputError(
                     "The gallery must hold two points, of which one was there at the last fit, to "
                     "be asked about itself. Call refit()."
                 )
-            own = self_search(self._support, self.fit_indices_[still], self.n_neighbors_)
-            self._self_search = own
+            own = self_search(self._fit.gallery, self.fit_indices_[still], self.n_neighbors_)
+            self._fit.self_search = own
         return own
 
+    def _rehearsal_of(self, own: SelfSearch) -> Rehearsal:
+        """The points of an own pass as known and as unknown queries, kept beside it."""
+        # Others may ask at the same time: what is kept is looked at once, and replaced as one.
+        kept = self._fit.rehearsal
+        if kept is not None and kept[0] is own:
+            return kept[1]
+        sizes = self.class_counts_
+        rehearsal = rehearse_gallery(self._fit.gallery, own, self._fit.rule, self._posterior, sizes)
+        self._fit.rehearsal = own, rehearsal
+        return rehearsal
 
-def _float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
-    """Half precision becomes single; single and double stay; everything else becomes double."""
-    half = getattr(Z, "dtype", None) == np.float16
-    return [np.float32] if half else [np.float64, np.float32]
+    def _drawn_by_prior(self, codes: IntArray) -> IntArray:
+        """Which points stand for queries: all, or a draw in the proportions of another prior.
+
+        Points are taken with a chance, each once at most, so that they stay independent draws.
+        """
+        factors = self._prior_factors()
+        if factors is None:
+            return np.arange(len(codes))
+        chances = factors[codes]
+        rng = np.random.default_rng(DRAW_SEED)
+        return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())
+
+    def _ned_temperature(self, own: Neighbors) -> float:
+        """T of NED, whatever the rule is."""
+        fit = self._fit.rule.temperature_fit
+        if fit is not None:
+            return fit.temperature
+        if self._fit.rule.temperature is not None:
+            return self._fit.rule.temperature
+        return fit_temperature(own, self._fit.gallery.codes).temperature
+
+    def _watched_loss(self, own: SelfSearch) -> tuple[float, float]:
+        """Mean leave-one-out loss of some points, and its standard error."""
+        some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
+        return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
+
+    def _warn_if_stale(self) -> None:
+        if self._fit.loss is None or self._fit.warned_stale:
+            return
+        share = self.share_changed_
+        if share > LARGEST_SHARE_CHANGED:
+            self._fit.warned_stale = True
+            warnings.warn(
+                f"{share:.1%} of the gallery changed since the fit. Confidence may no longer be "
+                "calibrated: call refit(). staleness() says how far it drifted.",
+                StaleFitWarning,
+                stacklevel=3,
+            )
+
+    def _warn_if_other_engine(self) -> None:
+        now = self._fit.gallery.fingerprint()
+        if now in (self._fit.fingerprint, self._fit.warned_of):
+            return
+        self._fit.warned_of = now
+        differences = describe_difference(self._fit.fingerprint, now)
+        warnings.warn(
+            f"Neighbours are found in another way than at the fit ({differences}). Confidence may "
+            "no longer be calibrated: call refit().",
+            EngineChangedWarning,
+            stacklevel=3,
+        )

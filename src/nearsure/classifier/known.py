@@ -119,7 +119,7 @@ def rehearse_gallery(
     to_posterior: Callable[..., Posterior],
     class_sizes: IntArray,
 ) -> Rehearsal:
-    """Let the points of an own pass play known and unknown queries.
+    """Take points of the gallery for known and for unknown queries.
 
     Only these points are measured; a stand-in of each class, behind them, has the mean of those of
     its class that were.
@@ -144,7 +144,7 @@ def rehearse_gallery(
         temperature = fit_temperature(own.neighbors, own.codes).temperature
     stand_ins = np.arange(len(class_sizes))
     strangers = gallery.leave_class_out(own.ids, own.neighbors.k)
-    # A point that sees nothing but its class, as far as an engine lists, plays no unknown query.
+    # A point that finds nothing but its class, as far as an engine lists, is no unknown query.
     seeing = np.flatnonzero(strangers.counts)
     if not seeing.size:
         raise InvalidInputError(
@@ -204,3 +204,53 @@ def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
     stand_ins = len(ids) + np.clip(neighbors.labels, 0, last_class)
     slots = np.where(ids[places] == found, places, stand_ins)
     return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
+
+
+def mix_in_unknowns(
+    detector: UnknownDetector,
+    own: SelfSearch,
+    rehearsal: Rehearsal,
+    *,
+    confidence: FloatArray,
+    correct: BoolArray,
+    some: IntArray,
+    seed: int,
+) -> tuple[FloatArray, BoolArray]:
+    """Confidence and correctness of known queries, with unknown ones in the expected share.
+
+    Parameters
+    ----------
+    detector : UnknownDetector
+        p(known), and the share.
+    own, rehearsal : SelfSearch, Rehearsal
+        Points as known queries, and as unknown ones.
+    confidence, correct : array of shape (n,)
+        p(c | known) of each point's answer, and whether it is right.
+    some : array of shape (n_some,)
+        The points that stand for known queries.
+    seed : int
+        Of the draw.
+    """
+    model, share = detector.model, detector.unknown_share
+    p_known = np.zeros(len(own.codes))
+    # A point whose class is left out with it is no known query: nothing is sure of it.
+    p_known[has_company(own)] = model.p_known(rehearsal.known, share)
+    confidence = confidence * p_known
+    unknown = rehearsal.unknown
+    strangers = unknown.confidence * model.p_known(unknown, share)
+    n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
+    rng = np.random.default_rng(seed)
+    drawn = rng.permutation(some)[:n_known]
+    others = rng.permutation(len(strangers))[:n_unknown]
+    return (
+        np.concatenate([confidence[drawn], strangers[others]]),
+        np.concatenate([correct[drawn], np.zeros(len(others), np.bool_)]),
+    )
+
+
+def _in_proportion(n_known: int, n_unknown: int, unknown_share: float) -> tuple[int, int]:
+    """How many points of either kind make up the share: as many as there are."""
+    wanted = round(n_known * unknown_share / (1.0 - unknown_share))
+    if wanted <= n_unknown:
+        return n_known, wanted
+    return max(1, round(n_unknown * (1.0 - unknown_share) / unknown_share)), n_unknown

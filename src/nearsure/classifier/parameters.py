@@ -16,6 +16,7 @@ from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.labels import codes_of, labels_like
 from nearsure.loo import check_several_classes
 from nearsure.rules import RULE_NAMES, check_temperature
 from nearsure.schema import (
@@ -282,3 +283,36 @@ def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArr
     if parameters["unknown_share"] is not None:
         check_several_classes(np.flatnonzero(sizes))
     return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass)
+
+
+def float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
+    """Half precision becomes single; single and double stay; everything else becomes double."""
+    half = getattr(Z, "dtype", None) == np.float16
+    return [np.float32] if half else [np.float64, np.float32]
+
+
+def is_plain(Q: ArrayLike, n_features: int) -> bool:
+    """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
+    return (
+        type(Q) is np.ndarray
+        and Q.dtype in (np.float32, np.float64)
+        and Q.flags.c_contiguous
+        and Q.ndim == 2  # noqa: PLR2004
+        and Q.shape[0] >= 1
+        and Q.shape[1] == n_features
+        and bool(np.isfinite(Q).all())
+    )
+
+
+def labels_for(y: ArrayLike, n_points: int, classes: AnyArray, prior: object) -> AnyArray:
+    """Labels of old and new classes; new ones only where no prior was given by class."""
+    labels = labels_like(y, n_points, classes)
+    if isinstance(prior, str):
+        return labels
+    new = labels[codes_of(labels, classes) == len(classes)]
+    if new.size:
+        raise InvalidInputError(
+            f"prior was given for {len(classes)} classes and misses "
+            f"{np.unique(new).tolist()[:5]}. Fit again with a prior for all of them."
+        )
+    return labels

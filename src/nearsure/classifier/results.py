@@ -1,18 +1,22 @@
 """What the classifier returns: `Prediction` and `Staleness`."""
 
+import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import DenseResultTooLargeError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Labels, how sure they are, and the neighbours that vouch for them.
+    """Labels, how sure they are, and the neighbours that support them.
 
     Parameters
     ----------
@@ -43,7 +47,7 @@ class Prediction:
 LARGEST_SHARE_CHANGED = 0.1
 # A drift of the likelihood beyond this many standard errors is no chance.
 LARGEST_DRIFT = 3.0
-# A point that nobody believes in costs this much and no more, or one mislabelled point would rule.
+# A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
 # Points whose likelihood is watched: enough to see a drift of 0.1 nats, few enough to be cheap.
 WATCHED = 1000
@@ -58,7 +62,7 @@ class Staleness:
     share_changed : float
         Points added, removed or relabelled since the fit, each once, over the points of now.
     loss_at_fit, loss_now : float
-        Mean -log p(own label) of points that leave themselves out, then and now, with the same
+        Mean leave-one-out -log p(own label) of points, then and now, with the same
         fitted parameters. It rises if the gallery has become harder or labels have become worse.
     standard_error : float
         Of their difference.
@@ -95,7 +99,7 @@ class Staleness:
 
 
 def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:
-    """-log p(own label) of points that left themselves out, shape (n,)."""
+    """-log p(own label) of points by leave-one-out, shape (n,)."""
     return -np.log(np.maximum(posterior.probability_of(codes), LEAST_PROBABILITY))
 
 
@@ -103,3 +107,26 @@ def mean_and_error(losses: FloatArray) -> tuple[float, float]:
     """Mean and its standard error."""
     spread = float(losses.std(ddof=1)) if len(losses) > 1 else 0.0
     return float(losses.mean()), spread / float(np.sqrt(len(losses)))
+
+
+def available_bytes() -> int:
+    """Memory that can still be had without swapping, as far as the system tells."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return sys.maxsize  # a system that does not tell: leave it to the allocation to fail
+
+
+def check_dense_fits(n_queries: int, n_classes: int) -> None:
+    """Raise an error if a float64 matrix of this shape would not fit in memory."""
+    needed, available = 8 * n_queries * n_classes, available_bytes()
+    if needed > available:
+        raise DenseResultTooLargeError(
+            f"Probabilities of {n_queries} queries over {n_classes} classes would take "
+            f"{needed / 2**30:.1f} GiB as a dense array, and {available / 2**30:.1f} GiB are "
+            "available. predict_posterior gives the same probabilities in sparse form."
+        )

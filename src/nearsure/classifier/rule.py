@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import (
@@ -54,7 +56,7 @@ class SelfSearch:
     codes : array of shape (n,)
         Their classes.
     factors : array of shape (n,)
-        What leaving themselves out took from their classes; see `nearsure.loo`.
+        What leaving them out took from their classes; see `nearsure.loo`.
     mark : int
         ``n_changes`` of the support set at the time.
     """
@@ -410,3 +412,36 @@ def class_sizes(gallery: Gallery, n_classes: int) -> IntArray:
     sizes = np.zeros(n_classes, np.int64)
     sizes[: len(counts)] = counts
     return sizes
+
+
+# Up to here a sample is drawn by a permutation of all points, beyond it in its own memory.
+LARGEST_PERMUTATION = 10_000_000
+
+
+def draw_places(
+    n_points: int, n_drawn: int, generator: np.random.RandomState | np.random.Generator
+) -> IntArray:
+    """Places of some points among all, ascending, each once; all if there are no more.
+
+    Examples
+    --------
+    >>> draw_places(3, 5, np.random.default_rng(0))
+    array([0, 1, 2])
+    """
+    if n_points > LARGEST_PERMUTATION:
+        seed = int(generator.permutation(2**16)[0])
+        drawn = sample_without_replacement(n_points, n_drawn, random_state=seed)
+    else:
+        # For a RandomState this is what `choice` without replacement draws.
+        drawn = generator.permutation(n_points)[:n_drawn]
+    return np.sort(drawn).astype(np.int64)
+
+
+def draw_ids(
+    gallery: Gallery, n_most: int | None, random_state: int | np.random.RandomState | None
+) -> AnyArray:
+    """Ids of at most so many points of a gallery, ascending; None takes all."""
+    n_points = len(gallery)
+    if n_most is None or n_points <= n_most:
+        return gallery.ids_at(np.arange(n_points))
+    return gallery.ids_at(draw_places(n_points, n_most, check_random_state(random_state)))

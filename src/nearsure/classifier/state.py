@@ -1,21 +1,21 @@
 """A fitted classifier as a manifest and arrays, and back."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
-from nearsure.classifier.rule import FittedRule, class_sizes
-from nearsure.engines.contract import Engine
+from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes
+from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
-from nearsure.gallery.gallery import SupportSet
-from nearsure.gallery.opening import check_fits, fingerprint_of, reopen_gallery
+from nearsure.gallery.gallery import Gallery, MemoryGallery
+from nearsure.gallery.opening import check_fits, reopen_gallery
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
     ARRAY,
@@ -36,9 +36,59 @@ from nearsure.schema import (
     reading,
     unreadable,
 )
+from nearsure.unknowns import Rehearsal
 
 if TYPE_CHECKING:
     from nearsure.classifier.estimator import NEDClassifier
+
+
+@dataclass(eq=False)
+class Fit:
+    """A gallery with all that was fitted on it.
+
+    Parameters
+    ----------
+    gallery : Gallery
+        The points.
+    metric : {"euclidean", "cosine"}
+        How they are compared.
+    group_names : array of shape (n_groups,) or None
+        What codes of groups stand for.
+    fingerprint : Fingerprint
+        Through what the neighbours were found.
+    rule, prior : FittedRule, prior
+        From neighbours to p(c | known).
+    known : UnknownDetector or None
+        p(known); None if every query is taken for known.
+    all_neighbors : bool
+        Whether k is as many points as there are.
+    mark : int
+        ``n_changes`` of the gallery at the fit.
+    loss : pair of float or None
+        Leave-one-out loss at the fit, and its standard error; None if nothing was fitted.
+    adapted : bool
+        Whether p(known) was fitted to queries; it then survives a refit.
+    self_search, rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
+        Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
+    warned_of, warned_stale : Fingerprint or None, bool
+        Of what was warned already.
+    """
+
+    gallery: Gallery
+    metric: Literal["euclidean", "cosine"]
+    group_names: AnyArray | None
+    fingerprint: Fingerprint
+    rule: FittedRule
+    prior: Literal["support", "uniform"] | FloatArray
+    known: UnknownDetector | None
+    all_neighbors: bool
+    mark: int = 0
+    loss: tuple[float, float] | None = None
+    adapted: bool = False
+    self_search: SelfSearch | None = None
+    rehearsal: tuple[SelfSearch, Rehearsal] | None = None
+    warned_of: Fingerprint | None = None
+    warned_stale: bool = False
 
 
 BESIDE = ("codes", "groups")
@@ -56,10 +106,10 @@ _IN_SOME_GALLERIES = {"codes_ids_dtype": TEXT, "groups_ids_dtype": TEXT, "faiss"
 
 
 def gallery_state(
-    gallery: SupportSet | EngineGallery, n_classes: int, fit_mark: int
+    gallery: Gallery, n_classes: int, fit_mark: int
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file with so many classes holds of a gallery; no address, no secret."""
-    if isinstance(gallery, SupportSet):
+    if isinstance(gallery, MemoryGallery):
         arrays = {
             "support_vectors": gallery.vectors,
             "support_codes": gallery.codes,
@@ -71,7 +121,7 @@ def gallery_state(
         return {"next_id": gallery.next_id}, arrays
     engine = gallery.engine
     manifest: dict[str, Any] = {
-        "fingerprint": fingerprint_of(gallery),
+        "fingerprint": gallery.fingerprint(),
         "dimension": engine.dimension,
         "codes_in_engine": gallery.codes_in_engine,
         "next_id": gallery.counts.next_id,
@@ -117,7 +167,7 @@ def gallery_from_state(
     arrays: dict[str, AnyArray],
     names: dict[str, AnyArray],
     engine: Engine | None,
-) -> SupportSet | EngineGallery:
+) -> Gallery:
     """The inverse of `gallery_state`; an engine may have more classes by now.
 
     Parameters
@@ -173,7 +223,7 @@ def gallery_from_state(
 
 def _in_memory(
     manifest: dict[str, Any], arrays: dict[str, AnyArray], classes: AnyArray, n_groups: int
-) -> SupportSet:
+) -> MemoryGallery:
     n_points = len(arrays["support_codes"]) if arrays["support_codes"].ndim else None
     schema = {
         # Squares of larger numbers are infinite.
@@ -188,15 +238,16 @@ def _in_memory(
     own = {name: arrays[name] for name in schema if name in arrays}
     check_fields("The gallery", own, {name: schema[name] for name in own})
     with reading("The gallery"):
-        return SupportSet(
+        gallery = MemoryGallery(
             own["support_vectors"],
             own["support_codes"],
             own.get("groups"),
             own["support_ids"],
             next_id=manifest["next_id"],
-            changed_ids=own["changed_ids"],
             classes=classes,
         )
+    gallery.mark_changed(own["changed_ids"])
+    return gallery
 
 
 def _beside(
@@ -261,7 +312,6 @@ def _ids(manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str) -> An
     return restored_classes(arrays[name], manifest[f"{name}_dtype"])
 
 
-Classifier = TypeVar("Classifier", bound="NEDClassifier")
 OWNER = "The model"
 _STORED = {
     "parameters": OBJECT,
@@ -283,93 +333,80 @@ _STORED = {
 _IN_SOME = {"next_id": COUNT, "engine": OBJECT, "group_names_dtype": TEXT, "known": OBJECT}
 
 
-def to_state(classifier: "NEDClassifier") -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file holds."""
-    known, prior = classifier._known, classifier._prior  # noqa: SLF001
     fit_ids, classes = classifier.fit_indices_, classifier.classes_
-    about_gallery, points = gallery_state(
-        classifier._support,  # noqa: SLF001
-        len(classes),
-        classifier._fit_mark,  # noqa: SLF001
-    )
+    about_gallery, points = gallery_state(fit.gallery, len(classes), fit.mark)
     manifest = {
         "parameters": storable(classifier.get_params()),
-        "metric": classifier._metric,  # noqa: SLF001
-        # The gallery itself says how large its classes are.
-        "rule": {**classifier._rule.to_dict(), "class_sizes": None},  # noqa: SLF001
+        "metric": fit.metric,
+        # The gallery itself has the sizes of its classes.
+        "rule": {**fit.rule.to_dict(), "class_sizes": None},
         "n_neighbors": int(classifier.n_neighbors_),
-        "prior": prior if isinstance(prior, str) else prior.tolist(),
+        "prior": fit.prior if isinstance(fit.prior, str) else fit.prior.tolist(),
         "classes_dtype": classes.dtype.str,
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "n_features": int(classifier.n_features_in_),
-        "fit_fingerprint": dict(classifier._fingerprint),  # noqa: SLF001
+        "fit_fingerprint": dict(fit.fingerprint),
         "fit_indices_dtype": fit_ids.dtype.str,
         **about_gallery,
-        "fit_loss": classifier._fit_loss,  # noqa: SLF001
-        "adapted": classifier._adapted,  # noqa: SLF001
+        "fit_loss": fit.loss,
+        "adapted": fit.adapted,
     }
     tensors = {
         **points,
         "classes": stored_classes(classes),
         "fit_indices": stored_classes(fit_ids),
     }
-    names = classifier._group_names  # noqa: SLF001
-    if names is not None:
-        tensors["group_names"] = stored_classes(names)
-        manifest["group_names_dtype"] = names.dtype.str
-    if known is not None:
-        manifest["known"], arrays = known.to_state()
+    if fit.group_names is not None:
+        tensors["group_names"] = stored_classes(fit.group_names)
+        manifest["group_names_dtype"] = fit.group_names.dtype.str
+    if fit.known is not None:
+        manifest["known"], arrays = fit.known.to_state()
         tensors |= arrays
     return manifest, tensors
 
 
 def from_state(
-    kind: type[Classifier],
-    manifest: dict[str, Any],
-    tensors: dict[str, AnyArray],
-    engine: Engine | None = None,
-) -> Classifier:
-    """The inverse of `to_state`; `ModelFileError` for anything else."""
+    manifest: dict[str, Any], tensors: dict[str, AnyArray], engine: Engine | None = None
+) -> tuple[dict[str, Any], AnyArray, Fit]:
+    """The inverse of `to_state`: parameters, ``fit_indices_`` and the fit.
+
+    `ModelFileError` for anything else. The manifest's other numbers are then as they were written.
+    """
     in_some = {name: field for name, field in _IN_SOME.items() if name in manifest}
     check_fields(OWNER, manifest, _STORED | in_some)
     names = _restored_names(manifest, tensors)
     parameters = restored(manifest["parameters"])
     if engine is not None:
         parameters["engine"] = engine
-    classifier = kind(**parameters)
     gallery = gallery_from_state(manifest, tensors, names, engine)
-    classes = gallery.classes
-    classifier._support = gallery  # noqa: SLF001
-    classifier.n_features_in_ = manifest["n_features"]
-    if manifest["feature_names"]:
-        classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
-    classifier.n_neighbors_ = manifest["n_neighbors"]
-    classifier.fit_indices_ = names["fit_indices"]
-    classifier._all_neighbors = classifier.n_neighbors == "all"  # noqa: SLF001
-    classifier._adapted = manifest["adapted"]  # noqa: SLF001
-    classifier._metric = manifest["metric"]  # noqa: SLF001
-    classifier._group_names = names.get("group_names")  # noqa: SLF001
+    classes, fit_ids = gallery.classes, names["fit_indices"]
     sizes = class_sizes(gallery, len(classes))
-    classifier._rule = replace(FittedRule.from_dict(manifest["rule"]), class_sizes=sizes)  # noqa: SLF001
+    rule = replace(FittedRule.from_dict(manifest["rule"]), class_sizes=sizes)
     with reading("The prior"):
-        classifier._prior = prior_of_classes(manifest["prior"], classes)  # noqa: SLF001
+        prior = prior_of_classes(manifest["prior"], classes)
         if engine is None:  # Others may have changed what an engine holds.
-            factors_of_prior(classifier._prior, sizes)  # noqa: SLF001
-    known = manifest.get("known")
-    classifier._known = (  # noqa: SLF001
-        None
-        if known is None
-        else UnknownDetector.from_state(
-            known, tensors, fit_ids=names["fit_indices"], n_classes=len(names["classes"])
+            factors_of_prior(prior, sizes)
+    known = None
+    if "known" in manifest:
+        known = UnknownDetector.from_state(
+            manifest["known"], tensors, fit_ids=fit_ids, n_classes=len(names["classes"])
         )
-    )
-    classifier._self_search = classifier._rehearsal = None  # noqa: SLF001
     loss = manifest["fit_loss"]
-    classifier._fit_loss = None if loss is None else (loss[0], loss[1])  # noqa: SLF001
-    classifier._fit_mark, classifier._warned_stale = 0, False  # noqa: SLF001
-    classifier._fingerprint = manifest["fit_fingerprint"]  # noqa: SLF001
-    classifier._warn_if_other_engine()  # noqa: SLF001
-    return classifier
+    fit = Fit(
+        gallery=gallery,
+        metric=manifest["metric"],
+        group_names=names.get("group_names"),
+        fingerprint=manifest["fit_fingerprint"],
+        rule=rule,
+        prior=prior,
+        known=known,
+        all_neighbors=parameters["n_neighbors"] == "all",
+        loss=None if loss is None else (loss[0], loss[1]),
+        adapted=manifest["adapted"],
+    )
+    return parameters, fit_ids, fit
 
 
 def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> dict[str, AnyArray]:

@@ -1,4 +1,4 @@
-"""A labelled gallery whose vectors live in an engine."""
+"""A labelled gallery, in memory or in an engine."""
 
 from nearsure.gallery.counts import ClassCounts, IdTable, LabelCodes, counted_as
 from nearsure.gallery.gallery import EngineGallery

@@ -30,7 +30,7 @@ def check_not_emptied(counts: dict[int, int], *, allowed: bool) -> None:
         )
 
 
-# A class that came from elsewhere, whose members nobody has counted yet.
+# A class that came from elsewhere, whose members are not counted yet.
 UNCOUNTED = -1
 
 
@@ -79,7 +79,7 @@ class ClassCounts:
         return ClassCounts(counts, self.next_id, self.n_points)
 
     def has_counted(self, codes: IntArray) -> bool:
-        """Whether it knows of as many members as these, so that they can be taken away."""
+        """Whether it has counted as many members as these, so that they can be taken away."""
         return all(
             code < len(self._counts) and n_lost <= self._counts[code]
             for code, n_lost in sizes_of_classes(codes).items()
@@ -223,6 +223,10 @@ class LabelCodes:
     def __init__(self, classes: AnyArray) -> None:
         self._lock = Lock()
         self._name(classes)
+
+    def __reduce__(self) -> tuple[type["LabelCodes"], tuple[AnyArray]]:
+        """A copy has a lock of its own."""
+        return type(self), (self.classes,)
 
     def _name(self, classes: AnyArray) -> None:
         table, first = _table(classes)

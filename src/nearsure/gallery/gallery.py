@@ -1,40 +1,126 @@
 """A labelled gallery: points are added, removed, relabelled and searched."""
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.engines.checks import checked_ids
-from nearsure.engines.contract import Engine, Found
+from nearsure.engines.contract import Engine, Fingerprint, Found
 from nearsure.errors import GalleryMismatchError, InvalidInputError, UnusableGalleryError
 from nearsure.gallery.counts import (
     ClassCounts,
     IdTable,
     LabelCodes,
     census_of_labels,
-    check_not_emptied,
     counted_as,
     counted_by_table,
-    sizes_of_classes,
 )
 from nearsure.gallery.leave_out import AskedPoints, portions, search_leaving_out
 from nearsure.index import ExactIndex
 from nearsure.index.rows import GrowingRows, ids_from
+from nearsure.labels import extended_names
 from nearsure.loo import in_places, members_left_of_groups, search_leaving_one_out
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.validation import check_distinct, checked_codes, checked_vectors, integer_ids
 
-# A point that leaves its class out looks for others among this many times k neighbours.
+# Points of other classes are looked for among this many times k neighbours.
 FARTHEST_LOOK = 16
+# Through what neighbours in memory are found.
+EXACT: Fingerprint = {"engine": "faiss", "index": "exact"}
 
 
-class EngineGallery:
+class _CountedPoints:
+    """What galleries in memory and in an engine share: classes, their sizes, and what changed.
+
+    Parameters
+    ----------
+    counts : ClassCounts
+        Sizes of its classes.
+    labels : LabelCodes
+        Its classes. Labels go in and out as labels; codes are places in this list.
+
+    Attributes
+    ----------
+    engine : Engine or None
+        Where the points live; None where they are in memory, and nobody else can change them.
+    """
+
+    engine: Engine | None = None
+
+    def __init__(self, counts: ClassCounts, labels: LabelCodes) -> None:
+        self.counts, self.labels = counts, labels
+        self._changed: AnyArray = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return self.counts.n_points
+
+    @property
+    def classes(self) -> AnyArray:
+        """The labels, in the order of their codes; others may add some to an engine."""
+        return self.labels.classes
+
+    @property
+    def class_counts(self) -> IntArray:
+        """How many points each class has, indexed by code."""
+        return self.counts.by_code(len(self.labels))
+
+    @property
+    def n_changes(self) -> int:
+        """How often a point was added, removed or relabelled: a mark for `share_changed`."""
+        return len(self._changed)
+
+    def share_changed(self, since: int) -> float:
+        """Points changed through this gallery since a mark, as a share of the points of now.
+
+        Each point, known by its id, counts once, however often it changed. Removed points count,
+        so that the share may exceed 1.
+
+        Parameters
+        ----------
+        since : int
+            What `n_changes` was at the mark.
+
+        Examples
+        --------
+        >>> gallery = MemoryGallery([[0.0], [1.0], [5.0]], codes=[0, 0, 1])
+        >>> mark = gallery.n_changes
+        >>> gallery.relabel(gallery.add([[6.0]], labels=[1]), labels=[0])
+        >>> gallery.share_changed(since=mark)
+        0.25
+        """
+        if not 0 <= since <= self.n_changes:
+            raise InvalidInputError(
+                f"since must be an earlier n_changes, in [0, {self.n_changes}]. "
+                f"Got {since} instead."
+            )
+        return len(self.changed_ids(since)) / len(self)
+
+    def changed_ids(self, since: int) -> AnyArray:
+        """The ids that were changed since a mark, ascending, each once."""
+        return np.unique(self._changed[since:])
+
+    def mark_changed(self, ids: AnyArray) -> None:
+        """Count ids as changed: those of a gallery that this one continues, say."""
+        if len(ids):
+            before = self._changed if len(self._changed) else ids[:0]  # Ids may be text.
+            self._changed = np.concatenate([before, ids])
+
+
+def _check_groups(groups: ArrayLike | None, *, has_groups: bool) -> None:
+    if (groups is not None) != has_groups:
+        raise InvalidInputError(
+            "groups must be given if, and only if, the gallery was made with groups. Got "
+            + ("none, and it was." if has_groups else "groups, and it was not.")
+        )
+
+
+class EngineGallery(_CountedPoints):
     """Points in an engine, with class codes; of their vectors only what is asked for comes here.
 
-    It offers what `SupportSet` does, with ids of the engine's kind. Sizes of classes are counted
-    when it is opened, and by its own changes from then on; `recount` sees those of others.
+    Ids are of the engine's kind. Sizes of classes are counted when it is opened, and by its own
+    changes from then on; `recount` sees those of others.
 
     Parameters
     ----------
@@ -62,19 +148,14 @@ class EngineGallery:
         *,
         codes_in_engine: bool = False,
     ) -> None:
-        self.engine, self.counts = engine, counts
-        self.labels, self.codes_beside, self.groups_beside = labels, codes, groups
+        super().__init__(counts, labels)
+        self.engine: Engine = engine
+        self.codes_beside, self.groups_beside = codes, groups
         self.codes_in_engine = codes_in_engine
-        self._changed: list[AnyArray] = []
-        self._n_changes = 0
 
-    def __len__(self) -> int:
-        return self.counts.n_points
-
-    @property
-    def classes(self) -> AnyArray:
-        """The labels, in the order of their codes; others may add some at any moment."""
-        return self.labels.classes
+    def fingerprint(self) -> Fingerprint:
+        """Through what the engine finds neighbours."""
+        return dict(self.engine.fingerprint())
 
     @property
     def ids(self) -> AnyArray:
@@ -85,11 +166,6 @@ class EngineGallery:
     def codes(self) -> IntArray:
         """The class codes of all points, in the order of `ids`."""
         return _joined([self._codes(part.ids, part.labels) for part in self.engine.scan()])
-
-    @property
-    def class_counts(self) -> IntArray:
-        """How many points each class has, indexed by code."""
-        return self.counts.by_code(len(self.labels))
 
     @property
     def next_id(self) -> int:
@@ -138,7 +214,7 @@ class EngineGallery:
         self.codes_beside, self.groups_beside = codes, groups
 
     def changed_elsewhere(self) -> int:
-        """By how many points the engine's size differs from what this gallery knows of."""
+        """By how many points the engine's size differs from what this gallery has counted."""
         return abs(self.engine.size() - len(self))
 
     def ids_at(self, places: IntArray) -> AnyArray:
@@ -191,14 +267,10 @@ class EngineGallery:
     ) -> AnyArray:
         """Add points to the engine, all or none; their ids.
 
-        A new class is named first, so that whoever finds its points knows it. Should they not be
-        added then, it stays, without members.
+        A new class is named first, so that whoever finds its points finds its name. Should they
+        not be added then, it stays, without members.
         """
-        if (groups is None) != (self.groups_beside is None):
-            raise InvalidInputError(
-                "groups must be given if, and only if, the gallery was made with groups. Got "
-                + ("none, and it was." if groups is None else "groups, and it was not.")
-            )
+        _check_groups(groups, has_groups=self.groups_beside is not None)
         if not len(vectors):
             return np.empty(0, np.int64)
         codes = self._named(labels)
@@ -234,7 +306,7 @@ class EngineGallery:
                 table.remove(ids)
             raise
         self.counts = self.counts.after(come=codes, new_ids=ids)
-        self._record(ids)
+        self.mark_changed(ids)
         return ids
 
     def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
@@ -255,7 +327,7 @@ class EngineGallery:
             if table is not None:
                 table.remove(gone)
         self.counts = counts
-        self._record(gone)
+        self.mark_changed(gone)
 
     def relabel(self, ids: ArrayLike, labels: AnyArray, *, allow_empty_class: bool = False) -> None:
         """Give points other labels, all or none."""
@@ -273,7 +345,7 @@ class EngineGallery:
         if self.codes_beside is not None:
             self.codes_beside.put(relabelled, codes)
         self.counts = counts
-        self._record(relabelled[other])
+        self.mark_changed(relabelled[other])
 
     def search(self, queries: AnyArray, k: int) -> Neighbors:
         """The k nearest points of each query, with class codes as labels; fewer if so counted."""
@@ -302,33 +374,13 @@ class EngineGallery:
         asked = self.ids if ids is None else np.asarray(ids)
         return search_leaving_out(self, asked, k, _other_classes, largest=FARTHEST_LOOK * (k + 1))
 
-    @property
-    def n_changes(self) -> int:
-        """How often a point was added, removed or relabelled through this gallery."""
-        return self._n_changes
-
-    def share_changed(self, since: int) -> float:
-        """Points changed through this gallery since a mark, as a share of the points of now."""
-        return len(self.changed_ids(since)) / len(self)
-
-    def changed_ids(self, since: int) -> AnyArray:
-        """The ids that were changed since a mark, ascending, each once."""
-        if not self._changed:
-            return np.empty(0, np.int64)
-        return np.unique(np.concatenate(self._changed)[since:])
-
-    def mark_changed(self, ids: AnyArray) -> None:
-        """Count ids as changed before: those of a gallery that this one continues."""
-        if len(ids):
-            self._record(ids)
-
     def points_of(self, ids: AnyArray) -> AskedPoints:
         """Some points with their vectors and codes, to be asked about."""
         stored = self.engine.fetch(ids)
         return AskedPoints(ids, np.asarray(stored.vectors), self._codes(ids, stored.labels))
 
     def _other_points(self, found: Neighbors, asked: AskedPoints) -> BoolArray:
-        """Which neighbours stay when each point leaves itself out, or its group."""
+        """Which neighbours stay when each point is left out, or its group."""
         ids = np.asarray(found.ids)
         others: BoolArray = (ids != asked.ids[:, None]) & found.valid
         if self.groups_beside is not None:
@@ -367,13 +419,9 @@ class EngineGallery:
     def _new_ids(self, n_new: int) -> IntArray:
         return ids_from(self.next_id, n_new)
 
-    def _record(self, ids: AnyArray) -> None:
-        self._changed.append(ids)
-        self._n_changes += len(ids)
-
 
 def _other_classes(found: Neighbors, asked: AskedPoints) -> BoolArray:
-    """Which neighbours stay when each point leaves its class out."""
+    """Which neighbours stay when each point's class is left out."""
     others: BoolArray = (found.labels != asked.codes[:, None]) & found.valid
     return others
 
@@ -394,8 +442,8 @@ def _some(table: IdTable | None) -> IdTable:
 LARGE_CLASS = 8
 
 
-class SupportSet:
-    """Vectors with class codes, groups and ids that stay with them through every change.
+class MemoryGallery(_CountedPoints):
+    """Points in memory, searched exactly; their ids stay with them through every change.
 
     Answers depend on the points alone, not on the changes that led to them. A call that raises an
     error changes nothing.
@@ -413,17 +461,14 @@ class SupportSet:
     ids : array of shape (n,), optional
         Distinct 64-bit integers; by default 0, 1, 2, ...
     next_id : int, optional
-        The `next_id` of a support set that this one continues, so that no id is used twice.
-    changed_ids : array of shape (m,), optional
-        Ids that had changed since a mark in a support set that this one continues: they count as
-        changed since the mark 0.
+        The `next_id` of a gallery that this one continues, so that no id is used twice.
     classes : array of shape (n_classes,), optional
         The labels that codes stand for; by default the codes themselves.
 
     Examples
     --------
-    >>> gallery = SupportSet([[0.0], [1.0], [5.0]], codes=[0, 0, 1])
-    >>> gallery.add([[6.0], [7.0]], codes=[1, 2])
+    >>> gallery = MemoryGallery([[0.0], [1.0], [5.0]], codes=[0, 0, 1])
+    >>> gallery.add([[6.0], [7.0]], labels=[1, 2])
     array([3, 4])
     >>> gallery.remove([0])
     >>> found = gallery.search([[0.0]], k=2)
@@ -441,7 +486,6 @@ class SupportSet:
         ids: ArrayLike | None = None,
         *,
         next_id: int | None = None,
-        changed_ids: ArrayLike | None = None,
         classes: AnyArray | None = None,
     ) -> None:
         points = checked_vectors(vectors)
@@ -451,17 +495,24 @@ class SupportSet:
         )
         self._index = ExactIndex(points, ids, next_id=next_id)
         self._codes = GrowingRows(own_codes)
-        self.classes = np.arange(own_codes.max() + 1) if classes is None else classes
-        self._counts = sizes_of_classes(own_codes)
-        # Made when it is asked for, and kept until a change: every query asks.
-        self._counts_by_code: IntArray | None = None
-        changed = (
-            np.empty(0, np.int64) if changed_ids is None else np.asarray(changed_ids, np.int64)
-        )
-        self._changed_ids = GrowingRows(changed)
+        labels = np.arange(own_codes.max() + 1) if classes is None else classes
+        counts = ClassCounts(np.bincount(own_codes, minlength=len(labels)))
+        super().__init__(counts, LabelCodes(labels))
 
-    def __len__(self) -> int:
-        return len(self._index)
+    def fingerprint(self) -> Fingerprint:
+        """Exact search by faiss."""
+        return EXACT
+
+    def recount(self) -> None:
+        """Nothing is to be counted: nobody else can have changed anything."""
+
+    def without_empty_classes(self) -> "MemoryGallery":
+        """The gallery as it is: classes that its own changes have emptied stay."""
+        return self
+
+    def changed_elsewhere(self) -> int:
+        """None."""
+        return 0
 
     @property
     def vectors(self) -> AnyArray:
@@ -490,19 +541,6 @@ class SupportSet:
         """The id that the next point gets if none is given: the largest ever used + 1."""
         return self._index.next_id
 
-    @property
-    def class_counts(self) -> IntArray:
-        """How many points each class has, indexed by code, up to the largest ever used.
-
-        A class code stays when its last point goes; the class just has no member.
-        """
-        if self._counts_by_code is None:
-            counts = np.zeros(max(self._counts) + 1, np.int64)
-            counts[list(self._counts)] = list(self._counts.values())
-            counts.flags.writeable = False
-            self._counts_by_code = counts
-        return self._counts_by_code
-
     def ids_at(self, places: IntArray) -> IntArray:
         """The ids at some places in the order of ids, which no history of a gallery changes."""
         ids: IntArray = np.sort(self._index.ids)[places]
@@ -528,7 +566,7 @@ class SupportSet:
     def add(
         self,
         vectors: ArrayLike,
-        codes: ArrayLike,
+        labels: ArrayLike,
         groups: ArrayLike | None = None,
         ids: ArrayLike | None = None,
     ) -> IntArray:
@@ -538,8 +576,8 @@ class SupportSet:
         ----------
         vectors : array of shape (n, n_features)
             Their vectors, finite, which are kept in the precision of the gallery.
-        codes : array of shape (n,)
-            Their class codes, which may be new.
+        labels : array of shape (n,)
+            Their labels, of old or new classes.
         groups : array of shape (n,), optional
             Their groups: given if, and only if, the gallery has groups.
         ids : array of shape (n,), optional
@@ -551,17 +589,19 @@ class SupportSet:
             The ids of the new points.
         """
         n_added = len(np.atleast_1d(np.asarray(vectors)))
-        own_codes = checked_codes(codes, n_added)
         own_groups = self._checked_groups(groups, n_added)
-        counts = self._counts_after(come=own_codes)
-        for kept in (self._codes, self._groups, self._changed_ids):
+        named, counts, codes = self._named(labels)
+        counts = counts.after(come=codes)
+        for kept in (self._codes, self._groups):
             if kept is not None:
                 kept.reserve(n_added)
         new_ids = self._index.add(vectors, ids)
-        self._codes.append(own_codes)
+        self._codes.append(codes)
         if self._groups is not None and own_groups is not None:
             self._groups.append(own_groups)
-        self._record(new_ids, counts)
+        # No other could use a new class before: it is named once its points are there.
+        self.labels, self.counts = named, counts
+        self.mark_changed(new_ids)
         return new_ids
 
     def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
@@ -579,36 +619,48 @@ class SupportSet:
             raise InvalidInputError(
                 f"At least one point must be left in the gallery. Got all {len(rows)} to remove."
             )
-        counts = self._counts_after(gone=self._codes.rows[rows])
-        check_not_emptied(counts, allowed=allow_empty_class)
-        self._changed_ids.reserve(len(rows))
+        gone = self._codes.rows[rows]
+        counts = self.counts.after(gone=gone, allow_empty_class=allow_empty_class)
         moves = self._index.remove(rows)
         self._codes.remove(moves)
         if self._groups is not None:
             self._groups.remove(moves)
-        self._record(removed, counts)
+        self.counts = counts
+        self.mark_changed(removed)
 
-    def relabel(self, ids: ArrayLike, codes: ArrayLike, *, allow_empty_class: bool = False) -> None:
-        """Give points other class codes.
+    def relabel(
+        self, ids: ArrayLike, labels: ArrayLike, *, allow_empty_class: bool = False
+    ) -> None:
+        """Give points other labels.
 
         Parameters
         ----------
         ids : array of shape (n,)
             Their ids, distinct.
-        codes : array of shape (n,)
-            Their new class codes. A point that has its code already does not count as changed.
+        labels : array of shape (n,)
+            Their new labels. A point that has its label already does not count as changed.
         allow_empty_class : bool, default False
             Whether a class may lose its last point. Its code stays; no answer has it any more.
         """
         relabelled, rows = self._distinct_points(ids)
-        own_codes = checked_codes(codes, len(rows))
+        named, counts, codes = self._named(labels)
         before = self._codes.rows[rows]
-        other = own_codes != before
-        counts = self._counts_after(gone=before[other], come=own_codes[other])
-        check_not_emptied(counts, allowed=allow_empty_class)
-        self._changed_ids.reserve(len(rows))
-        self._codes.put(rows, own_codes)
-        self._record(relabelled[other], counts)
+        other = codes != before
+        counts = counts.after(
+            gone=before[other], come=codes[other], allow_empty_class=allow_empty_class
+        )
+        self._codes.put(rows, codes)
+        self.labels, self.counts = named, counts
+        self.mark_changed(relabelled[other])
+
+    def _named(self, labels: ArrayLike) -> tuple[LabelCodes, ClassCounts, IntArray]:
+        """The classes with those of some labels, their sizes before, and the labels' codes."""
+        classes, codes = extended_names(np.asarray(labels), self.classes)
+        n_before = len(self.labels)
+        if len(classes) == n_before:
+            return self.labels, self.counts, codes
+        new = np.arange(n_before, len(classes))
+        return LabelCodes(classes), self.counts.with_empty(new), codes
 
     def search(self, queries: ArrayLike, k: int) -> Neighbors:
         """The k nearest points of each query, with class codes as labels.
@@ -685,41 +737,6 @@ class SupportSet:
         found_ids = self._index.ids_of(np.asarray(found.ids))
         return Neighbors(found.sq_distances, found.labels, found_ids, found.counts)
 
-    @property
-    def n_changes(self) -> int:
-        """How often a point was added, removed or relabelled: a mark for `share_changed`."""
-        return len(self._changed_ids.rows)
-
-    def share_changed(self, since: int) -> float:
-        """Points added, removed or relabelled since a mark, as a share of the points of now.
-
-        Each point, known by its id, counts once, however often it changed. Removed points count,
-        so that the share may exceed 1. What was changed is kept for this, 8 bytes a change.
-
-        Parameters
-        ----------
-        since : int
-            What `n_changes` was at the mark.
-
-        Examples
-        --------
-        >>> gallery = SupportSet([[0.0], [1.0], [5.0]], codes=[0, 0, 1])
-        >>> mark = gallery.n_changes
-        >>> gallery.relabel(gallery.add([[6.0]], codes=[1]), codes=[0])
-        >>> gallery.share_changed(since=mark)
-        0.25
-        """
-        if not 0 <= since <= self.n_changes:
-            raise InvalidInputError(
-                f"since must be an earlier n_changes, in [0, {self.n_changes}]. "
-                f"Got {since} instead."
-            )
-        return len(self.changed_ids(since)) / len(self)
-
-    def changed_ids(self, since: int) -> IntArray:
-        """The ids that were added, removed or relabelled since a mark, ascending, each once."""
-        return np.unique(self._changed_ids.rows[since:])
-
     def _distinct_points(self, ids: ArrayLike) -> tuple[IntArray, IntArray]:
         """Ids that occur once each, and their rows."""
         own = integer_ids(ids)
@@ -727,27 +744,11 @@ class SupportSet:
         return own, self._index.rows_of(own)
 
     def _checked_groups(self, groups: ArrayLike | None, n_points: int) -> IntArray | None:
-        if (groups is None) != (self._groups is None):
-            raise InvalidInputError(
-                "groups must be given if, and only if, the gallery was made with groups. Got "
-                + ("none, and it was." if groups is None else "groups, and it was not.")
-            )
+        _check_groups(groups, has_groups=self._groups is not None)
         return None if groups is None else integer_ids(groups, n_points, "groups")
 
-    def _counts_after(
-        self, *, gone: IntArray | None = None, come: IntArray | None = None
-    ) -> dict[int, int]:
-        """The class codes that lose or gain points, and how many each then has."""
-        lost, gained = sizes_of_classes(gone), sizes_of_classes(come)
-        return {
-            code: self._counts.get(code, 0) + gained.get(code, 0) - lost.get(code, 0)
-            for code in lost | gained
-        }
 
-    def _record(self, changed_ids: IntArray, counts: dict[int, int]) -> None:
-        self._counts |= counts
-        self._counts_by_code = None
-        self._changed_ids.append(changed_ids)
+Gallery: TypeAlias = MemoryGallery | EngineGallery
 
 
 class _ByRow:
@@ -761,56 +762,3 @@ class _ByRow:
 
     def search(self, queries: AnyArray, k: int) -> tuple[FloatArray, IntArray]:
         return self._index.search_rows(queries, k)
-
-
-class Gallery(Protocol):
-    """Labelled points, in memory (`SupportSet`) or in an engine (`EngineGallery`)."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def classes(self) -> AnyArray:
-        """The labels that class codes stand for."""
-
-    @property
-    def ids(self) -> AnyArray:
-        """Ids of all points."""
-
-    @property
-    def codes(self) -> IntArray:
-        """Class codes of all points, in the order of `ids`."""
-
-    @property
-    def class_counts(self) -> IntArray:
-        """Members of each class, indexed by code."""
-
-    @property
-    def n_changes(self) -> int:
-        """How often a point was added, removed or relabelled."""
-
-    def ids_at(self, places: IntArray) -> AnyArray:
-        """The ids at some places in the order of all ids, places ascending."""
-
-    def holds(self, ids: AnyArray) -> AnyArray:
-        """Which of some ids are there."""
-
-    def codes_of(self, ids: AnyArray) -> IntArray:
-        """Class codes of points."""
-
-    def members_left(self, ids: AnyArray) -> IntArray:
-        """Members of each point's class that are left without it, or its group."""
-
-    def search(self, queries: AnyArray, k: int) -> Neighbors:
-        """The k nearest points of each query."""
-
-    def leave_one_out(self, ids: AnyArray | None, k: int) -> Neighbors:
-        """The k nearest of all other points of some points, or of all."""
-
-    def leave_class_out(self, ids: AnyArray | None, k: int) -> Neighbors:
-        """The k nearest points of other classes of some points, or of all."""
-
-    def remove(self, ids: ArrayLike, *, allow_empty_class: bool = False) -> None:
-        """Remove points."""
-
-    def share_changed(self, since: int) -> float:
-        """Points changed since a mark, as a share of the points of now."""

@@ -8,25 +8,39 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
+from nearsure.engines.registry import SERVERS, open_engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes, counted_as
 from nearsure.gallery.counts import census_of_labels, counted_by_table
-from nearsure.gallery.gallery import SupportSet
+from nearsure.gallery.gallery import Gallery, MemoryGallery
 from nearsure.labels import classes_and_codes
 
 log = logging.getLogger("nearsure.engines")
-EXACT: Fingerprint = {"engine": "faiss", "index": "exact"}
 # Points whose length is looked at.
 LOOKED_AT = 256
 # Rounding of vectors at unit length, also in half precision.
 UNIT_ROUNDING = 1e-3
 
 
-def fingerprint_of(gallery: SupportSet | EngineGallery) -> Fingerprint:
-    """Through what the neighbours of a gallery are found."""
-    if isinstance(gallery, SupportSet):
-        return EXACT
-    return dict(gallery.engine.fingerprint())
+def describe_difference(before: Fingerprint, now: Fingerprint) -> str:
+    """What differs between two fingerprints."""
+    return ", ".join(
+        f"{name} {before.get(name)!r} -> {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    )
+
+
+def resolve_engine(engine: str | Engine) -> Engine:
+    """An engine as it is, or the one that the environment names."""
+    if not isinstance(engine, str):
+        return engine
+    if engine in SERVERS:
+        return open_engine(engine)
+    raise InvalidInputError(
+        "engine must be an engine that holds points, 'postgres' or 'milvus'. Got the name of an "
+        "index in memory, which fit(Z, y) fills, or an address, which open_engine opens."
+    )
 
 
 def create_gallery(
@@ -35,7 +49,7 @@ def create_gallery(
     codes: IntArray,
     classes: AnyArray,
     groups: IntArray | None,
-) -> SupportSet | EngineGallery:
+) -> Gallery:
     """Points, put into the engine of this name or this empty engine.
 
     Parameters
@@ -57,7 +71,7 @@ def create_gallery(
         if engine == "auto":
             log.info("engine='auto' is %r for %d points.", index, len(vectors))
         if index == "exact":
-            return SupportSet(vectors, codes, groups, classes=classes)
+            return MemoryGallery(vectors, codes, groups, classes=classes)
         is_coded = classes.dtype.kind not in "iu"
         stored = codes if is_coded else classes[codes]
         engine = FaissEngine.from_points(vectors, labels=stored, index=index)

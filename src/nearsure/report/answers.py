@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.classifier.results import Prediction
-from nearsure.classifier.rule import class_sizes
 from nearsure.errors import InvalidInputError
 from nearsure.labels import codes_of
 from nearsure.neighbors import Neighbors
@@ -120,35 +119,33 @@ def _kind(labels: AnyArray) -> str:
 
 def gallery_size(classifier: NEDClassifier) -> int:
     """Points of the gallery; an engine's ids are not read for it."""
-    return len(classifier._support)  # noqa: SLF001
+    return classifier.n_support_
 
 
 def members_of_classes(classifier: NEDClassifier) -> IntArray:
     """Points of each class, in the order of ``classes_``."""
-    return class_sizes(classifier._support, len(classifier.classes_))  # noqa: SLF001
+    return classifier.class_counts_
 
 
 def expected_unknowns(classifier: NEDClassifier) -> float | None:
     """Share of unknown queries that is reckoned with, which may have been learned from queries."""
-    known = classifier._known  # noqa: SLF001
-    return None if known is None else float(known.unknown_share)
+    return classifier.unknown_share_
 
 
 def has_another_prior(classifier: NEDClassifier) -> bool:
     """Whether classes are expected in other proportions than the gallery's."""
-    prior = classifier._prior  # noqa: SLF001
+    prior = classifier.prior_
     return not (isinstance(prior, str) and prior == "support")
 
 
 def rule_and_calibration(classifier: NEDClassifier) -> tuple[str, str]:
     """What answers: parameters may be "auto", or changed since the fit."""
-    fitted = classifier._rule  # noqa: SLF001
-    return fitted.name, fitted.calibrator.name
+    return classifier.rule_.name, classifier.rule_.calibrator.name
 
 
 def metric_name(classifier: NEDClassifier) -> str:
     """How distances are measured."""
-    return classifier._metric  # noqa: SLF001
+    return classifier.metric_
 
 
 def engine_name(classifier: NEDClassifier) -> str:
@@ -165,8 +162,9 @@ def ned_temperature(classifier: NEDClassifier) -> float | None:
     if classifier.temperature_ is not None:
         return classifier.temperature_
     try:
-        own = classifier._own_pass()  # noqa: SLF001
-        return fit_temperature(own.neighbors, own.codes).temperature
+        own = classifier.predict_own()
+        labels = classifier.support_labels(classifier.own_ids())
+        return fit_temperature(own.neighbors, classifier.encode(labels)).temperature
     except InvalidInputError:
         return None
 

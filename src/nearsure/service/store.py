@@ -49,19 +49,18 @@ class Fit:
     @property
     def rule(self) -> str:
         """Name of the rule that answers."""
-        return self.classifier._rule.name  # noqa: SLF001
+        return self.classifier.rule_.name
 
     @property
     def class_counts(self) -> IntArray:
         """Members of each class now."""
-        return self.classifier._support.class_counts  # noqa: SLF001
+        return self.classifier.class_counts_
 
     @property
     def share_changed(self) -> float:
         """Share of the gallery that changed since the fit, in [0, 1]."""
-        support = self.classifier._support  # noqa: SLF001
-        counted = support.share_changed(self.classifier._fit_mark)  # noqa: SLF001
-        return min(1.0, counted + self.n_unseen / max(1, len(support)))
+        unseen = self.n_unseen / max(1, self.classifier.n_support_)
+        return min(1.0, self.classifier.share_changed_ + unseen)
 
 
 def ignore_fit_warnings() -> None:
@@ -85,7 +84,7 @@ def load_counted(model: bytes, engine: Engine) -> NEDClassifier:
     """A kept classifier, with classes of the sizes that they have in an engine."""
     ignore_fit_warnings()
     classifier = NEDClassifier.from_bytes(model, engine)
-    classifier._support.recount()  # type: ignore[union-attr]  # noqa: SLF001 - it is in an engine
+    classifier.recount()
     return classifier
 
 
@@ -94,9 +93,7 @@ def count_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> Non
     changed = [ids for ids in written if len(ids)]
     if not changed:
         return
-    support = classifier._support  # noqa: SLF001
-    support.recount()  # type: ignore[union-attr]
-    support.mark_changed(np.unique(np.concatenate(changed)))  # type: ignore[union-attr]
+    classifier.recount(np.unique(np.concatenate(changed)))
 
 
 def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
@@ -112,7 +109,7 @@ def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     known = read_model_bytes(model)[1].get("class_counts")
     if known is None:
         return 0
-    now = classifier._support.class_counts  # noqa: SLF001
+    now = classifier.class_counts_
     gained = np.zeros(max(len(now), len(known)), np.int64)
     gained[: len(now)] = now
     gained[: len(known)] -= known
