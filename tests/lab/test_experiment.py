@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from nearsure.embedding_files import EmbeddingSet
-from nearsure.errors import InvalidInputError
 from nearsure.lab import experiment as module
 from nearsure.lab.evaluation import evaluate
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
@@ -78,11 +77,6 @@ def test_what_is_cached_is_not_computed_and_what_depends_on_more_is(
     assert changed.evaluations["all_against_others"].k == 5
     others = run_experiment("x", embeddings(seed=5), None, QUICK, cache=tmp_path, key="others")
     assert others.sweeps != first.sweeps
-
-
-def test_a_cache_needs_to_know_what_the_embeddings_are(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="key must say what the embeddings are"):
-        run_experiment("x", embeddings(), None, QUICK, cache=tmp_path)
 
 
 def test_k_may_exceed_what_the_curves_show_but_not_the_points_there_are() -> None:

@@ -7,7 +7,6 @@ import pytest
 from experiments import evaluation, found
 
 from nearsure import fit_temperature, score
-from nearsure.errors import InvalidInputError
 from nearsure.lab.evaluation import Sweep, temperature_and_k_sweep
 
 
@@ -55,9 +54,3 @@ def test_a_sweep_is_plain_json() -> None:
     plain = json.loads(json.dumps(asdict(sweep)))
     assert plain["accuracy"] == [[sweep.accuracy[0][0]]]
     assert Sweep.from_dict(plain) == sweep
-
-
-@pytest.mark.parametrize("factors", [[], [0.0, 1.0], [2.0, 1.0], [1.0, 1.0], [-1.0]])
-def test_factors_must_ascend_from_above_0(factors: list[float]) -> None:
-    with pytest.raises(InvalidInputError, match="ascend from above 0"):
-        temperature_and_k_sweep(found(), ks=[5], factors=factors)

@@ -411,11 +411,6 @@ def temperature_and_k_sweep(
     -------
     Sweep
     """
-    if not ks or not factors or min(factors) <= 0 or list(factors) != sorted(set(factors)):
-        raise InvalidInputError(
-            "A sweep must have at least one k, and factors that ascend from above 0. "
-            f"Got {list(ks)} and {list(factors)} instead."
-        )
     temperatures = [fit_with_notes(found.own.first(k), found.own_codes)[0].temperature for k in ks]
     cut = [found.queries.first(k) for k in ks]
 

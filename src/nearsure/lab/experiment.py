@@ -112,8 +112,6 @@ def run_experiment(
     details : mapping, optional
         Kept with the result.
     """
-    if cache and not key:
-        raise InvalidInputError("With a cache, key must say what the embeddings are. Got ''.")
     evaluations: dict[ProtocolName, Evaluation] = {}
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():

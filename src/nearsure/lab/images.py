@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.extras import require
 from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import DatasetSettings
@@ -235,13 +235,8 @@ def contact_sheet(
     -------
     array of shape (height, width, 3), uint8
     """
-    labels, codes, counts = np.unique(images.labels, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(images.labels, return_inverse=True, return_counts=True)
     large = np.flatnonzero(counts >= images_per_class)
-    if len(large) < classes:
-        raise InvalidInputError(
-            f"classes must not exceed the {len(large)} classes that have {images_per_class} "
-            f"images. Got {classes} of {len(labels)} instead."
-        )
     rng = np.random.default_rng(seed)
     side = size + GAP
     sheet = np.zeros((classes * side + GAP, images_per_class * side + GAP, 3), np.uint8)

@@ -74,14 +74,6 @@ class Variant:
     base: str
     step: str = RAW
 
-    def __post_init__(self) -> None:
-        for name, allowed in (("base", BASE_TITLES), ("step", STEP_TITLES)):
-            if getattr(self, name) not in allowed:
-                raise InvalidInputError(
-                    f"The '{name}' of a variant must be one of {list(allowed)}. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
-
     @property
     def name(self) -> str:
         """For files."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from nearsure.arrays import FloatArray
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.extras import require
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 
@@ -330,9 +330,6 @@ def _printed(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
     return printed
 
 
-SMALLEST_IMAGE = 16
-
-
 def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -> ImageSplit:
     """Characters to learn from, and characters of other alphabets to be tested on.
 
@@ -368,8 +365,6 @@ def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -
 
     Raises
     ------
-    InvalidInputError
-        If an argument is out of range.
     MissingExtraError
         If matplotlib or Pillow is not installed.
     DatasetError
@@ -383,12 +378,6 @@ def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -
     >>> split.train.read(0).shape
     (32, 32, 3)
     """
-    for name, value, least in (
-        ("seed", seed, 0),
-        ("images_per_class", images_per_class, 2),
-        ("image_size", image_size, SMALLEST_IMAGE),
-    ):
-        _refuse_below(name, value, least)
     fonts = text_fonts()
 
     def part(alphabets: dict[str, range]) -> LabelledImages:
@@ -446,11 +435,3 @@ def _glyphs_of_character(
     order = np.random.default_rng([seed, code]).permutation(len(fonts))
     chosen = [(fonts[order[i % len(fonts)]], i // len(fonts)) for i in range(images)]
     return [_Glyph(code, font.name, font.path, variant) for font, variant in chosen]
-
-
-def _refuse_below(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(
-            f"The {name} parameter of glyphs must be an integer of {least} or more. "
-            f"Got {value!r} instead."
-        )

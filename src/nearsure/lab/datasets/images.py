@@ -49,13 +49,6 @@ class LabelledImages:
     labels: tuple[str, ...]
     read: Callable[[int], Pixels]
 
-    def __post_init__(self) -> None:
-        if len(self.names) != len(self.labels):
-            raise DatasetError(
-                f"Every image needs a label. Got {len(self.names)} images and "
-                f"{len(self.labels)} labels instead."
-            )
-
     def __len__(self) -> int:
         return len(self.names)
 

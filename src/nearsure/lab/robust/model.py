@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.lab.embedding import EmbeddingRun, class_means
 from nearsure.lab.network import Embedder, folded, on_sphere
@@ -138,10 +137,6 @@ def damaged_rows(support: FrozenSupport, n: int | None, *, seed: int) -> IntArra
         Of the order; fewer rows are the first of more.
     """
     total = len(support.query_codes)
-    if n is not None and not 1 <= n <= total:
-        raise InvalidInputError(
-            f"The number of damaged queries must lie in [1, {total}]. Got {n} instead."
-        )
     order = np.random.default_rng([seed, 3]).permutation(total)
     order = order[np.argsort(~support.may_ask(order), kind="stable")]
     return order[:n]

@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 
 from nearsure.atomic import atomic_write
-from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.errors import ConfigError
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings
@@ -93,7 +93,6 @@ def write_robust_report(
     list of Path
         The files.
     """
-    _check(evaluations)
     folder.mkdir(parents=True, exist_ok=True)
     page = _Page(folder, dataset, loss)
     page.add(f"# {dataset}, {loss}: damaged and attacked queries", f"Made by `{command}`.")
@@ -178,23 +177,6 @@ class _Page:
     def _picture(self, caption: str, path: Path) -> None:
         self.pictures.append(path)
         self.add(f"![{caption}]({path.name})")
-
-
-def _check(evaluations: Sequence[RobustEvaluation]) -> None:
-    kinds = [
-        (evaluation.model, evaluation.protocol, family)
-        for evaluation in evaluations
-        for family, found in (
-            ("corruption", evaluation.corruptions),
-            ("attack", evaluation.attacks),
-        )
-        if found
-    ]
-    if not kinds or len(set(kinds)) < len(kinds):
-        raise InvalidInputError(
-            "A report must have evaluations with variants, and of each model and protocol one with "
-            f"corruptions and one with attacks at most. Got {kinds} instead."
-        )
 
 
 def _notes(evaluations: Iterable[RobustEvaluation]) -> list[str]:

@@ -1,13 +1,12 @@
 """Settings of a robustness run, and the variants of its queries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.errors import ConfigError
 from nearsure.lab.config import Settings, Share, changed
-from nearsure.robustness.corrupt import SEVERITIES
 
 Family = Literal["clean", "corruption", "attack"]
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
@@ -41,33 +40,6 @@ class Variant:
     mean_distance: float | None = None
     max_distance: float | None = None
     n_without_gradient: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.family not in get_args(Family):
-            raise InvalidInputError(
-                f"The 'family' parameter must be one of {get_args(Family)}. "
-                f"Got {self.family!r} instead."
-            )
-        if (self.family == "corruption") != (self.severity is not None):
-            raise InvalidInputError(
-                f"A corruption, and nothing else, must have a severity. Got severity "
-                f"{self.severity} of family {self.family!r} instead."
-            )
-        if self.severity is not None and self.severity not in SEVERITIES:
-            raise InvalidInputError(
-                f"The 'severity' parameter must be one of {SEVERITIES}. Got {self.severity} "
-                "instead: clean queries are no corruption of severity 0."
-            )
-        if (self.family == "attack") != (self.epsilon is not None):
-            raise InvalidInputError(
-                f"An attack, and nothing else, must have an epsilon. Got epsilon "
-                f"{self.epsilon} of family {self.family!r} instead."
-            )
-        if self.epsilon is not None and not 0 < self.epsilon <= 1:
-            raise InvalidInputError(
-                "The 'epsilon' parameter must lie in (0, 1], as pixels lie in [0, 1]. "
-                f"Got {self.epsilon} instead: divide levels by 255."
-            )
 
     @classmethod
     def corruption(cls, name: str, severity: int) -> "Variant":

@@ -96,11 +96,6 @@ def best_places(intervals: Sequence[Interval], better: Better | None) -> list[bo
 
 def markdown(columns: Mapping[str, Sequence[str]]) -> str:
     """A table of columns of equal length."""
-    if len({len(cells) for cells in columns.values()}) != 1:
-        raise InvalidInputError(
-            "The columns of a table must be equally long. "
-            f"Got { {name: len(cells) for name, cells in columns.items()} } instead."
-        )
     rows = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values(), strict=True))]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
