@@ -7,6 +7,7 @@ import pytest
 from experiments import evaluation, found
 
 from nearsure import fit_temperature, score
+from nearsure.lab.cache import from_plain
 from nearsure.lab.evaluation import Sweep, temperature_and_k_sweep
 
 
@@ -53,4 +54,4 @@ def test_a_sweep_is_plain_json() -> None:
     sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1.0])
     plain = json.loads(json.dumps(asdict(sweep)))
     assert plain["accuracy"] == [[sweep.accuracy[0][0]]]
-    assert Sweep.from_dict(plain) == sweep
+    assert from_plain(Sweep, plain) == sweep

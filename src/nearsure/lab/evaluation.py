@@ -1,9 +1,8 @@
 """The evaluation of one experiment: metrics, curves, and a sweep over T."""
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,8 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.comparison import TITLES, RuleComparison, RuleResult, compare_rules, score_by
 from nearsure.displays import NeighborCurveDisplay
-from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.errors import FitWarning
+from nearsure.lab.cache import fields_from_plain, fields_to_plain, to_plain
 from nearsure.lab.protocols import ProtocolName, ProtocolNeighbors
 from nearsure.metrics import (
     Bins,
@@ -27,7 +27,6 @@ from nearsure.rules import RULE_NAMES, RuleName, rule_weights
 from nearsure.temperature import TemperatureFit, fit_temperature
 
 DEFAULT_KS = (1, 2, 3, 5, 10, 20, 35, 50, 75, 100, 150, 200)
-INTERVALS = ("accuracy", "ece", "brier")
 
 
 @dataclass(frozen=True)
@@ -98,62 +97,16 @@ class Evaluation:
         return next(result for result in self.comparison.results if result.rule == rule)
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as numbers, strings, lists and dictionaries; what is NaN becomes None."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            **fields,
-            "temperature_fit": self.temperature_fit.to_dict(),
-            "comparison": [_without_nan(asdict(result)) for result in self.comparison.results],
-            "curve": _without_nan(asdict(self.curve)),
-            "reliability": {
-                rule: _without_nan(asdict(bins)) for rule, bins in self.reliability.items()
-            },
-            "ned_gain": {rule: asdict(gain) for rule, gain in self.ned_gain.items()},
-            "notes": list(self.notes),
-        }
+        """In JSON's types; NaN becomes None."""
+        return {**fields_to_plain(self), "comparison": to_plain(self.comparison.results)}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        try:
-            curve = fields["curve"]
-            return cls(
-                **{
-                    **fields,
-                    "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-                    "comparison": RuleComparison(tuple(map(_result_of, fields["comparison"]))),
-                    "curve": NeighborCurve(
-                        tuple(curve["ks"]),
-                        {rule: tuple(values) for rule, values in curve["accuracy"].items()},
-                        {rule: tuple(values) for rule, values in curve["ece"].items()},
-                    ),
-                    "reliability": {
-                        rule: _bins_of(bins) for rule, bins in fields["reliability"].items()
-                    },
-                    "ned_gain": {
-                        rule: _interval_of(gain) for rule, gain in fields["ned_gain"].items()
-                    },
-                    "notes": tuple(fields["notes"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInputError(
-                f"The fields of an evaluation must be those that to_dict gives. {error!r}: was "
-                "this written by another version, or is it something else?"
-            ) from error
-
-    def to_json(self) -> str:
-        """The evaluation as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
-        try:
-            fields = json.loads(text)
-        except ValueError as error:
-            raise InvalidInputError(f"An evaluation must be valid JSON: {error}.") from error
-        return cls.from_dict(fields)
+        if "comparison" in fields:
+            fields = {**fields, "comparison": {"results": fields["comparison"]}}
+        evaluation: Self = fields_from_plain(cls, fields)
+        return evaluation
 
 
 def evaluate(
@@ -258,43 +211,6 @@ def _curve(found: ProtocolNeighbors, ks: Sequence[int]) -> NeighborCurve:
     )
 
 
-def _without_nan(value: Any) -> Any:  # noqa: ANN401
-    """The same value in JSON's terms: lists for arrays and tuples, None for NaN."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def _result_of(fields: dict[str, Any]) -> RuleResult:
-    return RuleResult(**{**fields, **{name: _interval_of(fields[name]) for name in INTERVALS}})
-
-
-def _interval_of(fields: dict[str, Any]) -> Interval:
-    ends = {name: _number(fields[name]) for name in ("estimate", "low", "high")}
-    return Interval(**{**fields, **ends})
-
-
-def _bins_of(fields: dict[str, Any]) -> Bins:
-    return Bins(
-        np.array(fields["edges"]),
-        np.array(fields["counts"], np.int64),
-        _numbers(fields["mean_confidence"]),
-        _numbers(fields["accuracy"]),
-    )
-
-
-def _numbers(entries: list[float | None]) -> FloatArray:
-    return np.array([_number(entry) for entry in entries], np.float64)
-
-
-def _number(entry: float | None) -> float:
-    return np.nan if entry is None else entry
-
-
 # NED at other temperatures than the fitted one, for several k: what T costs and what it buys.
 #
 # One parameter sets both which neighbours count and how sharp the posterior is. The T that explains
@@ -338,26 +254,6 @@ class Sweep:
     baseline_accuracy: Mapping[RuleName, tuple[float, ...]]
     baseline_ece: Mapping[RuleName, tuple[float, ...]]
     baseline_voters: Mapping[RuleName, tuple[float, ...]]
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """From what ``dataclasses.asdict`` gave, perhaps by way of JSON."""
-        by_rule: dict[str, dict[RuleName, tuple[float, ...]]] = {
-            name: {rule: tuple(values) for rule, values in fields[name].items()}
-            for name in ("baseline_accuracy", "baseline_ece", "baseline_voters")
-        }
-        return cls(
-            protocol=fields["protocol"],
-            ks=tuple(fields["ks"]),
-            factors=tuple(fields["factors"]),
-            temperatures=tuple(fields["temperatures"]),
-            accuracy=tuple(map(tuple, fields["accuracy"])),
-            ece=tuple(map(tuple, fields["ece"])),
-            voters=tuple(map(tuple, fields["voters"])),
-            baseline_accuracy=by_rule["baseline_accuracy"],
-            baseline_ece=by_rule["baseline_ece"],
-            baseline_voters=by_rule["baseline_voters"],
-        )
 
     def best_factor(self, k: int) -> float:
         """The multiple of T at which NED is right most often; the smallest of equals."""

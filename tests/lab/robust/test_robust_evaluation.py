@@ -203,5 +203,5 @@ def test_notes() -> None:
 
 @pytest.mark.parametrize("text", ["{}", '{"model": "a"}', "[]"])
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="robust evaluation must be"):
+    with pytest.raises(InvalidInputError, match="RobustEvaluation must be"):
         RobustEvaluation.from_dict(json.loads(text))

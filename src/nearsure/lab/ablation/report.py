@@ -38,6 +38,7 @@ from nearsure.lab.ablation.variants import (
     UNCORRECTED,
     Variant,
 )
+from nearsure.lab.cache import to_plain
 from nearsure.lab.figures import entitle, new_figure, saved
 from nearsure.lab.report import versions
 from nearsure.lab.robust.figures import legend_below
@@ -322,7 +323,7 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
         "command": command,
         "versions": versions(),
         **results.to_dict(),
-        "goals": [goal.to_dict() for goal in all_goals(results)],
+        "goals": to_plain(list(all_goals(results))),
     }
     path = folder / "ablation.json"
     with atomic_write(path, keep_suffix=True) as draft:

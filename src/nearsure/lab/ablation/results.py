@@ -1,7 +1,7 @@
 """Numbers that the ablation measured, cached, and paired by split."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.stats import t
 
 from nearsure.arrays import IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.lab.ablation.trials import Condition, Labelled, Trial
 from nearsure.lab.ablation.variants import (
     MAIN_VARIANTS,
@@ -20,7 +19,13 @@ from nearsure.lab.ablation.variants import (
     Searched,
     Variant,
 )
-from nearsure.lab.cache import CachedStep
+from nearsure.lab.cache import (
+    CachedStep,
+    fields_from_plain,
+    fields_to_plain,
+    from_plain,
+    to_plain,
+)
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,
@@ -34,7 +39,6 @@ from nearsure.posterior import Posterior
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
 
 N_SIMULATIONS = 500
-INTERVALS = ("accuracy_interval", "ece_interval")
 MEASURES = ("accuracy", "ece", "floor", "brier", "overconfidence")
 
 
@@ -74,22 +78,7 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types; intervals only where there are any."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        restored = dict(row)
-        for name in INTERVALS:
-            if name in row:
-                restored[name] = Interval(**row[name])
-        try:
-            return cls(**restored)
-        except TypeError as error:
-            raise InvalidInputError(
-                f"A measured row must have the fields {[field.name for field in fields(cls)]}. "
-                f"Got {sorted(row)} instead: was it written by another version?"
-            ) from error
+        return {name: value for name, value in fields_to_plain(self).items() if value is not None}
 
 
 def measure(
@@ -186,17 +175,6 @@ class TrialResult:
     rows: tuple[Measured, ...]
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        rows = [row.to_dict() for row in self.rows]
-        return {**asdict(self), "rows": rows, "notes": list(self.notes)}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        rows = tuple(map(Measured.from_dict, fields["rows"]))
-        return cls(**{**fields, "rows": rows, "notes": tuple(fields["notes"])})
-
 
 def run_trial(
     trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
@@ -261,9 +239,10 @@ def cached_trial(
     }
     stage = CachedStep(cache, "ablation", inputs)
     found = stage.document(
-        "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples).to_dict()
+        "result", lambda: to_plain(run_trial(trial, variants, k=k, n_resamples=n_resamples))
     )
-    return TrialResult.from_dict(found)
+    result: TrialResult = from_plain(TrialResult, found)
+    return result
 
 
 CELLS = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
@@ -291,20 +270,6 @@ class CorruptedResult:
     n_cells: int
     clean: tuple[Measured, ...]
     mean: tuple[Measured, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        tables = {name: [row.to_dict() for row in getattr(self, name)] for name in _TABLES}
-        return {**asdict(self), **tables}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        tables = {name: tuple(map(Measured.from_dict, fields[name])) for name in _TABLES}
-        return cls(**{**fields, **tables})
-
-
-_TABLES = ("clean", "mean")
 
 
 def cached_corrupted(
@@ -359,12 +324,13 @@ def cached_corrupted(
         clean = measured("clean")
         by_variant = zip(*(measured(cell) for cell in track(CELLS)), strict=True)
         means = tuple(map(mean_of, by_variant))
-        return CorruptedResult(
-            dataset, k, len(support.codes), len(rows), len(CELLS), clean, means
-        ).to_dict()
+        return fields_to_plain(
+            CorruptedResult(dataset, k, len(support.codes), len(rows), len(CELLS), clean, means)
+        )
 
     found = CachedStep(cache, "ablation-corrupted", inputs).document("result", compute)
-    return CorruptedResult.from_dict(found)
+    result: CorruptedResult = from_plain(CorruptedResult, found)
+    return result
 
 
 @dataclass(frozen=True)
@@ -427,6 +393,17 @@ class AblationResults:
     corrupted: tuple[CorruptedResult, ...] = ()
     skipped: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        return fields_to_plain(self)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; other keys of the document are left alone."""
+        names = [field.name for field in fields(cls)]
+        results: Self = fields_from_plain(cls, {name: document[name] for name in names})
+        return results
+
     @property
     def datasets(self) -> list[str]:
         """Names of the data sets of the trials."""
@@ -446,23 +423,6 @@ class AblationResults:
             group = self.group(dataset, condition, k)
             if group is not None:
                 yield group
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        return {
-            "trials": [trial.to_dict() for trial in self.trials],
-            "corrupted": [result.to_dict() for result in self.corrupted],
-            "skipped": list(self.skipped),
-        }
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; what else a document holds is left alone."""
-        return cls(
-            tuple(map(TrialResult.from_dict, fields["trials"])),
-            tuple(map(CorruptedResult.from_dict, fields["corrupted"])),
-            tuple(fields["skipped"]),
-        )
 
 
 LEVEL = 0.95

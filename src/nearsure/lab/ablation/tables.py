@@ -1,10 +1,10 @@
 """Tables and goals of the ablation in Markdown, from stored numbers alone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isnan
-from typing import Any, Literal
+from typing import Literal
 
 from nearsure.lab.ablation.results import (
     AblationResults,
@@ -191,13 +191,6 @@ class Goal:
     met: bool
     lead: Interval | None
     floors: tuple[float, float] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; NaN becomes None."""
-        lead = self.lead and {
-            name: None if isnan(value) else value for name, value in asdict(self.lead).items()
-        }
-        return {**asdict(self), "lead": lead, "floors": self.floors and list(self.floors)}
 
 
 def goals_of(group: Group) -> tuple[Goal, ...]:

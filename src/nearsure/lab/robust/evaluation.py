@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import fields_from_plain, fields_to_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
 from nearsure.lab.robust.settings import Variant
@@ -335,6 +335,15 @@ class VariantOutcome:
     variant: Variant
     outcome: Outcome
 
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types: the variant before the entries of the outcome."""
+        return {"variant": asdict(self.variant), **self.outcome.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(Variant(**fields["variant"]), Outcome.from_dict(fields))
+
 
 @dataclass(frozen=True)
 class RobustEvaluation:
@@ -398,52 +407,14 @@ class RobustEvaluation:
         return tuple(found for found in self.variants if found.variant.family == "attack")
 
     def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; what is NaN becomes None."""
-        return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            "temperature_fit": self.temperature_fit.to_dict(),
-            "clean": self.clean.to_dict(),
-            "variants": [
-                {"variant": asdict(found.variant), **found.outcome.to_dict()}
-                for found in self.variants
-            ],
-            "mean": None if self.mean is None else self.mean.to_dict(),
-            "by_corruption": {name: found.to_dict() for name, found in self.by_corruption.items()},
-            # JSON's keys are text.
-            "by_severity": {str(name): found.to_dict() for name, found in self.by_severity.items()},
-            "notes": list(self.notes),
-        }
+        """In JSON's types; NaN becomes None."""
+        return fields_to_plain(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        try:
-            return cls(
-                **{
-                    **fields,
-                    "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-                    "clean": Outcome.from_dict(fields["clean"]),
-                    "variants": tuple(
-                        VariantOutcome(Variant(**found["variant"]), Outcome.from_dict(found))
-                        for found in fields["variants"]
-                    ),
-                    "mean": None if fields["mean"] is None else Outcome.from_dict(fields["mean"]),
-                    "by_corruption": {
-                        name: Outcome.from_dict(found)
-                        for name, found in fields["by_corruption"].items()
-                    },
-                    "by_severity": {
-                        int(name): Outcome.from_dict(found)
-                        for name, found in fields["by_severity"].items()
-                    },
-                    "notes": tuple(fields["notes"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInputError(
-                f"The fields of a robust evaluation must be those that to_dict gives. {error!r}: "
-                "was this written by another version, or is it something else?"
-            ) from error
+        evaluation: Self = fields_from_plain(cls, fields)
+        return evaluation
 
 
 def evaluate_variants(
