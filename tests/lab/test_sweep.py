@@ -9,6 +9,7 @@ from experiments import evaluation, found
 from nearsure import fit_temperature, score
 from nearsure.lab.cache import from_plain
 from nearsure.lab.evaluation import Sweep, temperature_and_k_sweep
+from nearsure.lab.tables import sweep_table
 
 
 def test_factor_1_is_the_evaluation() -> None:
@@ -46,7 +47,7 @@ def test_best_factor_and_baseline() -> None:
         assert at_best == max(sweep.accuracy[place])
         best = sweep.baseline_accuracy[sweep.best_baseline(k)][place]
         assert best == max(rule[place] for rule in sweep.baseline_accuracy.values())
-        row = sweep.to_markdown().splitlines()[2 + place]
+        row = sweep_table(sweep).splitlines()[2 + place]
         assert f"**{100 * at_best:.2f} /" in row
 
 

@@ -264,27 +264,6 @@ class Sweep:
         place = self.ks.index(k)
         return max(BASELINES, key=lambda rule: self.baseline_accuracy[rule][place])
 
-    def to_markdown(self) -> str:
-        """Accuracy % / ECE % / voters: a row a k, a column a multiple of T."""
-        titles = [f"{factor:g} T" for factor in self.factors]
-        rows = [["k", "T", *titles, "best baseline"], ["---"] * (len(titles) + 3)]
-        for place, k in enumerate(self.ks):
-            rule = self.best_baseline(k)
-            cells = [
-                _cell(*figures)
-                for figures in zip(
-                    self.accuracy[place], self.ece[place], self.voters[place], strict=True
-                )
-            ]
-            best = self.factors.index(self.best_factor(k))
-            cells[best] = f"**{cells[best]}**"
-            baseline = (self.baseline_accuracy, self.baseline_ece, self.baseline_voters)
-            beside = _cell(*(figures[rule][place] for figures in baseline))
-            rows.append(
-                [str(k), f"{self.temperatures[place]:.4g}", *cells, f"{TITLES[rule]} {beside}"]
-            )
-        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
 
 def temperature_and_k_sweep(
     found: ProtocolNeighbors,
@@ -361,7 +340,3 @@ def effective_voters(weights: ArrayLike) -> FloatArray:
     votes = np.asarray(weights, np.float64)
     effective: FloatArray = votes.sum(axis=1) ** 2 / (votes**2).sum(axis=1)
     return effective
-
-
-def _cell(right: float, error: float, voters: float) -> str:
-    return f"{100 * right:.2f} / {100 * error:.2f} / {voters:.1f}"

@@ -15,7 +15,15 @@ from nearsure.atomic import atomic_write
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
-from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
+from nearsure.lab.tables import (
+    PROTOCOLS,
+    best_k_table,
+    percent,
+    sweep_table,
+    table_1,
+    table_4,
+    write_rows,
+)
 
 PACKAGES = (
     "nearsure",
@@ -133,7 +141,7 @@ def write_report(
         for caption, path in pictures.items():
             text += [f"### {caption}", f"![{caption}]({path.name})"]
             files.append(path)
-        text += [SWEEP, by_name[main].sweeps[protocol].to_markdown()]
+        text += [SWEEP, sweep_table(by_name[main].sweeps[protocol])]
     readme = folder / "README.md"
     with atomic_write(readme, keep_suffix=True) as draft:
         draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
@@ -142,16 +150,17 @@ def write_report(
 
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
-    lines = ["| embedding | trained | protocol | 1NN accuracy % |", "| --- | --- | --- | --- |"]
-    for experiment in experiments:
-        for protocol, evaluation in experiment.evaluations.items():
-            right = evaluation.result_of("1nn").accuracy
-            lines.append(
-                f"| {experiment.name} | {_trained(experiment)} | {PROTOCOLS[protocol]} "
-                f"| {100 * right.estimate:.2f} "
-                f"({100 * right.low:.2f} to {100 * right.high:.2f}) |"
-            )
-    return "\n".join(lines)
+    rows = [
+        (
+            experiment.name,
+            _trained(experiment),
+            PROTOCOLS[protocol],
+            percent(evaluation.result_of("1nn").accuracy),
+        )
+        for experiment in experiments
+        for protocol, evaluation in experiment.evaluations.items()
+    ]
+    return write_rows(("embedding", "trained", "protocol", "1NN accuracy %"), rows)
 
 
 def _trained(experiment: Experiment) -> str:
