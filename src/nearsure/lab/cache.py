@@ -94,6 +94,12 @@ def fields_from_plain(kind: Any, value: Mapping[str, Any]) -> Any:  # noqa: ANN4
         ) from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with atomic_write(path, keep_suffix=True) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
 @dataclass(frozen=True)
 class CachedStep:
     """One cached step.
@@ -126,8 +132,7 @@ class CachedStep:
         """Write down what the stage depends on, for people who look into the folder."""
         path = self.folder / "inputs.json"
         if not path.exists():
-            with atomic_write(path, keep_suffix=True) as draft:
-                draft.write_text(json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
+            write_text(path, json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
 
     def arrays(
         self, name: str, compute: Callable[[], Mapping[str, AnyArray]]
@@ -151,8 +156,7 @@ class CachedStep:
         path = self.folder / f"{name}.json"
         if not path.exists():
             self.describe()
-            with atomic_write(path, keep_suffix=True) as draft:
-                draft.write_text(json.dumps(compute(), indent=1) + "\n", encoding="utf-8")
+            write_text(path, json.dumps(compute(), indent=1) + "\n")
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

@@ -65,16 +65,13 @@ class EmbeddingRun:
     @cached_property
     def images_key(self) -> str:
         """Digest of which images there are, wherever they lie."""
-        parts = [self.split.train, self.split.queries]
-        if self.split.gallery is not None:
-            parts.append(self.split.gallery)
         dataset = self.settings.dataset
         return digest(
             [
                 dataset.name,
                 dataset.image_size,
                 self.settings.seed if dataset.name == "glyphs" else None,
-                [[images.names, images.labels] for images in parts],
+                [[images.names, images.labels] for images in self.split.parts.values()],
             ]
         )
 

@@ -1,7 +1,8 @@
 """The evaluation of one experiment: metrics, curves, and a sweep over T."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -187,15 +188,25 @@ def evaluate(
 
 def fit_with_notes(own: Neighbors, codes: IntArray) -> tuple[TemperatureFit, tuple[str, ...]]:
     """The fitted temperature, and what its fit warned of."""
+    with collect_fit_warnings() as notes:
+        fit = fit_temperature(own, codes)
+    return fit, tuple(notes)
+
+
+@contextmanager
+def collect_fit_warnings() -> Iterator[list[str]]:
+    """Collect the messages of fit warnings; other warnings are passed on."""
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
-        fit = fit_temperature(own, codes)
+        yield notes
     for warning in caught:
-        if not issubclass(warning.category, FitWarning):
+        if issubclass(warning.category, FitWarning):
+            notes.append(str(warning.message))
+        else:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-    return fit, tuple(str(w.message) for w in caught if issubclass(w.category, FitWarning))
 
 
 def _curve(found: ProtocolNeighbors, ks: Sequence[int]) -> NeighborCurve:

@@ -130,7 +130,7 @@ def gallery_and_queries(
             "Some class must have two points or more, one to ask and one to be found. "
             f"Got {len(codes)} points of as many classes instead."
         )
-    return _asked(
+    return _search_gallery(
         "gallery_and_queries",
         (vectors[in_gallery], codes[in_gallery]),
         (vectors[~in_gallery], codes[~in_gallery]),
@@ -161,7 +161,7 @@ def given_gallery(
     k : int
         How many neighbours to search; evaluation may use fewer.
     """
-    return _asked(
+    return _search_gallery(
         "given_gallery",
         (gallery_vectors, gallery_codes),
         (query_vectors, query_codes),
@@ -187,7 +187,7 @@ def gallery_half(codes: IntArray, *, seed: int) -> BoolArray:
     return chosen
 
 
-def _asked(
+def _search_gallery(
     protocol: ProtocolName,
     gallery: tuple[AnyArray, IntArray],
     queries: tuple[AnyArray, IntArray],

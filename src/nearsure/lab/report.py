@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearsure.atomic import atomic_write
+from nearsure.lab.cache import write_text
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
@@ -143,8 +143,7 @@ def write_report(
             files.append(path)
         text += [SWEEP, sweep_table(by_name[main].sweeps[protocol])]
     readme = folder / "README.md"
-    with atomic_write(readme, keep_suffix=True) as draft:
-        draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
+    write_text(readme, "\n\n".join(part.strip() for part in text) + "\n")
     return [readme, *files]
 
 
@@ -183,6 +182,5 @@ def _write_json(
         "evaluation": dict(settings),
         "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
     }
-    with atomic_write(path, keep_suffix=True) as draft:
-        draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     return path

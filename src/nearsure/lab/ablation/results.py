@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -107,14 +108,9 @@ def measure(
     confidence, correct = posterior.confidence, posterior.labels == codes
     intervals: dict[str, Interval] = {}
     if n_resamples is not None:
-        intervals = {
-            "accuracy_interval": bootstrap_interval(
-                accuracy, correct, seed=seed, n_resamples=n_resamples
-            ),
-            "ece_interval": bootstrap_interval(
-                expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
-            ),
-        }
+        resample = partial(bootstrap_interval, seed=seed, n_resamples=n_resamples)
+        intervals["accuracy_interval"] = resample(accuracy, correct)
+        intervals["ece_interval"] = resample(expected_calibration_error, confidence, correct)
     return Measured(
         variant.name,
         accuracy=float(correct.mean()),

@@ -1,6 +1,5 @@
 """Who competes in the ablation: bases, steps, and their fits on one gallery."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,10 +11,11 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
 from nearsure.comparison import TITLES
-from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
+from nearsure.lab.evaluation import collect_fit_warnings
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
@@ -340,8 +340,7 @@ class Competition:
     def fit(cls, gallery: Gallery, variants: Sequence[Variant]) -> Self:
         """Fit variants on a gallery; a base that many share is fitted once."""
         names = dict.fromkeys(variant.base for variant in variants)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FitWarning)
+        with collect_fit_warnings() as notes:
             bases = {name: fit_base(name, gallery) for name in names}
             steps: dict[Variant, Step] = {}
             for name, base in bases.items():
@@ -349,13 +348,7 @@ class Competition:
                 for variant in variants:
                     if variant.base == name:
                         steps[variant] = fit_step(variant.step, scores, gallery)
-        for warning in caught:
-            if not issubclass(warning.category, FitWarning):
-                warnings.warn_explicit(
-                    warning.message, warning.category, warning.filename, warning.lineno
-                )
-        told = [str(w.message) for w in caught if issubclass(w.category, FitWarning)]
-        return cls(bases, steps, tuple(dict.fromkeys(told)))
+        return cls(bases, steps, tuple(dict.fromkeys(notes)))
 
     def posteriors(self, queries: Searched) -> Iterator[tuple[Variant, Posterior]]:
         """Each variant's answer, those of one base together."""

@@ -252,7 +252,7 @@ def draw_glyph(
     points = _sampled_points(ink.shape, height_em, image_size * OVERSAMPLING, generator)
     sampled = map_coordinates(ink, points, order=1, mode="constant", prefilter=False)
     pooled = sampled.reshape(image_size, OVERSAMPLING, image_size, OVERSAMPLING).mean(axis=(1, 3))
-    grey = _printed(pooled, generator)
+    grey = _print_ink(pooled, generator)
     return np.repeat(np.rint(255 * grey).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
@@ -320,7 +320,7 @@ def _linear_map(generator: np.random.Generator) -> FloatArray:
     return linear
 
 
-def _printed(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
+def _print_ink(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Greys from 0 to 1: blurred, thinner or bolder, of some contrast, with noise."""
     blurred = gaussian_filter(ink, sigma=generator.uniform(0.0, 0.7), truncate=3.0)
     weighted = np.clip(blurred, 0.0, 1.0) ** np.exp(generator.uniform(-0.5, 0.5))

@@ -73,7 +73,7 @@ class AdversarialRun:
             self._schedule,
             steps=steps,
             folder=stage.folder,
-            disturb=self._attacked_batch(start, steps),
+            disturb=self._make_attacked_batch(start, steps),
         )
         return start._replace(history=history)
 
@@ -103,7 +103,7 @@ class AdversarialRun:
         per_class = self.clean.settings.training.images_per_class
         return max(2, round(self.settings.attacked_share * per_class)) / per_class
 
-    def _attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
+    def _make_attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
         clean = self.clean.settings
         per_class = clean.training.images_per_class
         return AttackedBatch(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -248,11 +249,8 @@ def score_damaged(
             "version": EVALUATION_VERSION,
         }
         cached = CachedStep(model.cache, "robust-evaluation", inputs)
-        compute = partial(_evaluate, model, protocol, rows, clean, damaged)
-        document = cached.document(
-            "evaluation",
-            lambda run=compute: run(seed, n_resamples).to_dict(),  # type: ignore[misc]
-        )
+        compute = partial(_evaluate, model, protocol, rows, clean, damaged, seed, n_resamples)
+        document = cached.document("evaluation", compute)
         try:
             evaluations.append(RobustEvaluation.from_dict(document))
         except InvalidInputError as error:
@@ -271,7 +269,7 @@ def _evaluate(  # noqa: PLR0917
     damaged: Damaged,
     seed: int,
     n_resamples: int,
-) -> RobustEvaluation:
+) -> dict[str, Any]:
     support, frozen = model.supports[protocol], model.frozen[protocol]
     asked = support.may_ask(rows)
     codes = support.query_codes[rows[asked]]
@@ -287,4 +285,4 @@ def _evaluate(  # noqa: PLR0917
         variants=((variant, found(vectors), codes) for variant, vectors in damaged()),
         seed=seed,
         n_resamples=n_resamples,
-    )
+    ).to_dict()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -62,14 +63,7 @@ def corruption_experiment(
         Of the choice of queries, the corruptions and the intervals.
     """
     rows = damaged_rows(model.strict, n_queries, seed=seed)
-    inputs = {
-        "training": model.key,
-        "rows": digest(rows.tolist()),
-        "size": size,
-        "seed": seed,
-        "corruptions": CORRUPTIONS_VERSION,
-    }
-    stage = CachedStep(model.cache, "corrupted", inputs)
+    stage = corrupted_step(model.cache, model.key, rows, size=size, seed=seed)
     corrupted = CorruptedQueries(
         stage, model.embed, central_views(images, rows, size), rows, seed=seed
     )
@@ -93,13 +87,27 @@ def corruption_experiment(
     )
 
 
+def corrupted_step(
+    cache: Path, training: str, rows: IntArray, *, size: int, seed: int
+) -> CachedStep:
+    """Where the embeddings of corrupted queries are; `training` is the key of the model."""
+    inputs = {
+        "training": training,
+        "rows": digest(rows.tolist()),
+        "size": size,
+        "seed": seed,
+        "corruptions": CORRUPTIONS_VERSION,
+    }
+    return CachedStep(cache, "corrupted", inputs)
+
+
 # Raised when attacks give other images, also because of CHUNK or the softmax temperature, so that
 # old results are not taken for new ones.
 ATTACKS_VERSION = 1
 ON_LABEL, ON_CONFIDENCE = "proxies", "confidence"
 
 
-def planned_attacks(settings: RobustSettings) -> list[Attack]:
+def plan_attacks(settings: RobustSettings) -> list[Attack]:
     """The paper's attacks, then those of the curves."""
     table = [make(epsilon) for make in (fgsm, bim, pgd) for epsilon in settings.epsilons]
     curves = [
@@ -156,7 +164,7 @@ def attack_experiment(
     stage = CachedStep(model.cache, "attacked", inputs)
     attacked = AttackedQueries(stage, model.embedder, central_views(images, rows, size), seed=seed)
     losses = _Losses(model, rows)
-    attacks = planned_attacks(settings)
+    attacks = plan_attacks(settings)
     found = {
         attack: _attacked(attacked, attack, losses, f"{model.name}, {attack.name}")
         for attack in attacks

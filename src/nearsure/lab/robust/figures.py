@@ -9,7 +9,7 @@ import numpy as np
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
 from nearsure.extras import require
-from nearsure.lab.figures import entitle, new_figure, saved
+from nearsure.lab.figures import entitle, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.settings import epsilon_text
@@ -115,7 +115,7 @@ def draw_severity_curves(
     legend_below(figure, 4)
     what = f"mean over {len(evaluation.by_corruption)} corruptions"
     entitle(figure, name, _circumstances(evaluation, what))
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_corruption_map(
@@ -149,7 +149,7 @@ def draw_corruption_map(
         clean = evaluation.clean.of(method)
         ax.set_title(f"{method.title}: ECE %, clean {100 * clean.ece.estimate:.1f}")
     entitle(figure, name, _circumstances(evaluation, "every corruption and severity"))
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def _line(
@@ -287,7 +287,7 @@ def draw_attack_curves(
     legend_below(figure, len(names))
     counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
     entitle(figure, name, f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def _intervals(

@@ -12,7 +12,7 @@ from torch import Tensor
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.index import ExactIndex
 from nearsure.lab.embedding import EmbeddingRun, class_means
-from nearsure.lab.network import Embedder, folded, on_sphere
+from nearsure.lab.network import Embedder, fold_batch_norm, on_sphere
 from nearsure.lab.protocols import ProtocolName, encode_labels, gallery_half
 from nearsure.lab.robust.adversarial_training import AdversarialRun
 from nearsure.lab.robust.methods import FrozenMethods
@@ -184,7 +184,7 @@ class RobustModel:
     @cached_property
     def embedder(self) -> Embedder:
         """The network, without batch normalisation."""
-        return folded(self.run.trained.embedder)
+        return fold_batch_norm(self.run.trained.embedder)
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:

@@ -1,12 +1,12 @@
 """Settings of a robustness run, and the variants of its queries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from nearsure.errors import ConfigError
-from nearsure.lab.config import Settings, Share, changed
+from nearsure.lab.config import Settings, Share, apply_changes
 
 Family = Literal["clean", "corruption", "attack"]
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
@@ -53,30 +53,15 @@ class Variant:
         return cls("corruption", name, severity=severity)
 
     @classmethod
-    def attack(
-        cls,
-        name: str,
-        epsilon: float,
-        *,
-        mean_distance: float | None = None,
-        max_distance: float | None = None,
-        n_without_gradient: int | None = None,
-    ) -> "Variant":
-        """An attack.
+    def attack(cls, name: str, epsilon: float, **measured: Any) -> "Variant":  # noqa: ANN401
+        """An attack, with what was measured of it.
 
         Examples
         --------
         >>> str(Variant.attack("pgd", 8 / 255))
         'pgd, epsilon 8/255'
         """
-        return cls(
-            "attack",
-            name,
-            epsilon=epsilon,
-            mean_distance=mean_distance,
-            max_distance=max_distance,
-            n_without_gradient=n_without_gradient,
-        )
+        return cls("attack", name, epsilon=epsilon, **measured)
 
     def __str__(self) -> str:
         if self.severity is not None:
@@ -225,4 +210,4 @@ def robust_settings(dataset: str, changes: object, *, source: str) -> RobustSett
     if not isinstance(changes, dict):
         raise ConfigError(f"{source}: robust must be a table of settings. Got {changes!r} instead.")
     preset = ROBUST.get(dataset, RobustSettings())
-    return changed(preset, changes, source=source)
+    return apply_changes(preset, changes, source=source)

@@ -29,12 +29,12 @@ from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
 
 
-def stated(interval: Interval) -> str:
+def state(interval: Interval) -> str:
     """An interval in percent, for a sentence.
 
     Examples
     --------
-    >>> stated(Interval(0.75, 0.7, 0.8, 0.95))
+    >>> state(Interval(0.75, 0.7, 0.8, 0.95))
     '75.00% (70.00 to 80.00)'
     """
     estimate, _, ends = percent(interval).partition(" ")
@@ -358,6 +358,7 @@ def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
 
 # The paper has mean ECEs of 0.9 to 3.0% on corrupted and 1.9 to 3.6% on attacked images.
 CLAIMED_ECE = 0.04
+CLAIM = f"{100 * CLAIMED_ECE:g}%"
 ASKED: dict[ProtocolName, str] = {
     "all_against_others": "each changed image asks all other points, clean; its own clean image is "
     "left out",
@@ -387,8 +388,8 @@ def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
     mean = mean_of_corruptions(evaluation)
     ned, clean = mean.of(NED), evaluation.clean.of(NED)
     level = (
-        f"NED's mean ECE over {mean.n_variants} variants is {stated(ned.ece)}, "
-        f"{_against_claim(ned.ece)}; on the clean queries it is {stated(clean.ece)}. "
+        f"NED's mean ECE over {mean.n_variants} variants is {state(ned.ece)}, "
+        f"{_against_claim(ned.ece)}; on the clean queries it is {state(clean.ece)}. "
     )
     return [
         level + _floor(ned),
@@ -413,15 +414,15 @@ def attack_findings(evaluation: RobustEvaluation) -> list[str]:
     )
     best = sum(outcome.lowest_ece() == outcome.of(NED) for outcome in by_attack.values())
     clean_text = (
-        f"Without an attack NED is right in {stated(clean.accuracy)} with an ECE of "
-        f"{stated(clean.ece)}. {_floor(clean)}"
+        f"Without an attack NED is right in {state(clean.accuracy)} with an ECE of "
+        f"{state(clean.ece)}. {_floor(clean)}"
     )
     extremes = (
-        f"Its accuracy is lowest under {_named(lowest)}, {stated(neds[lowest].accuracy)}; its "
-        f"ECE is highest under {_named(worst)}, {stated(neds[worst].ece)}."
+        f"Its accuracy is lowest under {_named(lowest)}, {state(neds[lowest].accuracy)}; its "
+        f"ECE is highest under {_named(worst)}, {state(neds[worst].ece)}."
     )
     ranks = (
-        f"Its ECE is below {_claim()} in {below} of {len(neds)} attacks. It is the lowest of the "
+        f"Its ECE is below {CLAIM} in {below} of {len(neds)} attacks. It is the lowest of the "
         f"five rules in {raw_best} of {len(neds)}, and of all methods, calibrated ones among "
         f"them, in {best}."
     )
@@ -445,10 +446,6 @@ def gradient_notes(evaluation: RobustEvaluation) -> list[str]:
     return [note]
 
 
-def _claim() -> str:
-    return f"{100 * CLAIMED_ECE:g}%"
-
-
 def _against_claim(ece: Interval) -> str:
     side = "below" if ece.estimate < CLAIMED_ECE else "not below"
     if ece.high < CLAIMED_ECE:
@@ -457,7 +454,7 @@ def _against_claim(ece: Interval) -> str:
         where = "wholly above"
     else:
         where = "on both sides of"
-    return f"{side} {_claim()} (the interval, which takes chance's bias off, is {where} it)"
+    return f"{side} {CLAIM} (the interval, which takes chance's bias off, is {where} it)"
 
 
 def _floor(result: MethodResult) -> str:
@@ -467,7 +464,7 @@ def _floor(result: MethodResult) -> str:
         f"{100 * result.ece_floor:.2f}% by chance; NED's is {excess:+.2f} points from that."
     )
     if result.ece_floor >= CLAIMED_ECE:
-        text += f" With so few queries NED cannot be expected below {_claim()}."
+        text += f" With so few queries NED cannot be expected below {CLAIM}."
     return text
 
 
@@ -483,9 +480,9 @@ def _share_below(evaluation: RobustEvaluation) -> str:
     held = [s for s, o in evaluation.by_severity.items() if o.of(NED).ece.estimate < CLAIMED_ECE]
     where = f"at severity {_listed(held)}" if held else "at no severity"
     return (
-        f"Its ECE is below {_claim()} in {len(below)} of {len(found)} variants ({shares}); in "
+        f"Its ECE is below {CLAIM} in {len(below)} of {len(found)} variants ({shares}); in "
         f"{above} of them the whole interval is above. The mean over corruptions is below "
-        f"{_claim()} {where}."
+        f"{CLAIM} {where}."
     )
 
 
@@ -494,8 +491,8 @@ def _direction(clean: Outcome, damaged: Outcome) -> str:
     before, after = clean.of(NED), damaged.of(NED)
     word = _confident(after.overconfidence)
     return (
-        f"On corrupted queries NED claims {stated(after.confidence)} in the mean and is right in "
-        f"{stated(after.accuracy)}: {word}, {points(after.overconfidence)} points. On clean ones "
+        f"On corrupted queries NED claims {state(after.confidence)} in the mean and is right in "
+        f"{state(after.accuracy)}: {word}, {points(after.overconfidence)} points. On clean ones "
         f"it is {_confident(before.overconfidence)}, {points(before.overconfidence)} points."
     )
 
@@ -505,12 +502,12 @@ def _ranking(mean: Outcome) -> list[str]:
     best = mean.lowest_ece()
     constant = " It says the same of every query." if best.method.rule == "1nn" else ""
     floor = f"floor {100 * best.ece_floor:.2f}%"
-    text = f"Lowest mean ECE: {best.method.title}, {stated(best.ece)}, {floor}"
+    text = f"Lowest mean ECE: {best.method.title}, {state(best.ece)}, {floor}"
     if best.method != NED:
         text += f", {points(best.ece_less_ned)} points from NED's, {_chance(best.ece_less_ned)}"
     brier = min(mean.results, key=lambda result: result.top_label_brier.estimate)
     right = max(mean.results, key=lambda result: result.accuracy.estimate)
-    accuracy = f"Most often right: {TITLES[right.method.rule]}, {stated(right.accuracy)}"
+    accuracy = f"Most often right: {TITLES[right.method.rule]}, {state(right.accuracy)}"
     if right.method.rule != NED.rule:
         gain = right.accuracy_less_ned
         accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
