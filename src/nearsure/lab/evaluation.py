@@ -277,10 +277,7 @@ class Sweep:
 
 
 def temperature_and_k_sweep(
-    found: ProtocolNeighbors,
-    *,
-    ks: Sequence[int],
-    factors: Sequence[float] = DEFAULT_FACTORS,
+    found: ProtocolNeighbors, *, ks: Sequence[int], factors: Sequence[float] = DEFAULT_FACTORS
 ) -> Sweep:
     """Score NED at multiples of the T that is fitted for each k.
 

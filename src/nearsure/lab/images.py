@@ -142,7 +142,8 @@ def _drop_broken(
 def _each_part(
     split: ImageSplit, change: Callable[[LabelledImages, str], LabelledImages]
 ) -> ImageSplit:
-    return replace(split, **{part: change(images, part) for part, images in split.parts.items()})
+    parts = {part: change(images, part) for part, images in split.parts.items()}
+    return ImageSplit(split.dataset, **parts)
 
 
 # Of random crops, width to height, as is customary since Inception.
@@ -165,12 +166,7 @@ def central_view(image: Pixels, size: int) -> Pixels:
 
 
 def random_view(
-    image: Pixels,
-    size: int,
-    rng: np.random.Generator,
-    *,
-    smallest_crop: float,
-    flip: bool,
+    image: Pixels, size: int, rng: np.random.Generator, *, smallest_crop: float, flip: bool
 ) -> Pixels:
     """A random crop, resized, and mirrored half of the time where `flip` says so.
 

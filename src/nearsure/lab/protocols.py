@@ -162,10 +162,7 @@ def given_gallery(
         How many neighbours to search; evaluation may use fewer.
     """
     return _search_gallery(
-        "given_gallery",
-        (gallery_vectors, gallery_codes),
-        (query_vectors, query_codes),
-        k=k,
+        "given_gallery", (gallery_vectors, gallery_codes), (query_vectors, query_codes), k=k
     )
 
 

@@ -167,11 +167,7 @@ def _head(run: RunSettings) -> RunSettings:
 
 # What was compared to choose the rates, and what was not: docs/adr/0009.
 HEAD_TRAINING = TrainingSettings(
-    epochs=10,
-    classes_per_batch=32,
-    learning_rate=2e-4,
-    proxy_learning_rate=2e-3,
-    weight_decay=1e-3,
+    epochs=10, classes_per_batch=32, learning_rate=2e-4, proxy_learning_rate=2e-3, weight_decay=1e-3
 )
 GLYPHS = RunSettings(
     dataset=DatasetSettings(name="glyphs", image_size=32),

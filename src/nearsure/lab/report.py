@@ -110,7 +110,15 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {experiment.name: experiment for experiment in experiments}
-    files = [_write_json(folder / "results.json", dataset, experiments, command, settings)]
+    document = {
+        "dataset": dataset,
+        "command": command,
+        "versions": versions(),
+        "evaluation": dict(settings),
+        "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
+    }
+    files = [folder / "results.json"]
+    write_text(files[0], json.dumps(document, indent=1) + "\n")
     text = [f"# {dataset}", f"Made by `{command}`."]
     if examples is not None:
         files.append(save_picture(examples, folder / "examples.png"))
@@ -166,21 +174,3 @@ def _trained(experiment: Experiment) -> str:
     """Which part of the network learnt."""
     settings = experiment.details.get("settings", {})
     return TRAINED.get(settings.get("model", {}).get("trained", ""), "")
-
-
-def _write_json(
-    path: Path,
-    dataset: str,
-    experiments: Sequence[Experiment],
-    command: str,
-    settings: Mapping[str, Any],
-) -> Path:
-    document = {
-        "dataset": dataset,
-        "command": command,
-        "versions": versions(),
-        "evaluation": dict(settings),
-        "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
-    }
-    write_text(path, json.dumps(document, indent=1) + "\n")
-    return path

@@ -128,10 +128,9 @@ def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> 
 def _cell(percents: list[float | None] | None, note: str = "") -> PaperCell | None:
     if percents is None:
         return None
-    accuracy, ece = percents
-    if accuracy is None:
-        return None
-    return PaperCell(_fraction(accuracy), None if ece is None else _fraction(ece), note)
+    # 2.4 / 100 is 0.024 to the last digit only once it is rounded to the digits that were printed.
+    accuracy, ece = (None if number is None else round(number / 100, 4) for number in percents)
+    return None if accuracy is None else PaperCell(accuracy, ece, note)
 
 
 @cache
@@ -139,11 +138,6 @@ def _tables() -> dict[str, Any]:
     text = files("nearsure.lab").joinpath("paper_tables.json").read_text(encoding="utf-8")
     tables: dict[str, Any] = json.loads(text)
     return tables
-
-
-def _fraction(percent: float) -> float:
-    # 2.4 / 100 is 0.024 to the last digit only once it is rounded to the digits that were printed.
-    return round(percent / 100, 4)
 
 
 PROTOCOLS: dict[ProtocolName, str] = {

@@ -20,13 +20,7 @@ from nearsure.lab.ablation.variants import (
     Searched,
     Variant,
 )
-from nearsure.lab.cache import (
-    CachedStep,
-    fields_from_plain,
-    fields_to_plain,
-    from_plain,
-    to_plain,
-)
+from nearsure.lab.cache import CachedStep, fields_from_plain, fields_to_plain, from_plain, to_plain
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,

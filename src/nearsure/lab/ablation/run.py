@@ -23,7 +23,7 @@ from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial,
 from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
-from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
+from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun, embeddings_step
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
 from nearsure.lab.robust.experiments import corrupted_step
@@ -187,7 +187,7 @@ def _load_embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labell
     run = chosen.runs[chosen.main]
     split = load_split(run.dataset, seed=run.seed)
     training = EmbeddingRun(run, split, cache).training_stage.key
-    stage = CachedStep(cache, "embeddings", {"training": training})
+    stage = embeddings_step(cache, training)
     starts = range(0, len(split.queries), FEATURE_CHUNK)
     _check_cached(
         stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"

@@ -7,7 +7,7 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
 from nearsure.comparison import TITLES
@@ -242,29 +242,24 @@ def _rule(name: str, gallery: Gallery) -> FittedBase:
 
 
 def _class_variance(gallery: Gallery) -> FittedBase:
-    n_classes = gallery.n_classes
-    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=n_classes)
-
-    def posterior(searched: Searched) -> Posterior:
-        weights = class_variance_weights(searched.neighbors, form)
-        return aggregate(searched.neighbors, weights, n_classes=n_classes)
-
-    return FittedBase(posterior, _no_own_scores)
+    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=gallery.n_classes)
+    return _class_form(gallery, lambda found: class_variance_weights(found.neighbors, form))
 
 
 def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
-    support, n_classes = gallery.own.vectors, gallery.n_classes
+    support, kind = gallery.own.vectors, "full" if full else "diagonal"
     form = fit_class_covariance(
-        gallery.own.neighbors,
-        gallery.codes,
-        support,
-        n_classes=n_classes,
-        kind="full" if full else "diagonal",
+        gallery.own.neighbors, gallery.codes, support, n_classes=gallery.n_classes, kind=kind
+    )
+    return _class_form(
+        gallery,
+        lambda found: class_covariance_weights(found.neighbors, found.vectors, support, form),
     )
 
+
+def _class_form(gallery: Gallery, weigh: Callable[[Searched], FloatArray]) -> FittedBase:
     def posterior(searched: Searched) -> Posterior:
-        weights = class_covariance_weights(searched.neighbors, searched.vectors, support, form)
-        return aggregate(searched.neighbors, weights, n_classes=n_classes)
+        return aggregate(searched.neighbors, weigh(searched), n_classes=gallery.n_classes)
 
     return FittedBase(posterior, _no_own_scores)
 

@@ -153,12 +153,7 @@ def draw_corruption_map(
 
 
 def _line(
-    ax: "Axes",
-    outcomes: Mapping[int, Outcome],
-    method: Method,
-    measure: str,
-    *,
-    band: bool = True,
+    ax: "Axes", outcomes: Mapping[int, Outcome], method: Method, measure: str, *, band: bool = True
 ) -> None:
     style = _style(method)
     intervals = [outcome.of(method).interval(measure) for outcome in outcomes.values()]

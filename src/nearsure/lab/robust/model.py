@@ -107,9 +107,7 @@ def frozen_supports(
     """
     if gallery is not None:
         nowhere = np.full(len(query_codes), NOWHERE)
-        return {
-            "given_gallery": FrozenSupport("given_gallery", *gallery, query_codes, nowhere),
-        }
+        return {"given_gallery": FrozenSupport("given_gallery", *gallery, query_codes, nowhere)}
     half = gallery_half(query_codes, seed=seed)
     rows = np.flatnonzero(half)
     places = np.full(len(query_codes), NOWHERE)

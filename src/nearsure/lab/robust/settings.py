@@ -191,7 +191,7 @@ ROBUST: dict[str, RobustSettings] = {
             learning_rate=1e-3,
             proxy_learning_rate=1e-2,
         ),
-    ),
+    )
 }
 
 
