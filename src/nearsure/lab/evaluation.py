@@ -54,7 +54,7 @@ class Evaluation:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     n_gallery, n_queries, n_classes : int
         Points in the gallery, queries, and classes in the gallery.
     n_unknown_queries : int
@@ -240,7 +240,7 @@ class Sweep:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     ks : tuple of int
         Numbers of neighbours, m of them.
     factors : tuple of float
@@ -252,7 +252,7 @@ class Sweep:
     voters : tuple of m tuples of f floats
         How many neighbours share the vote, see `effective_voters`; mean over the queries.
     baseline_accuracy, baseline_ece, baseline_voters : mapping of rule name to tuple of m floats
-        Those of kNN, Dudani and Gou, which know no T.
+        Those of kNN, Dudani and Gou, which have no T.
     """
 
     protocol: ProtocolName

@@ -1,4 +1,4 @@
-"""How an experiment asks: which points are the gallery, which the queries, and what T may see."""
+"""Protocols: which points are the gallery, which are queries, and which fit T."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -24,7 +24,7 @@ class ProtocolNeighbors:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     own : Neighbors
         Neighbours of each gallery point among the others, on which T is fitted.
     own_codes : array of shape (n_gallery,)

@@ -44,7 +44,7 @@ def reproduce(
     command : str
         What was typed, for the report.
     say : callable
-        Takes a line for the person who waits.
+        Takes a line of progress.
 
     Returns
     -------

@@ -53,7 +53,7 @@ def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     loss : str
         "normalized-softmax" (Table 1), "triplet", "n-pairs" or "proxy-nca" (Table 4).
     rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Whose confidence.
+        The rule.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> 
     epsilon : float
         The paper has 0.1 and 0.3.
     rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Whose confidence.
+        The rule.
 
     Returns
     -------
@@ -239,7 +239,7 @@ def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
     Returns
     -------
     str
-        A paragraph that says what was asked, a table, and what a reader must know.
+        A paragraph about gallery and queries, a table, and notes.
     """
     results = [evaluation.result_of(rule) for rule in RULE_NAMES]
     columns = {
@@ -287,7 +287,7 @@ def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
     Returns
     -------
     str
-        A line for each loss that says what was asked, a table, and what a reader must know.
+        A line for each loss about gallery and queries, a table, and notes.
     """
     known = [loss for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES) if loss in evaluations]
     losses = [*known, *(loss for loss in evaluations if loss not in known)]

@@ -89,7 +89,7 @@ def measure(
     Parameters
     ----------
     variant : Variant
-        Whose it is.
+        The variant.
     posterior : Posterior
         Of n queries.
     codes : array of shape (n,)
@@ -176,7 +176,7 @@ def run_trial(
     trial : Trial
         Gallery and queries.
     variants : sequence of Variant
-        Who competes.
+        The variants to measure.
     k : int
         Neighbours; fewer where the gallery has no more.
     n_resamples : int

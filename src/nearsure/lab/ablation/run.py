@@ -49,7 +49,7 @@ class Asked:
     k : int
         Neighbours.
     variants : tuple of Variant
-        Who competes.
+        The variants to measure.
     """
 
     trial: Trial
@@ -157,7 +157,7 @@ def corrupted(
     support : FrozenSupport
         The gallery.
     rows : array of shape (n,)
-        Which query images the strict protocol asks about.
+        Query images of the strict protocol.
     queries_of : callable
         From "clean" or one of `CELLS` to those queries.
     """
@@ -229,7 +229,7 @@ def run_ablation(
     n_resamples : int
         Of the bootstrap intervals.
     say : callable
-        Told what is left out.
+        Takes a line about each thing that is left out.
     """
     sets: dict[str, Labelled] = {}
     own_splits: dict[str, tuple[Labelled, Labelled]] = {}

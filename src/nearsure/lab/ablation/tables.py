@@ -226,7 +226,7 @@ def goals_of(group: Group) -> tuple[Goal, ...]:
 def all_goals(results: AblationResults) -> Iterator[Goal]:
     """The goals of every data set at every k.
 
-    Not of every point against all others: there a calibrator is judged by the points that it was
+    Not of every point against all others: there a calibrator is measured on the points that it was
     fitted on, and isotonic regression has an ECE of 0 by construction.
     """
     for condition in CONDITIONS_WITH_GOALS:

@@ -62,7 +62,7 @@ class Trial:
     gallery : Labelled
         With every class 0, 1, ... present.
     queries : Labelled or None
-        None: every gallery point asks the others.
+        None: every gallery point is searched among the others.
     """
 
     dataset: str

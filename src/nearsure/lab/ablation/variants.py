@@ -1,4 +1,4 @@
-"""Who competes in the ablation: bases, steps, and their fits on one gallery."""
+"""The variants of the ablation: bases, steps, and their fits on one gallery."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -100,12 +100,12 @@ def _forms(name: str) -> tuple[Variant, ...]:
 BASELINE_RULES = ("1nn", "knn", "dudani", "gou")
 RAW_BASELINES = tuple(map(Variant, BASELINE_RULES))
 # Without 1NN: its confidence is always 1, and calibrated it is the base rate, the same number for
-# every query. The ECE of that is about 0, and says nothing.
+# every query. The ECE of that is about 0 and means nothing.
 CALIBRATED_BASELINES = tuple(
     Variant(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
 )
 NED = Variant("ned")
-# What NEDClassifier does if nothing is said.
+# The default of NEDClassifier.
 DEFAULT = Variant("adaptive", "shrunk")
 VARIANTS = (
     *RAW_BASELINES,
@@ -129,7 +129,7 @@ LADDER = (
     Variant("adaptive"),
     DEFAULT,
 )
-# What is said about every condition.
+# Measured under every condition.
 MAIN_VARIANTS = (
     *RAW_BASELINES,
     NED,
@@ -247,9 +247,13 @@ def _class_variance(gallery: Gallery) -> FittedBase:
 
 
 def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
-    support, kind = gallery.own.vectors, "full" if full else "diagonal"
+    support = gallery.own.vectors
     form = fit_class_covariance(
-        gallery.own.neighbors, gallery.codes, support, n_classes=gallery.n_classes, kind=kind
+        gallery.own.neighbors,
+        gallery.codes,
+        support,
+        n_classes=gallery.n_classes,
+        kind="full" if full else "diagonal",
     )
     return _class_form(
         gallery,
@@ -282,7 +286,7 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
     name : str
         One of `variants.STEP_TITLES`.
     own : callable
-        Gives the posterior of the gallery's points, each without itself; "raw" never asks.
+        Gives the posterior of the gallery's points, each without itself; not called for "raw".
     gallery : Gallery
         The points.
     """

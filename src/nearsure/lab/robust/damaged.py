@@ -41,7 +41,7 @@ class CorruptedQueries:
 
     Parameters
     ----------
-    stage : Stage
+    stage : CachedStep
         Holds the embeddings; its inputs say which model, images, rows and seed.
     embed : callable
         Batches of images in [0, 1] to unit vectors.
@@ -114,7 +114,7 @@ class AttackedQueries:
 
     Parameters
     ----------
-    stage : Stage
+    stage : CachedStep
         Holds the results; its inputs say which model, images, rows, gallery and T.
     embedder : Embedder
         The model that is attacked, in eval mode.
@@ -223,7 +223,7 @@ def score_damaged(
     ----------
     model : RobustModel
         With galleries, T and calibrators, which are not changed.
-    stage : Stage
+    stage : CachedStep
         What made the embeddings.
     rows : array of shape (n,)
         Which query images were damaged.

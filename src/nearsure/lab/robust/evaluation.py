@@ -200,7 +200,7 @@ class MethodResult:
         Mean confidence of the wrong answers; NaN where there is none.
     top_label_brier : Interval
         Mean squared difference between the confidence and being right (1) or wrong (0). Unlike
-        ECE it is not to be had cheaply by saying the same of every query.
+        ECE it is not low for a constant confidence.
     overconfidence : Interval
         Mean confidence less accuracy. Its size is at most the ECE, and unlike the ECE it is not
         raised by chance.
@@ -354,7 +354,7 @@ class RobustEvaluation:
     model : str
         What embedded the images.
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked: a changed query never meets its own clean image.
+        Gallery and queries: a changed query is never searched against its own clean image.
     n_gallery, n_queries, n_classes : int
         Clean points in the gallery, queries, and classes in the gallery.
     n_unknown_queries : int
@@ -437,7 +437,7 @@ def evaluate_variants(
     model : str
         What embedded the images.
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     frozen : FrozenMethods
         Fitted on the clean gallery. Nothing here changes it.
     clean : tuple of Neighbors and array of shape (n,)
@@ -539,7 +539,7 @@ def _notes(
     return tuple(notes)
 
 
-# 1NN says the same of every query once it is calibrated: a rate, not a confidence.
+# Calibrated 1NN has one confidence for all queries: a rate.
 BASELINE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou")
 CALIBRATED_BASELINES = tuple(
     method for method in METHODS if method.rule in BASELINE_RULES and method.calibration != "raw"

@@ -128,7 +128,7 @@ def attack_experiment(
 ) -> list[RobustEvaluation]:
     """Attack queries in all planned ways and score them by every protocol.
 
-    The attacker knows the network, the strict protocol's gallery, its labels and T. Attacks on the
+    The attacks use the network, the strict protocol's gallery, its labels and T. Attacks on the
     label raise the normalized softmax loss against the class means of that gallery, as unseen
     classes have no proxies; attacks on the confidence raise NED's confidence in a wrong class.
 
@@ -149,7 +149,7 @@ def attack_experiment(
     """
     strict = model.strict
     rows = damaged_rows(strict, settings.attacked_queries, seed=seed)
-    # Nobody can be right about a class that the gallery lacks; there is nothing to attack.
+    # No rule can be right about a class that the gallery lacks; there is nothing to attack.
     rows = rows[strict.may_ask(rows) & np.isin(strict.query_codes[rows], strict.codes)]
     frozen = model.frozen[strict.protocol]
     inputs = {

@@ -290,7 +290,7 @@ def _intervals(
 ) -> dict[float, Interval]:
     """A measure of NED under one attack, by epsilon."""
     chosen = {attack.epsilon: found for attack, found in outcomes.items() if attack.name == name}
-    # A line from clean to a far epsilon would pass values that nobody measured.
+    # A line from clean to a far epsilon would pass values that were not measured.
     if first in chosen:
         chosen[0.0] = outcomes[NO_ATTACK]
     return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}

@@ -61,7 +61,7 @@ NED = Method("ned")
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What every method said about the same queries, and whether it was right.
+    """Confidence and correctness of every method on the same queries.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class FrozenMethods:
         return len(self.gallery_codes)
 
     def scores(self, queries: Neighbors, codes: IntArray) -> Scores:
-        """What every method says about queries, clean or not.
+        """Score queries, clean or not, by every method.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ class FrozenSupport:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who is asked.
+        Which points are the gallery, and which are queries.
     vectors : array of shape (n_gallery, d)
         Clean embeddings.
     codes : array of shape (n_gallery,)

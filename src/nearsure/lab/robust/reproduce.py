@@ -205,7 +205,7 @@ def reproduce_robust(
     command : str
         What was typed, for the report.
     say : callable
-        Takes a line for the person who waits.
+        Takes a line of progress.
 
     Returns
     -------

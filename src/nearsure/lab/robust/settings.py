@@ -154,7 +154,7 @@ class RobustSettings(Settings):
 
     @model_validator(mode="after")
     def _every_epsilon_once(self) -> Self:
-        # PGD has all of them, and results are told apart by what a table says.
+        # PGD has all of them, and results are distinguished by their text in a table.
         texts = [epsilon_text(epsilon) for epsilon in self.epsilons + self.small_epsilons]
         if len(set(texts)) < len(texts):
             raise ValueError(

@@ -562,7 +562,7 @@ def _listed(numbers: list[int]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-# Attacks know the gallery of these protocols.
+# The protocols whose gallery the attacks use.
 STRICT = ("gallery_and_queries", "given_gallery")
 
 
