@@ -13,7 +13,7 @@ from nearsure.lab.config import (
     ModelSettings,
     RunSettings,
     TrainingSettings,
-    changed,
+    apply_changes,
     read_changes,
 )
 
@@ -22,7 +22,7 @@ PRESET = RunSettings(dataset=DatasetSettings(name="glyphs", image_size=32))
 
 def test_an_unknown_key_at_the_top_is_named_with_those_that_exist() -> None:
     with pytest.raises(ConfigError) as caught:
-        changed(PRESET, {"sead": 3}, source="my.toml")
+        apply_changes(PRESET, {"sead": 3}, source="my.toml")
     assert str(caught.value) == (
         "my.toml: there is no setting 'sead'; allowed are dataset, model, training, seed"
     )
@@ -36,7 +36,7 @@ def test_an_unknown_key_of_a_part_is_named_with_those_of_the_part(
     part: str, settings: type[DatasetSettings]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        changed(PRESET, {part: {"colour": 1}}, source="my.toml")
+        apply_changes(PRESET, {part: {"colour": 1}}, source="my.toml")
     expected = ", ".join(settings.model_fields)
     assert str(caught.value).endswith(
         f"there is no setting '{part}.colour'; allowed are {expected}"
@@ -46,7 +46,7 @@ def test_an_unknown_key_of_a_part_is_named_with_those_of_the_part(
 def test_every_mistake_is_named_at_once() -> None:
     changes = {"seed": -1, "training": {"loss": "contrastive", "warmup": 1}, "flavour": 2}
     with pytest.raises(ConfigError) as caught:
-        changed(PRESET, changes, source="my.toml")
+        apply_changes(PRESET, changes, source="my.toml")
     for word in ("seed", "-1", "training.loss", "'contrastive'", "training.warmup", "flavour"):
         assert word in str(caught.value)
 
@@ -70,19 +70,19 @@ def test_every_mistake_is_named_at_once() -> None:
 )
 def test_a_bad_value_is_named_with_its_key(changes: dict[str, Any], key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"^my.toml: {key}: ") as caught:
-        changed(PRESET, changes, source="my.toml")
+        apply_changes(PRESET, changes, source="my.toml")
     assert value in str(caught.value)
 
 
 def test_changes_replace_what_they_name_and_nothing_else() -> None:
-    done = changed(PRESET, {"training": {"epochs": 3}, "seed": 7}, source="x")
+    done = apply_changes(PRESET, {"training": {"epochs": 3}, "seed": 7}, source="x")
     assert done.training == PRESET.training.model_copy(update={"epochs": 3.0})
     assert (done.seed, done.dataset, done.model) == (7, PRESET.dataset, PRESET.model)
 
 
 def test_a_whole_number_means_the_same_however_it_came_into_the_settings() -> None:
     """Caches are named by the JSON of the settings, where 10 is not 10.0."""
-    again = changed(PRESET, {"training": {"epochs": 10}}, source="x")
+    again = apply_changes(PRESET, {"training": {"epochs": 10}}, source="x")
     assert again.model_dump_json() == PRESET.model_dump_json()
 
 
@@ -91,7 +91,7 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     toml.write_text('seed = 4\n[training]\nloss = "triplet"\nepochs = 2.5\n')
     jsn.write_text(json.dumps({"seed": 4, "training": {"loss": "triplet", "epochs": 2.5}}))
     assert read_changes(toml) == read_changes(jsn)
-    done = changed(PRESET, read_changes(toml), source="a.toml")
+    done = apply_changes(PRESET, read_changes(toml), source="a.toml")
     assert (done.seed, done.training.loss, done.training.epochs) == (4, "triplet", 2.5)
 
 
@@ -120,7 +120,7 @@ def test_json_that_holds_no_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_come_back_from_their_json() -> None:
-    run = changed(
+    run = apply_changes(
         PRESET,
         {
             "dataset": {"name": "cub200", "root": Path("birds"), "part": "tuning"},

@@ -1,9 +1,7 @@
 """A contact sheet shows whole classes, one a row."""
 
 import numpy as np
-import pytest
 
-from nearsure.errors import InvalidInputError
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.images import GAP, contact_sheet
 
@@ -37,8 +35,3 @@ def test_the_seed_chooses() -> None:
 
     assert sheet(0) == sheet(0)
     assert sheet(0) != sheet(1)
-
-
-def test_more_classes_than_there_are_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="exceed the 6 classes that have 4 images"):
-        contact_sheet(images(), classes=7, images_per_class=4, size=SIZE, seed=0)

@@ -78,7 +78,7 @@ def test_a_head_learns_on_cached_features(
     assert_unit(embedding.embeddings("queries"), (12, 8))
     assert len(embedding.history) == 6  # four passes over 12 images, eight at a time
     # All that needs the backbone is there now: other heads only learn.
-    monkeypatch.setattr(EmbeddingRun, "_forward", None)
+    monkeypatch.setattr("nearsure.lab.embedding.forward_in_batches", None)
     others = [embedded(settings(root, **HEAD, seed=seed), cache) for seed in (1, 2)]
     proxies = settings(root, **HEAD, training={"proxies_from_class_means": False})
     others += [embedding.embeddings("queries"), embedded(proxies, cache)]
@@ -112,7 +112,7 @@ def test_a_cached_run_is_not_computed_again(
     run = settings(root, **SMALL)
     first = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
     vectors, history = first.embeddings("queries"), first.history
-    monkeypatch.setattr(EmbeddingRun, "_forward", None)
+    monkeypatch.setattr("nearsure.lab.embedding.forward_in_batches", None)
     monkeypatch.setattr("nearsure.lab.embedding.random_view", None)
     again = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
     np.testing.assert_array_equal(again.embeddings("queries"), vectors)

@@ -53,9 +53,9 @@ def test_what_was_asked_is_kept() -> None:
 
 
 def test_json_comes_back_whole() -> None:
-    text = evaluation().to_json()
-    again = Evaluation.from_json(text)
-    assert again.to_json() == text
+    text = json.dumps(evaluation().to_dict())
+    again = Evaluation.from_dict(json.loads(text))
+    assert json.dumps(again.to_dict()) == text
     assert again.comparison == evaluation().comparison
     assert again.curve == evaluation().curve
     for rule in RULE_NAMES:
@@ -76,21 +76,21 @@ def test_nan_of_a_degenerate_fit_and_of_an_interval_survives_json() -> None:
         ),
         temperature_fit=replace(evaluation().temperature_fit, standard_error=np.nan),
     )
-    again = Evaluation.from_json(holed.to_json())
+    again = Evaluation.from_dict(json.loads(json.dumps(holed.to_dict())))
     assert np.isnan(again.comparison.results[0].ece.low)
     assert np.isnan(again.temperature_fit.standard_error)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"protocol": "given_gallery"}'])
+@pytest.mark.parametrize("text", ["[]", '{"protocol": "given_gallery"}'])
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="evaluation must be"):
-        Evaluation.from_json(text)
+    with pytest.raises(InvalidInputError, match="Evaluation must be"):
+        Evaluation.from_dict(json.loads(text))
 
 
 def test_unknown_fields_are_refused() -> None:
     fields = {**evaluation().to_dict(), "flavour": 1}
     with pytest.raises(InvalidInputError, match="flavour"):
-        Evaluation.from_json(json.dumps(fields))
+        Evaluation.from_dict(fields)
 
 
 def test_warnings_of_the_fit_become_notes() -> None:
@@ -103,7 +103,7 @@ def test_warnings_of_the_fit_become_notes() -> None:
         done = evaluate(noise, k=5, seed=0, n_resamples=5)
     assert done.notes == tuple(str(warning.message) for warning in warned)
     assert any("support points have no neighbour" in note for note in done.notes)
-    assert Evaluation.from_json(done.to_json()).notes == done.notes
+    assert Evaluation.from_dict(json.loads(json.dumps(done.to_dict()))).notes == done.notes
 
 
 def test_unknown_queries_are_wrong_under_every_rule() -> None:

@@ -1,5 +1,6 @@
 """Figures: drawn from stored numbers, nothing cut off, pyplot left alone."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 def numbers(draw: Callable[..., Path]) -> Evaluation | Sweep:
     if draw is draw_sweep:
         return temperature_and_k_sweep(found(), ks=[5, 20])
-    return Evaluation.from_json(evaluation().to_json())
+    return Evaluation.from_dict(json.loads(json.dumps(evaluation().to_dict())))
 
 
 def lines_of(ax: Axes) -> dict[str, tuple[float, ...]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nearsure.lab.config import BackboneName
-from nearsure.lab.network import Embedder, folded, make_backbone
+from nearsure.lab.network import Embedder, fold_batch_norm, make_backbone
 
 BACKBONES: tuple[BackboneName, ...] = ("small-cnn", "efficientnet-lite0")
 
@@ -54,7 +54,7 @@ def test_outputs_and_gradients_of_inputs_are_the_same(embedder: Embedder) -> Non
     exact.load_state_dict(embedder.state_dict())
     exact.double().eval()
     try:
-        ours = output_and_gradient(folded(exact), images().double())
+        ours = output_and_gradient(fold_batch_norm(exact), images().double())
         theirs = output_and_gradient(exact, images().double())
     finally:
         exact.float()  # the backbone is shared
@@ -65,14 +65,14 @@ def test_outputs_and_gradients_of_inputs_are_the_same(embedder: Embedder) -> Non
 
 
 def test_in_float32_they_differ_by_rounding(embedder: Embedder) -> None:
-    ours = output_and_gradient(folded(embedder), images())
+    ours = output_and_gradient(fold_batch_norm(embedder), images())
     theirs = output_and_gradient(embedder, images())
     for found, expected in zip(ours, theirs, strict=True):
         assert (found - expected).norm() < 1e-4 * expected.norm()
 
 
 def test_nothing_is_left_to_normalise_and_nothing_learns(embedder: Embedder) -> None:
-    copy = folded(embedder)
+    copy = fold_batch_norm(embedder)
     assert any(isinstance(part, nn.BatchNorm2d) for part in embedder.modules())
     assert not any(isinstance(part, nn.BatchNorm2d) for part in copy.modules())
     assert not any(parameter.requires_grad for parameter in copy.parameters())
@@ -85,7 +85,7 @@ def test_the_original_stays_as_it_was(embedder: Embedder) -> None:
     state = {key: value.clone() for key, value in embedder.state_dict().items()}
     parameters = list(embedder.parameters())
     with torch.no_grad():
-        for parameter in folded(embedder).parameters():
+        for parameter in fold_batch_norm(embedder).parameters():
             parameter.zero_()
     assert [part.training for part in embedder.modules()] == modes
     assert all(a is b for a, b in zip(embedder.parameters(), parameters, strict=True))

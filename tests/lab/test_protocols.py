@@ -5,7 +5,6 @@ import pytest
 
 from nearsure.errors import InvalidInputError
 from nearsure.lab.protocols import (
-    ProtocolNeighbors,
     all_against_others,
     encode_labels,
     gallery_and_queries,
@@ -97,13 +96,6 @@ def test_more_neighbours_than_others_are_refused() -> None:
         given_gallery(VECTORS[:4], CODES[:4], VECTORS, CODES, k=4)
 
 
-def test_misfits_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="one class code for each row"):
-        all_against_others(VECTORS, CODES[:-1], k=2)
+def test_a_gallery_without_a_class_of_two_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="two points or more"):
         gallery_and_queries(VECTORS, np.arange(21), k=2, seed=0)
-    found = all_against_others(VECTORS, CODES, k=3)
-    with pytest.raises(InvalidInputError, match="as many neighbours"):
-        ProtocolNeighbors("given_gallery", found.own.first(2), CODES, found.queries, CODES, 5)
-    with pytest.raises(InvalidInputError, match="'queries'"):
-        ProtocolNeighbors("given_gallery", found.own, CODES, found.queries, CODES[:4], 5)

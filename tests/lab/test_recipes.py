@@ -7,7 +7,7 @@ import pytest
 
 from nearsure.errors import ConfigError
 from nearsure.lab.config import LOSSES
-from nearsure.lab.recipes import BEFORE, HEAD_SIZE, checked_losses, recipe
+from nearsure.lab.recipes import BEFORE, HEAD_SIZE, check_losses, recipe
 
 ROOT = Path("birds")
 
@@ -71,7 +71,7 @@ def test_changes_that_would_misname_a_run_are_refused(
 
 
 def test_only_some_losses_keep_what_comes_before() -> None:
-    chosen = recipe("cub200", root=ROOT).only(checked_losses(["proxy-nca", "triplet"]))
+    chosen = recipe("cub200", root=ROOT).only(check_losses(["proxy-nca", "triplet"]))
     assert tuple(chosen.runs) == (BEFORE, "triplet", "proxy-nca")
 
 
@@ -95,4 +95,4 @@ def test_mistakes_of_the_caller_are_named() -> None:
     with pytest.raises(ConfigError, match="root must not be given"):
         recipe("glyphs", root=ROOT)
     with pytest.raises(ConfigError, match=r"one of normalized-softmax.* Got arcface, x\."):
-        checked_losses(["arcface", "triplet", "x"])
+        check_losses(["arcface", "triplet", "x"])

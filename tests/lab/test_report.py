@@ -74,7 +74,7 @@ def test_the_json_holds_settings_versions_and_every_run(folder: Path) -> None:
     assert document["runs"]["triplet"]["settings"] == {"seed": 1}
     for protocol, evaluation in experiment("triplet", 1).evaluations.items():
         stored = document["runs"]["triplet"]["evaluations"][protocol]
-        assert stored == json.loads(evaluation.to_json())
+        assert stored == evaluation.to_dict()
 
 
 def test_one_run_is_not_compared_with_itself(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from nearsure.lab.config import DatasetSettings, RunSettings, changed
+from nearsure.lab.config import DatasetSettings, RunSettings, apply_changes
 
 CLASSES = tuple("abcdefgh")
 SEEN, UNSEEN = CLASSES[:4], CLASSES[4:]
@@ -31,4 +31,6 @@ def write_tree(folder: Path, *, n_images: int = 3) -> Path:
 
 def settings(root: Path, **changes: object) -> RunSettings:
     preset = RunSettings(dataset=DatasetSettings(name="class-folders", root=root))
-    return changed(changed(preset, dict(SETTINGS), source="test"), changes, source="test")
+    return apply_changes(
+        apply_changes(preset, dict(SETTINGS), source="test"), changes, source="test"
+    )

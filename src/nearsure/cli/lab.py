@@ -77,7 +77,7 @@ def reproduce(
     # Late, so that the other commands work, and start quickly, without them.
     from nearsure.lab.config import read_changes
     from nearsure.lab.experiment import EvaluationSettings
-    from nearsure.lab.recipes import checked_losses, recipe
+    from nearsure.lab.recipes import check_losses, recipe
     from nearsure.lab.reproduce import reproduce as run
 
     changes: dict[str, Any] = read_changes(config) if config else {}
@@ -98,7 +98,7 @@ def reproduce(
         changes["dataset"] = images | asked
     chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config))
     if loss:
-        chosen = chosen.only(checked_losses(loss))
+        chosen = chosen.only(check_losses(loss))
     settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
     folder = Path("results") / _folder_name(dataset, chosen.part)
     shared: dict[str, Any] = {"cache": cache, "command": command_line(), "say": typer.echo}

@@ -7,10 +7,12 @@ finds, when it is started again, what was finished and does the rest.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError
@@ -18,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write
-from nearsure.errors import NearsureError
+from nearsure.errors import InvalidInputError, NearsureError
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
 FORMAT = 1
@@ -28,6 +30,74 @@ def digest(value: object) -> str:
     """Short name of anything that JSON can hold."""
     text = json.dumps([FORMAT, value], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def to_plain(value: Any) -> Any:  # noqa: ANN401
+    """A value in JSON's types: lists for tuples and arrays, None for NaN.
+
+    An object becomes what its `to_dict` gives, or else a dataclass becomes its fields.
+    """
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return fields_to_plain(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [to_plain(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def fields_to_plain(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The fields of a dataclass in JSON's types."""
+    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
+    """The inverse of `to_plain`, for a type such as that of a field."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(value)
+    if is_dataclass(kind):
+        return fields_from_plain(kind, value)
+    if origin is UnionType:
+        return None if value is None else from_plain(parts[0], value)
+    if origin in {tuple, Sequence}:
+        return tuple(from_plain(parts[0], entry) for entry in value)
+    if origin is Mapping:
+        key_kind, entry_kind = parts
+        return {from_plain(key_kind, k): from_plain(entry_kind, v) for k, v in value.items()}
+    if origin is np.ndarray:
+        return np.array(value, get_args(parts[1])[0])  # None becomes NaN
+    if kind is int:
+        return int(value)  # JSON's keys are text
+    return math.nan if kind is float and value is None else value
+
+
+def fields_from_plain(kind: Any, value: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """A dataclass from its fields in JSON's types.
+
+    Raises
+    ------
+    InvalidInputError
+        If the fields are not those of the class.
+    """
+    hints = get_type_hints(kind)
+    try:
+        return kind(**{name: from_plain(hints[name], entry) for name, entry in value.items()})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(
+            f"The fields of {kind.__name__} must be {[field.name for field in fields(kind)]}. "
+            f"{error!r}: was this written by another version, or is it something else?"
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with atomic_write(path, keep_suffix=True) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -62,8 +132,7 @@ class CachedStep:
         """Write down what the stage depends on, for people who look into the folder."""
         path = self.folder / "inputs.json"
         if not path.exists():
-            with atomic_write(path, keep_suffix=True) as draft:
-                draft.write_text(json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
+            write_text(path, json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
 
     def arrays(
         self, name: str, compute: Callable[[], Mapping[str, AnyArray]]
@@ -87,8 +156,7 @@ class CachedStep:
         path = self.folder / f"{name}.json"
         if not path.exists():
             self.describe()
-            with atomic_write(path, keep_suffix=True) as draft:
-                draft.write_text(json.dumps(compute(), indent=1) + "\n", encoding="utf-8")
+            write_text(path, json.dumps(compute(), indent=1) + "\n")
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

@@ -158,7 +158,7 @@ def read_changes(path: Path) -> dict[str, Any]:
     return changes
 
 
-def changed(preset: AnySettings, changes: dict[str, Any], *, source: str) -> AnySettings:
+def apply_changes(preset: AnySettings, changes: dict[str, Any], *, source: str) -> AnySettings:
     """A preset with nested changes, checked as a whole.
 
     Parameters

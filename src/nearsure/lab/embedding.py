@@ -65,16 +65,13 @@ class EmbeddingRun:
     @cached_property
     def images_key(self) -> str:
         """Digest of which images there are, wherever they lie."""
-        parts = [self.split.train, self.split.queries]
-        if self.split.gallery is not None:
-            parts.append(self.split.gallery)
         dataset = self.settings.dataset
         return digest(
             [
                 dataset.name,
                 dataset.image_size,
                 self.settings.seed if dataset.name == "glyphs" else None,
-                [[images.names, images.labels] for images in parts],
+                [[images.names, images.labels] for images in self.split.parts.values()],
             ]
         )
 
@@ -93,13 +90,13 @@ class EmbeddingRun:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
         images = self.images_of(part)
         embedder = self.trained.embedder
-        stage = CachedStep(self.cache, "embeddings", {"training": self.training_stage.key})
-        from_images = self.settings.model.trained == "all"
-        features = None if from_images else torch.from_numpy(self.features(part))
+        stage = embeddings_step(self.cache, self.training_stage.key)
+        if self.settings.model.trained == "all":
+            size = self.settings.dataset.image_size
+            return embed_images(stage, part, images, embedder, size=size)
+        features = torch.from_numpy(self.features(part))
 
         def embed(rows: range) -> AnyArray:
-            if features is None:
-                return self._forward(lambda batch: on_sphere(embedder(batch)), images, rows)
             with torch.inference_mode():
                 chunk = embedder.from_features(features[rows.start : rows.stop])
                 return on_sphere(chunk).numpy()
@@ -116,7 +113,9 @@ class EmbeddingRun:
         return stage.rows(
             part,
             len(images),
-            lambda rows: self._forward(self._untrained_backbone, images, rows),
+            lambda rows: forward_in_batches(
+                self._untrained_backbone, images, rows, size=self.settings.dataset.image_size
+            ),
             chunk=FEATURE_CHUNK,
             track=progress(f"features of {part}"),
         )
@@ -207,17 +206,30 @@ class EmbeddingRun:
 
         return image_batch
 
-    def _forward(
-        self, network: Callable[[Tensor], Tensor], images: LabelledImages, rows: range
-    ) -> AnyArray:
-        return forward_in_batches(network, images, rows, size=self.settings.dataset.image_size)
-
     def images_of(self, part: str) -> LabelledImages:
         """The images of "train", "queries" or "gallery"."""
         images = getattr(self.split, part)
         if not isinstance(images, LabelledImages):
             raise KeyError(part)
         return images
+
+
+def embeddings_step(cache: Path, training: str) -> CachedStep:
+    """Where the embeddings of a trained network are; `training` is the key of its training."""
+    return CachedStep(cache, "embeddings", {"training": training})
+
+
+def embed_images(
+    stage: CachedStep, part: str, images: LabelledImages, embedder: Embedder, *, size: int
+) -> AnyArray:
+    """Unit vectors of images, shape (n, d), computed and kept a chunk at a time."""
+
+    def embed(rows: range) -> AnyArray:
+        return forward_in_batches(lambda batch: on_sphere(embedder(batch)), images, rows, size=size)
+
+    return stage.rows(
+        part, len(images), embed, chunk=FEATURE_CHUNK, track=progress(f"embed {part}")
+    )
 
 
 def forward_in_batches(

@@ -1,9 +1,9 @@
 """The evaluation of one experiment: metrics, curves, and a sweep over T."""
 
-import json
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.comparison import TITLES, RuleComparison, RuleResult, compare_rules, score_by
 from nearsure.displays import NeighborCurveDisplay
-from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.errors import FitWarning
+from nearsure.lab.cache import fields_from_plain, fields_to_plain, to_plain
 from nearsure.lab.protocols import ProtocolName, ProtocolNeighbors
 from nearsure.metrics import (
     Bins,
@@ -27,7 +28,6 @@ from nearsure.rules import RULE_NAMES, RuleName, rule_weights
 from nearsure.temperature import TemperatureFit, fit_temperature
 
 DEFAULT_KS = (1, 2, 3, 5, 10, 20, 35, 50, 75, 100, 150, 200)
-INTERVALS = ("accuracy", "ece", "brier")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Evaluation:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     n_gallery, n_queries, n_classes : int
         Points in the gallery, queries, and classes in the gallery.
     n_unknown_queries : int
@@ -98,62 +98,16 @@ class Evaluation:
         return next(result for result in self.comparison.results if result.rule == rule)
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as numbers, strings, lists and dictionaries; what is NaN becomes None."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            **fields,
-            "temperature_fit": self.temperature_fit.to_dict(),
-            "comparison": [_without_nan(asdict(result)) for result in self.comparison.results],
-            "curve": _without_nan(asdict(self.curve)),
-            "reliability": {
-                rule: _without_nan(asdict(bins)) for rule, bins in self.reliability.items()
-            },
-            "ned_gain": {rule: asdict(gain) for rule, gain in self.ned_gain.items()},
-            "notes": list(self.notes),
-        }
+        """In JSON's types; NaN becomes None."""
+        return {**fields_to_plain(self), "comparison": to_plain(self.comparison.results)}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        try:
-            curve = fields["curve"]
-            return cls(
-                **{
-                    **fields,
-                    "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-                    "comparison": RuleComparison(tuple(map(_result_of, fields["comparison"]))),
-                    "curve": NeighborCurve(
-                        tuple(curve["ks"]),
-                        {rule: tuple(values) for rule, values in curve["accuracy"].items()},
-                        {rule: tuple(values) for rule, values in curve["ece"].items()},
-                    ),
-                    "reliability": {
-                        rule: _bins_of(bins) for rule, bins in fields["reliability"].items()
-                    },
-                    "ned_gain": {
-                        rule: _interval_of(gain) for rule, gain in fields["ned_gain"].items()
-                    },
-                    "notes": tuple(fields["notes"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInputError(
-                f"The fields of an evaluation must be those that to_dict gives. {error!r}: was "
-                "this written by another version, or is it something else?"
-            ) from error
-
-    def to_json(self) -> str:
-        """The evaluation as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
-        try:
-            fields = json.loads(text)
-        except ValueError as error:
-            raise InvalidInputError(f"An evaluation must be valid JSON: {error}.") from error
-        return cls.from_dict(fields)
+        if "comparison" in fields:
+            fields = {**fields, "comparison": {"results": fields["comparison"]}}
+        evaluation: Self = fields_from_plain(cls, fields)
+        return evaluation
 
 
 def evaluate(
@@ -234,15 +188,25 @@ def evaluate(
 
 def fit_with_notes(own: Neighbors, codes: IntArray) -> tuple[TemperatureFit, tuple[str, ...]]:
     """The fitted temperature, and what its fit warned of."""
+    with collect_fit_warnings() as notes:
+        fit = fit_temperature(own, codes)
+    return fit, tuple(notes)
+
+
+@contextmanager
+def collect_fit_warnings() -> Iterator[list[str]]:
+    """Collect the messages of fit warnings; other warnings are passed on."""
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
-        fit = fit_temperature(own, codes)
+        yield notes
     for warning in caught:
-        if not issubclass(warning.category, FitWarning):
+        if issubclass(warning.category, FitWarning):
+            notes.append(str(warning.message))
+        else:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-    return fit, tuple(str(w.message) for w in caught if issubclass(w.category, FitWarning))
 
 
 def _curve(found: ProtocolNeighbors, ks: Sequence[int]) -> NeighborCurve:
@@ -256,43 +220,6 @@ def _curve(found: ProtocolNeighbors, ks: Sequence[int]) -> NeighborCurve:
     return NeighborCurve(
         tuple(map(int, ks)), by_rule(display.accuracy), by_rule(display.calibration_error)
     )
-
-
-def _without_nan(value: Any) -> Any:  # noqa: ANN401
-    """The same value in JSON's terms: lists for arrays and tuples, None for NaN."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def _result_of(fields: dict[str, Any]) -> RuleResult:
-    return RuleResult(**{**fields, **{name: _interval_of(fields[name]) for name in INTERVALS}})
-
-
-def _interval_of(fields: dict[str, Any]) -> Interval:
-    ends = {name: _number(fields[name]) for name in ("estimate", "low", "high")}
-    return Interval(**{**fields, **ends})
-
-
-def _bins_of(fields: dict[str, Any]) -> Bins:
-    return Bins(
-        np.array(fields["edges"]),
-        np.array(fields["counts"], np.int64),
-        _numbers(fields["mean_confidence"]),
-        _numbers(fields["accuracy"]),
-    )
-
-
-def _numbers(entries: list[float | None]) -> FloatArray:
-    return np.array([_number(entry) for entry in entries], np.float64)
-
-
-def _number(entry: float | None) -> float:
-    return np.nan if entry is None else entry
 
 
 # NED at other temperatures than the fitted one, for several k: what T costs and what it buys.
@@ -313,7 +240,7 @@ class Sweep:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     ks : tuple of int
         Numbers of neighbours, m of them.
     factors : tuple of float
@@ -325,7 +252,7 @@ class Sweep:
     voters : tuple of m tuples of f floats
         How many neighbours share the vote, see `effective_voters`; mean over the queries.
     baseline_accuracy, baseline_ece, baseline_voters : mapping of rule name to tuple of m floats
-        Those of kNN, Dudani and Gou, which know no T.
+        Those of kNN, Dudani and Gou, which have no T.
     """
 
     protocol: ProtocolName
@@ -339,26 +266,6 @@ class Sweep:
     baseline_ece: Mapping[RuleName, tuple[float, ...]]
     baseline_voters: Mapping[RuleName, tuple[float, ...]]
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """From what ``dataclasses.asdict`` gave, perhaps by way of JSON."""
-        by_rule: dict[str, dict[RuleName, tuple[float, ...]]] = {
-            name: {rule: tuple(values) for rule, values in fields[name].items()}
-            for name in ("baseline_accuracy", "baseline_ece", "baseline_voters")
-        }
-        return cls(
-            protocol=fields["protocol"],
-            ks=tuple(fields["ks"]),
-            factors=tuple(fields["factors"]),
-            temperatures=tuple(fields["temperatures"]),
-            accuracy=tuple(map(tuple, fields["accuracy"])),
-            ece=tuple(map(tuple, fields["ece"])),
-            voters=tuple(map(tuple, fields["voters"])),
-            baseline_accuracy=by_rule["baseline_accuracy"],
-            baseline_ece=by_rule["baseline_ece"],
-            baseline_voters=by_rule["baseline_voters"],
-        )
-
     def best_factor(self, k: int) -> float:
         """The multiple of T at which NED is right most often; the smallest of equals."""
         return self.factors[int(np.argmax(self.accuracy[self.ks.index(k)]))]
@@ -368,33 +275,9 @@ class Sweep:
         place = self.ks.index(k)
         return max(BASELINES, key=lambda rule: self.baseline_accuracy[rule][place])
 
-    def to_markdown(self) -> str:
-        """Accuracy % / ECE % / voters: a row a k, a column a multiple of T."""
-        titles = [f"{factor:g} T" for factor in self.factors]
-        rows = [["k", "T", *titles, "best baseline"], ["---"] * (len(titles) + 3)]
-        for place, k in enumerate(self.ks):
-            rule = self.best_baseline(k)
-            cells = [
-                _cell(*figures)
-                for figures in zip(
-                    self.accuracy[place], self.ece[place], self.voters[place], strict=True
-                )
-            ]
-            best = self.factors.index(self.best_factor(k))
-            cells[best] = f"**{cells[best]}**"
-            baseline = (self.baseline_accuracy, self.baseline_ece, self.baseline_voters)
-            beside = _cell(*(figures[rule][place] for figures in baseline))
-            rows.append(
-                [str(k), f"{self.temperatures[place]:.4g}", *cells, f"{TITLES[rule]} {beside}"]
-            )
-        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
 
 def temperature_and_k_sweep(
-    found: ProtocolNeighbors,
-    *,
-    ks: Sequence[int],
-    factors: Sequence[float] = DEFAULT_FACTORS,
+    found: ProtocolNeighbors, *, ks: Sequence[int], factors: Sequence[float] = DEFAULT_FACTORS
 ) -> Sweep:
     """Score NED at multiples of the T that is fitted for each k.
 
@@ -411,11 +294,6 @@ def temperature_and_k_sweep(
     -------
     Sweep
     """
-    if not ks or not factors or min(factors) <= 0 or list(factors) != sorted(set(factors)):
-        raise InvalidInputError(
-            "A sweep must have at least one k, and factors that ascend from above 0. "
-            f"Got {list(ks)} and {list(factors)} instead."
-        )
     temperatures = [fit_with_notes(found.own.first(k), found.own_codes)[0].temperature for k in ks]
     cut = [found.queries.first(k) for k in ks]
 
@@ -470,7 +348,3 @@ def effective_voters(weights: ArrayLike) -> FloatArray:
     votes = np.asarray(weights, np.float64)
     effective: FloatArray = votes.sum(axis=1) ** 2 / (votes**2).sum(axis=1)
     return effective
-
-
-def _cell(right: float, error: float, voters: float) -> str:
-    return f"{100 * right:.2f} / {100 * error:.2f} / {voters:.1f}"

@@ -11,7 +11,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.cache import CachedStep
+from nearsure.lab.cache import CachedStep, fields_to_plain, from_plain, to_plain
 from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
 from nearsure.lab.protocols import (
     ProtocolName,
@@ -25,6 +25,8 @@ from nearsure.neighbors import Neighbors
 
 SWEPT_KS = (10, 20, 50, 100)
 STAGES = ("neighbors", "evaluation", "sweep")
+# What the cache holds of neighbours, in the order of the class.
+STORED = ("sq_distances", "labels", "ids", "counts")
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Experiment:
         """In JSON's types."""
         return {
             **self.details,
-            "evaluations": {name: found.to_dict() for name, found in self.evaluations.items()},
-            "sweeps": {name: asdict(sweep) for name, sweep in self.sweeps.items()},
+            "evaluations": to_plain(self.evaluations),
+            "sweeps": to_plain(self.sweeps),
         }
 
 
@@ -112,8 +114,6 @@ def run_experiment(
     details : mapping, optional
         Kept with the result.
     """
-    if cache and not key:
-        raise InvalidInputError("With a cache, key must say what the embeddings are. Got ''.")
     evaluations: dict[ProtocolName, Evaluation] = {}
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():
@@ -124,8 +124,8 @@ def run_experiment(
         swept = _cached_document(partial(_sweep_of, found), stages[2])
         try:
             evaluations[protocol] = Evaluation.from_dict(measured)
-            sweeps[protocol] = Sweep.from_dict(swept)
-        except (InvalidInputError, KeyError, TypeError) as error:
+            sweeps[protocol] = from_plain(Sweep, swept)
+        except InvalidInputError as error:
             folders = " and ".join(str(stage.folder) for stage in stages[1:] if stage)
             raise NearsureError(
                 f"{folders} were written by another version ({error!r}). Delete them and run again."
@@ -140,7 +140,7 @@ def _evaluation_of(found: ProtocolNeighbors, settings: EvaluationSettings) -> di
 
 def _sweep_of(found: ProtocolNeighbors) -> dict[str, Any]:
     ks = [k for k in SWEPT_KS if k <= found.k] or [found.k]
-    return asdict(temperature_and_k_sweep(found, ks=ks))
+    return fields_to_plain(temperature_and_k_sweep(found, ks=ks))
 
 
 def _cached_document(
@@ -178,13 +178,7 @@ def _cached_neighbors(
         return search()
     stored = stage.arrays("neighbors", lambda: _to_arrays(search()))
     own, queries = (
-        Neighbors(
-            stored[f"{part}.sq_distances"],
-            stored[f"{part}.labels"],
-            stored[f"{part}.ids"],
-            stored[f"{part}.counts"],
-        )
-        for part in ("own", "queries")
+        Neighbors(*(stored[f"{part}.{name}"] for name in STORED)) for part in ("own", "queries")
     )
     return ProtocolNeighbors(
         stage.inputs["protocol"],
@@ -199,10 +193,5 @@ def _cached_neighbors(
 def _to_arrays(found: ProtocolNeighbors) -> dict[str, AnyArray]:
     arrays: dict[str, AnyArray] = {"own_codes": found.own_codes, "query_codes": found.query_codes}
     for part, neighbors in (("own", found.own), ("queries", found.queries)):
-        arrays |= {
-            f"{part}.sq_distances": neighbors.sq_distances,
-            f"{part}.labels": neighbors.labels,
-            f"{part}.ids": np.asarray(neighbors.ids),
-            f"{part}.counts": neighbors.counts,
-        }
+        arrays |= {f"{part}.{name}": np.asarray(getattr(neighbors, name)) for name in STORED}
     return arrays | {"n_classes": np.array([found.n_classes])}

@@ -14,7 +14,6 @@ from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.rules import RuleName
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -35,7 +34,7 @@ def entitle(figure: "Figure", name: str | None, what: str) -> None:
     figure.suptitle(what if name is None else f"{name}: {what}")
 
 
-def saved(figure: "Figure", path: str | Path) -> Path:
+def save_figure(figure: "Figure", path: str | Path) -> Path:
     """Write the PNG; its folder is made if need be."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,7 @@ def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | No
         error = evaluation.result_of(rule).ece.estimate
         ReliabilityDisplay(evaluation.reliability[rule], error, TITLES[rule]).plot(ax=ax)
     entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_neighbor_curve(
@@ -98,7 +97,7 @@ def draw_neighbor_curve(
     figure = new_figure((12, 5))
     display.plot(ax=list(figure.subplots(1, 2)))
     entitle(figure, name, f"{evaluation.n_queries:,} queries")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Path:
@@ -118,14 +117,16 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     """
     figure = new_figure((12, 5.4))
     left, right = figure.subplots(1, 2)
-    for place, k in enumerate(sweep.ks):
-        rule = sweep.best_baseline(k)
-        label = f"NED, k = {k}"
-        level = f"{TITLES[rule]}, k = {k}"
-        ned, levels = sweep.accuracy[place], sweep.baseline_accuracy[rule][place]
-        _draw_line(left, sweep, place, ned, (label, level, levels))
-        ned, levels = sweep.ece[place], sweep.baseline_ece[rule][place]
-        _draw_line(right, sweep, place, ned, (label, level, levels))
+    for ax, ned, levels in (
+        (left, sweep.accuracy, sweep.baseline_accuracy),
+        (right, sweep.ece, sweep.baseline_ece),
+    ):
+        for place, k in enumerate(sweep.ks):
+            rule, style = sweep.best_baseline(k), line_style(place)
+            look = {"color": style.color, "marker": style.marker, "markersize": 5}
+            ax.plot(sweep.factors, ned[place], linewidth=1.8, label=f"NED, k = {k}", **look)
+            level, label = levels[rule][place], f"{TITLES[rule]}, k = {k}"
+            ax.axhline(level, color=style.color, linestyle="--", linewidth=1.1, label=label)
     left.set_ylabel("Accuracy")
     right.set_ylabel("Expected calibration error")
     right.set_ylim(bottom=0)
@@ -138,7 +139,7 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
     entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
@@ -146,24 +147,3 @@ def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
     pillow = require("PIL.Image", extra="plot", purpose="A picture")
     pillow.fromarray(pixels).save(path)
     return Path(path)
-
-
-def _draw_line(
-    ax: "Axes",
-    sweep: Sweep,
-    place: int,
-    ned: tuple[float, ...],
-    names_and_level: tuple[str, str, float],
-) -> None:
-    style = line_style(place)
-    label, level_label, level = names_and_level
-    ax.plot(
-        np.asarray(sweep.factors),
-        np.asarray(ned),
-        color=style.color,
-        marker=style.marker,
-        markersize=5,
-        linewidth=1.8,
-        label=label,
-    )
-    ax.axhline(level, color=style.color, linestyle="--", linewidth=1.1, label=level_label)

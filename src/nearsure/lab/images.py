@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.extras import require
 from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import DatasetSettings
@@ -44,7 +44,7 @@ def prepare_images(settings: DatasetSettings, *, seed: int, cache: Path) -> Imag
         return _each_part(split, lambda images, part: _in_memory(images, cache, inputs, part))
     broken = _broken_images(split, cache)
     if settings.skip_broken_images:
-        return _without_broken(split, broken, drop_single_images=settings.drop_single_images)
+        return _drop_broken(split, broken, drop_single_images=settings.drop_single_images)
     refuse_broken(broken, dataset=settings.name)
     return split
 
@@ -57,7 +57,7 @@ def refuse_other_pixels(split: ImageSplit, cache: Path) -> None:
     DatasetError
         If some of the images are not what they were when the cache was made.
     """
-    for part, images in _parts(split).items():
+    for part, images in split.parts.items():
         names = digest([images.names, images.labels])
         now = _sample(images)
         stage = CachedStep(cache, "sampled", {"images": names})
@@ -103,7 +103,7 @@ def tuning_split(split: ImageSplit) -> ImageSplit:
 def _broken_images(split: ImageSplit, cache: Path) -> dict[str, str]:
     """Names of the images that cannot be decoded, with the reason."""
     broken: dict[str, str] = {}
-    for part, images in _parts(split).items():
+    for part, images in split.parts.items():
         stage = CachedStep(cache, "checked", {"images": digest([images.names, images.labels])})
 
         def look_through(images: LabelledImages = images, part: str = part) -> dict[str, str]:
@@ -121,7 +121,7 @@ def _broken_images(split: ImageSplit, cache: Path) -> dict[str, str]:
     return broken
 
 
-def _without_broken(
+def _drop_broken(
     split: ImageSplit, broken: dict[str, str], *, drop_single_images: bool
 ) -> ImageSplit:
     """The images that can be read; what is left of a class may be one image."""
@@ -139,20 +139,11 @@ def _without_broken(
     return _each_part(split, kept)
 
 
-def _parts(split: ImageSplit) -> dict[str, LabelledImages]:
-    parts = {"train": split.train, "queries": split.queries}
-    return parts if split.gallery is None else parts | {"gallery": split.gallery}
-
-
 def _each_part(
     split: ImageSplit, change: Callable[[LabelledImages, str], LabelledImages]
 ) -> ImageSplit:
-    return replace(
-        split,
-        train=change(split.train, "train"),
-        queries=change(split.queries, "queries"),
-        gallery=None if split.gallery is None else change(split.gallery, "gallery"),
-    )
+    parts = {part: change(images, part) for part, images in split.parts.items()}
+    return ImageSplit(split.dataset, **parts)
 
 
 # Of random crops, width to height, as is customary since Inception.
@@ -171,16 +162,11 @@ def central_view(image: Pixels, size: int) -> Pixels:
     height, width = image.shape[:2]
     side = min(height, width)
     left, top = (width - side) / 2, (height - side) / 2
-    return _resized(image, size, (left, top, left + side, top + side))
+    return _resize(image, size, (left, top, left + side, top + side))
 
 
 def random_view(
-    image: Pixels,
-    size: int,
-    rng: np.random.Generator,
-    *,
-    smallest_crop: float,
-    flip: bool,
+    image: Pixels, size: int, rng: np.random.Generator, *, smallest_crop: float, flip: bool
 ) -> Pixels:
     """A random crop, resized, and mirrored half of the time where `flip` says so.
 
@@ -198,11 +184,11 @@ def random_view(
     left, top = rng.uniform(0, width - crop_width), rng.uniform(0, height - crop_height)
     # Rounding may put the far edge a hair outside, which Pillow refuses.
     right, bottom = min(left + crop_width, width), min(top + crop_height, height)
-    view = _resized(image, size, (left, top, right, bottom))
+    view = _resize(image, size, (left, top, right, bottom))
     return view[:, ::-1] if flip and rng.random() < 1 / 2 else view
 
 
-def _resized(image: Pixels, size: int, box: tuple[float, float, float, float]) -> Pixels:
+def _resize(image: Pixels, size: int, box: tuple[float, float, float, float]) -> Pixels:
     height, width = image.shape[:2]
     if (height, width) == (size, size) and box == (0, 0, size, size):
         return image
@@ -235,13 +221,8 @@ def contact_sheet(
     -------
     array of shape (height, width, 3), uint8
     """
-    labels, codes, counts = np.unique(images.labels, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(images.labels, return_inverse=True, return_counts=True)
     large = np.flatnonzero(counts >= images_per_class)
-    if len(large) < classes:
-        raise InvalidInputError(
-            f"classes must not exceed the {len(large)} classes that have {images_per_class} "
-            f"images. Got {classes} of {len(labels)} instead."
-        )
     rng = np.random.default_rng(seed)
     side = size + GAP
     sheet = np.zeros((classes * side + GAP, images_per_class * side + GAP, 3), np.uint8)

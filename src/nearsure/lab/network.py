@@ -167,7 +167,7 @@ BLOCK_PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project
 OUTER_PAIRS = (("_conv_stem", "_bn0"), ("_conv_head", "_bn1"))
 
 
-def folded(embedder: Embedder) -> Embedder:
+def fold_batch_norm(embedder: Embedder) -> Embedder:
     """A copy of an embedder in eval mode, its batch normalisation folded into convolutions.
 
     Its parameters do not learn.

@@ -1,4 +1,4 @@
-"""How an experiment asks: which points are the gallery, which the queries, and what T may see."""
+"""Protocols: which points are the gallery, which are queries, and which fit T."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,7 +12,6 @@ from nearsure.index import ExactIndex
 from nearsure.labels import classes_and_codes, codes_of
 from nearsure.loo import search_leaving_one_out
 from nearsure.neighbors import Neighbors
-from nearsure.validation import integer_codes
 
 ProtocolName = Literal["all_against_others", "gallery_and_queries", "given_gallery"]
 PROTOCOL_NAMES: tuple[ProtocolName, ...] = get_args(ProtocolName)
@@ -25,7 +24,7 @@ class ProtocolNeighbors:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     own : Neighbors
         Neighbours of each gallery point among the others, on which T is fitted.
     own_codes : array of shape (n_gallery,)
@@ -44,22 +43,6 @@ class ProtocolNeighbors:
     queries: Neighbors
     query_codes: IntArray
     n_classes: int
-
-    def __post_init__(self) -> None:
-        for name, neighbors, codes in (
-            ("own", self.own, self.own_codes),
-            ("queries", self.queries, self.query_codes),
-        ):
-            if codes.shape != (len(neighbors),):
-                raise InvalidInputError(
-                    f"There must be one class code for each of the {len(neighbors)} points of "
-                    f"'{name}'. Got an array of shape {codes.shape} instead."
-                )
-        if self.own.k != self.queries.k:
-            raise InvalidInputError(
-                "Gallery points and queries must have as many neighbours, or T is fitted for "
-                f"another k. Got {self.own.k} and {self.queries.k} instead."
-            )
 
     @property
     def k(self) -> int:
@@ -109,7 +92,7 @@ def encode_labels(
     return codes, codes_of(queries, classes)
 
 
-def all_against_others(vectors: AnyArray, codes: ArrayLike, *, k: int) -> ProtocolNeighbors:
+def all_against_others(vectors: AnyArray, codes: IntArray, *, k: int) -> ProtocolNeighbors:
     """Every point is a query against all the others: the paper's protocol.
 
     T is fitted on the very neighbours that are then scored, one parameter on thousands of points.
@@ -124,15 +107,13 @@ def all_against_others(vectors: AnyArray, codes: ArrayLike, *, k: int) -> Protoc
     k : int
         How many neighbours to search; evaluation may use fewer.
     """
-    own_codes = _checked("vectors", vectors, codes, k=k)
-    own = _own_neighbors(ExactIndex(vectors), own_codes, k=k)
-    return ProtocolNeighbors(
-        "all_against_others", own, own_codes, own, own_codes, len(np.unique(own_codes))
-    )
+    _check_k(len(codes), k)
+    own = _own_neighbors(ExactIndex(vectors), codes, k=k)
+    return ProtocolNeighbors("all_against_others", own, codes, own, codes, len(np.unique(codes)))
 
 
 def gallery_and_queries(
-    vectors: AnyArray, codes: ArrayLike, *, k: int, seed: int
+    vectors: AnyArray, codes: IntArray, *, k: int, seed: int
 ) -> ProtocolNeighbors:
     """Half of every class is the gallery and fits T; the other half asks, and T never saw it.
 
@@ -143,14 +124,13 @@ def gallery_and_queries(
     seed : int
         Seed of the split; see `gallery_half`.
     """
-    codes = _checked("vectors", vectors, codes, k=1)
     in_gallery = gallery_half(codes, seed=seed)
     if in_gallery.all():
         raise InvalidInputError(
             "Some class must have two points or more, one to ask and one to be found. "
             f"Got {len(codes)} points of as many classes instead."
         )
-    return _asked(
+    return _search_gallery(
         "gallery_and_queries",
         (vectors[in_gallery], codes[in_gallery]),
         (vectors[~in_gallery], codes[~in_gallery]),
@@ -160,9 +140,9 @@ def gallery_and_queries(
 
 def given_gallery(
     gallery_vectors: AnyArray,
-    gallery_codes: ArrayLike,
+    gallery_codes: IntArray,
     query_vectors: AnyArray,
-    query_codes: ArrayLike,
+    query_codes: IntArray,
     *,
     k: int,
 ) -> ProtocolNeighbors:
@@ -181,11 +161,8 @@ def given_gallery(
     k : int
         How many neighbours to search; evaluation may use fewer.
     """
-    return _asked(
-        "given_gallery",
-        (gallery_vectors, _checked("gallery_vectors", gallery_vectors, gallery_codes, k=k)),
-        (query_vectors, _checked("query_vectors", query_vectors, query_codes)),
-        k=k,
+    return _search_gallery(
+        "given_gallery", (gallery_vectors, gallery_codes), (query_vectors, query_codes), k=k
     )
 
 
@@ -207,7 +184,7 @@ def gallery_half(codes: IntArray, *, seed: int) -> BoolArray:
     return chosen
 
 
-def _asked(
+def _search_gallery(
     protocol: ProtocolName,
     gallery: tuple[AnyArray, IntArray],
     queries: tuple[AnyArray, IntArray],
@@ -230,18 +207,6 @@ def _asked(
 
 def _own_neighbors(index: ExactIndex, codes: IntArray, *, k: int) -> Neighbors:
     return search_leaving_one_out(index, index.vectors, np.arange(len(index)), codes, k=k)
-
-
-def _checked(name: str, vectors: AnyArray, codes: ArrayLike, *, k: int | None = None) -> IntArray:
-    codes = integer_codes(codes)
-    if vectors.ndim != 2 or not len(vectors) or codes.shape != (len(vectors),):  # noqa: PLR2004
-        raise InvalidInputError(
-            f"'{name}' must have the shape (n, d), with one class code for each row. "
-            f"Got shapes {vectors.shape} and {codes.shape} instead."
-        )
-    if k is not None:
-        _check_k(len(vectors), k)
-    return codes
 
 
 def _check_k(n_gallery: int, k: int) -> None:

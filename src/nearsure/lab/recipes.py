@@ -13,7 +13,7 @@ from nearsure.lab.config import (
     ModelSettings,
     RunSettings,
     TrainingSettings,
-    changed,
+    apply_changes,
 )
 
 BEFORE = "before training"
@@ -45,13 +45,18 @@ class Recipe:
         """Which images: "standard" or "tuning"."""
         return next(iter(self.runs.values())).dataset.part
 
+    @property
+    def title(self) -> str:
+        """For reports: part of the seen classes is another task than the paper's."""
+        return self.dataset if self.part == "standard" else f"{self.dataset}, {self.part}"
+
     def only(self, losses: list[LossName]) -> "Recipe":
         """The same recipe with some of the losses; what comes before training stays."""
         kept = {name: run for name, run in self.runs.items() if name in losses or name == BEFORE}
         return Recipe(self.dataset, kept)
 
 
-def checked_losses(names: list[str]) -> list[LossName]:
+def check_losses(names: list[str]) -> list[LossName]:
     """Names of losses that exist."""
     unknown = [name for name in names if name not in LOSSES]
     if unknown:
@@ -98,7 +103,7 @@ def recipe(
 
     def settled(run: RunSettings) -> RunSettings:
         given = {"dataset": {"name": dataset, "root": root}, "seed": seed}
-        return changed(changed(run, given, source="settings"), changes, source=source)
+        return apply_changes(apply_changes(run, given, source="settings"), changes, source=source)
 
     if dataset == "glyphs":
         if root is not None:
@@ -162,11 +167,7 @@ def _head(run: RunSettings) -> RunSettings:
 
 # What was compared to choose the rates, and what was not: docs/adr/0009.
 HEAD_TRAINING = TrainingSettings(
-    epochs=10,
-    classes_per_batch=32,
-    learning_rate=2e-4,
-    proxy_learning_rate=2e-3,
-    weight_decay=1e-3,
+    epochs=10, classes_per_batch=32, learning_rate=2e-4, proxy_learning_rate=2e-3, weight_decay=1e-3
 )
 GLYPHS = RunSettings(
     dataset=DatasetSettings(name="glyphs", image_size=32),

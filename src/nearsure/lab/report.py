@@ -11,11 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearsure.atomic import atomic_write
+from nearsure.lab.cache import write_text
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
-from nearsure.lab.tables import PROTOCOLS, best_k_table, table_1, table_4
+from nearsure.lab.tables import (
+    PROTOCOLS,
+    best_k_table,
+    percent,
+    sweep_table,
+    table_1,
+    table_4,
+    write_rows,
+)
 
 PACKAGES = (
     "nearsure",
@@ -102,7 +110,15 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {experiment.name: experiment for experiment in experiments}
-    files = [_write_json(folder / "results.json", dataset, experiments, command, settings)]
+    document = {
+        "dataset": dataset,
+        "command": command,
+        "versions": versions(),
+        "evaluation": dict(settings),
+        "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
+    }
+    files = [folder / "results.json"]
+    write_text(files[0], json.dumps(document, indent=1) + "\n")
     text = [f"# {dataset}", f"Made by `{command}`."]
     if examples is not None:
         files.append(save_picture(examples, folder / "examples.png"))
@@ -133,47 +149,28 @@ def write_report(
         for caption, path in pictures.items():
             text += [f"### {caption}", f"![{caption}]({path.name})"]
             files.append(path)
-        text += [SWEEP, by_name[main].sweeps[protocol].to_markdown()]
+        text += [SWEEP, sweep_table(by_name[main].sweeps[protocol])]
     readme = folder / "README.md"
-    with atomic_write(readme, keep_suffix=True) as draft:
-        draft.write_text("\n\n".join(part.strip() for part in text) + "\n", encoding="utf-8")
+    write_text(readme, "\n\n".join(part.strip() for part in text) + "\n")
     return [readme, *files]
 
 
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
-    lines = ["| embedding | trained | protocol | 1NN accuracy % |", "| --- | --- | --- | --- |"]
-    for experiment in experiments:
-        for protocol, evaluation in experiment.evaluations.items():
-            right = evaluation.result_of("1nn").accuracy
-            lines.append(
-                f"| {experiment.name} | {_trained(experiment)} | {PROTOCOLS[protocol]} "
-                f"| {100 * right.estimate:.2f} "
-                f"({100 * right.low:.2f} to {100 * right.high:.2f}) |"
-            )
-    return "\n".join(lines)
+    rows = [
+        (
+            experiment.name,
+            _trained(experiment),
+            PROTOCOLS[protocol],
+            percent(evaluation.result_of("1nn").accuracy),
+        )
+        for experiment in experiments
+        for protocol, evaluation in experiment.evaluations.items()
+    ]
+    return write_rows(("embedding", "trained", "protocol", "1NN accuracy %"), rows)
 
 
 def _trained(experiment: Experiment) -> str:
     """Which part of the network learnt."""
     settings = experiment.details.get("settings", {})
     return TRAINED.get(settings.get("model", {}).get("trained", ""), "")
-
-
-def _write_json(
-    path: Path,
-    dataset: str,
-    experiments: Sequence[Experiment],
-    command: str,
-    settings: Mapping[str, Any],
-) -> Path:
-    document = {
-        "dataset": dataset,
-        "command": command,
-        "versions": versions(),
-        "evaluation": dict(settings),
-        "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
-    }
-    with atomic_write(path, keep_suffix=True) as draft:
-        draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return path

@@ -44,7 +44,7 @@ def reproduce(
     command : str
         What was typed, for the report.
     say : callable
-        Takes a line for the person who waits.
+        Takes a line of progress.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def reproduce(
         The files of the report.
     """
     tune_malloc()
-    splits = prepared_splits(recipe, cache)
+    splits = prepare_splits(recipe, cache)
     experiments: list[Experiment] = []
     for name, run in recipe.runs.items():
         split = splits[run.dataset, run.seed]
@@ -90,8 +90,7 @@ def reproduce(
             )
     return write_report(
         output,
-        # Part of the seen classes is another task than the paper's.
-        recipe.dataset if recipe.part == "standard" else f"{recipe.dataset}, {recipe.part}",
+        recipe.title,
         experiments,
         command=command,
         settings=asdict(settings),
@@ -117,7 +116,7 @@ def _examples(
     )
 
 
-def prepared_splits(recipe: Recipe, cache: Path) -> dict[tuple[DatasetSettings, int], ImageSplit]:
+def prepare_splits(recipe: Recipe, cache: Path) -> dict[tuple[DatasetSettings, int], ImageSplit]:
     """The images of every run; what does not fit is said before the first run takes its hours."""
     splits: dict[tuple[DatasetSettings, int], ImageSplit] = {}
     for run in recipe.runs.values():

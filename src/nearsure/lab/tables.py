@@ -1,16 +1,17 @@
 """Markdown tables of results, beside the numbers of the paper."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
-from nearsure.comparison import TITLES, RuleResult
+from nearsure.comparison import TITLES
 from nearsure.errors import NearsureError
-from nearsure.lab.evaluation import Evaluation
+from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.lab.protocols import ProtocolName
 from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES, RuleName
@@ -52,7 +53,7 @@ def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     loss : str
         "normalized-softmax" (Table 1), "triplet", "n-pairs" or "proxy-nca" (Table 4).
     rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Whose confidence.
+        The rule.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> 
     epsilon : float
         The paper has 0.1 and 0.3.
     rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Whose confidence.
+        The rule.
 
     Returns
     -------
@@ -127,10 +128,9 @@ def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> 
 def _cell(percents: list[float | None] | None, note: str = "") -> PaperCell | None:
     if percents is None:
         return None
-    accuracy, ece = percents
-    if accuracy is None:
-        return None
-    return PaperCell(_fraction(accuracy), None if ece is None else _fraction(ece), note)
+    # 2.4 / 100 is 0.024 to the last digit only once it is rounded to the digits that were printed.
+    accuracy, ece = (None if number is None else round(number / 100, 4) for number in percents)
+    return None if accuracy is None else PaperCell(accuracy, ece, note)
 
 
 @cache
@@ -138,11 +138,6 @@ def _tables() -> dict[str, Any]:
     text = files("nearsure.lab").joinpath("paper_tables.json").read_text(encoding="utf-8")
     tables: dict[str, Any] = json.loads(text)
     return tables
-
-
-def _fraction(percent: float) -> float:
-    # 2.4 / 100 is 0.024 to the last digit only once it is rounded to the digits that were printed.
-    return round(percent / 100, 4)
 
 
 PROTOCOLS: dict[ProtocolName, str] = {
@@ -157,6 +152,78 @@ LEGEND = (
 PAPER_LEGEND = ' "paper 74.9, -11.0": the paper has 74.9, and we 11.0 points less.'
 
 Column = Literal["accuracy", "ece", "brier"]
+Better = Literal["more", "less"]
+
+
+def write_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of rows."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_table(columns: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table of columns of equal length."""
+    return write_rows(list(columns), zip(*columns.values(), strict=True))
+
+
+def percent(interval: Interval, *, bold: bool = False, scale: float = 100, digits: int = 2) -> str:
+    """An interval in percent, or on another scale.
+
+    Examples
+    --------
+    >>> percent(Interval(0.75, 0.7, 0.8, 0.95), bold=True)
+    '**75.00** (70.00 to 80.00)'
+    """
+    if isnan(interval.estimate):
+        return "none"
+    ends = (interval.estimate, interval.low, interval.high)
+    estimate, low, high = (f"{scale * end:.{digits}f}" for end in ends)
+    estimate = f"**{estimate}**" if bold else estimate
+    return estimate if isnan(interval.low) else f"{estimate} ({low} to {high})"
+
+
+def points(interval: Interval, *, scale: float = 100, digits: int = 2) -> str:
+    """A difference in points of percent, or on another scale, with its sign.
+
+    Examples
+    --------
+    >>> points(Interval(-0.011, -0.02, 0.001, 0.95))
+    '-1.10 (-2.00 to +0.10)'
+    """
+    ends = (interval.estimate, interval.low, interval.high)
+    estimate, low, high = (f"{scale * end:+.{digits}f}" for end in ends)
+    return f"{estimate} ({low} to {high})"
+
+
+def beside(paper: float | None, ours: float, *, mark: str = "", digits: int = 1) -> str:
+    """The paper's number and our difference from it, to follow a cell; nothing if it has none.
+
+    Examples
+    --------
+    >>> beside(0.749, 0.639)
+    '; paper 74.9, -11.0'
+    """
+    if paper is None:
+        return ""
+    return f"; paper {100 * paper:.{digits}f}{mark}, {100 * (ours - paper):+.{digits}f}"
+
+
+def best_places(intervals: Sequence[Interval], better: Better | None) -> list[bool]:
+    """Which cells of a column hold the best value as it is printed: ties share it.
+
+    Parameters
+    ----------
+    intervals : sequence of Interval
+        The column.
+    better : {"more", "less"} or None
+        Which is best; None where neither is.
+    """
+    printed = [round(interval.estimate, 4) for interval in intervals]
+    known = [value for value in printed if not isnan(value)]
+    if better is None or not known:
+        return [False] * len(printed)
+    best = max(known) if better == "more" else min(known)
+    return [value == best for value in printed]
 
 
 def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
@@ -172,7 +239,7 @@ def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
     Returns
     -------
     str
-        A paragraph that says what was asked, a table, and what a reader must know.
+        A paragraph about gallery and queries, a table, and notes.
     """
     results = [evaluation.result_of(rule) for rule in RULE_NAMES]
     columns = {
@@ -181,10 +248,12 @@ def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
         "ECE %": _column(dataset, loss, evaluation, "ece"),
         "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in results],
         "Brier": _column(dataset, loss, evaluation, "brier"),
-        "NED's accuracy less this": [_gain(evaluation, rule) for rule in RULE_NAMES],
+        "NED's accuracy less this": [
+            "" if rule == "ned" else points(evaluation.ned_gain[rule]) for rule in RULE_NAMES
+        ],
     }
     head = f"**{dataset}, {loss}**: {_circumstances(evaluation)}"
-    return "\n\n".join([head, _legend(columns), _markdown(columns), *_notes(evaluation)]) + "\n"
+    return "\n\n".join([head, _legend(columns), write_table(columns), *_notes(evaluation)]) + "\n"
 
 
 def best_k_table(evaluation: Evaluation) -> str:
@@ -201,7 +270,7 @@ def best_k_table(evaluation: Evaluation) -> str:
         columns["its best k"].append("1" if rule == "1nn" else str(curve.ks[best]))
         columns["accuracy %"].append(f"{100 * curve.accuracy[rule][best]:.2f}")
         columns["ECE %"].append(f"{100 * curve.ece[rule][best]:.2f}")
-    return _markdown(columns)
+    return write_table(columns)
 
 
 def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
@@ -218,7 +287,7 @@ def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
     Returns
     -------
     str
-        A line for each loss that says what was asked, a table, and what a reader must know.
+        A line for each loss about gallery and queries, a table, and notes.
     """
     known = [loss for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES) if loss in evaluations]
     losses = [*known, *(loss for loss in evaluations if loss not in known)]
@@ -228,7 +297,7 @@ def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
         columns[f"{loss}: ECE %"] = _column(dataset, loss, evaluations[loss], "ece")
     head = [f"- {loss}: {_circumstances(evaluations[loss])}" for loss in losses]
     notes = [f"{loss}: {note}" for loss in losses for note in _notes(evaluations[loss])]
-    parts = [f"**{dataset}**", "\n".join(head), _legend(columns), _markdown(columns), *notes]
+    parts = [f"**{dataset}**", "\n".join(head), _legend(columns), write_table(columns), *notes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -257,51 +326,43 @@ def _notes(evaluation: Evaluation) -> list[str]:
 
 
 def _column(dataset: str, loss: str, evaluation: Evaluation, column: Column) -> list[str]:
-    """The cells of all rules, the best bold as it is printed: ties share it."""
-    intervals = {rule: _interval(evaluation.result_of(rule), column) for rule in RULE_NAMES}
-    printed = {rule: round(interval.estimate, 4) for rule, interval in intervals.items()}
-    best = max(printed.values()) if column == "accuracy" else min(printed.values())
-    cells = []
-    for rule, interval in intervals.items():
-        scale, digits = (1, 4) if column == "brier" else (100, 2)
-        estimate = f"{scale * interval.estimate:.{digits}f}"
-        if printed[rule] == best:
-            estimate = f"**{estimate}**"
-        low, high = scale * interval.low, scale * interval.high
-        cell = f"{estimate} ({low:.{digits}f} to {high:.{digits}f})"
-        # The strict protocol is not the paper's: half the gallery makes another task.
-        if evaluation.protocol != "gallery_and_queries":
-            cell += _beside(dataset, loss, rule, column, interval.estimate)
-        cells.append(cell)
-    return cells
-
-
-def _gain(evaluation: Evaluation, rule: RuleName) -> str:
-    """NED's accuracy less a rule's, in points, paired by query."""
-    if rule == "ned":
-        return ""
-    gain = evaluation.ned_gain[rule]
-    return f"{100 * gain.estimate:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})"
-
-
-def _interval(result: RuleResult, column: Column) -> Interval:
-    return {"accuracy": result.accuracy, "ece": result.ece, "brier": result.brier}[column]
-
-
-def _beside(dataset: str, loss: str, rule: RuleName, column: Column, ours: float) -> str:
-    cell = paper_cell(dataset, loss, rule)
-    if cell is None or column == "brier":
-        return ""
-    paper = cell.accuracy if column == "accuracy" else cell.ece
-    if paper is None:
-        return ""
+    """The cells of all rules, the best bold, beside the paper's."""
+    intervals: list[Interval] = [getattr(evaluation.result_of(rule), column) for rule in RULE_NAMES]
+    best = best_places(intervals, "more" if column == "accuracy" else "less")
+    scale, digits = (1, 4) if column == "brier" else (100, 2)
+    cells = [
+        percent(interval, bold=bold, scale=scale, digits=digits)
+        for interval, bold in zip(intervals, best, strict=True)
+    ]
+    # The strict protocol is not the paper's: half the gallery makes another task.
+    if evaluation.protocol == "gallery_and_queries" or column == "brier":
+        return cells
+    papers = [getattr(paper_cell(dataset, loss, rule), column, None) for rule in RULE_NAMES]
     digits = 1 if loss == TABLE_1_LOSS else 2  # as the paper prints them
-    return f"; paper {100 * paper:.{digits}f}, {100 * (ours - paper):+.{digits}f}"
+    return [
+        cell + beside(paper, interval.estimate, digits=digits)
+        for cell, paper, interval in zip(cells, papers, intervals, strict=True)
+    ]
 
 
-def _markdown(columns: dict[str, list[str]]) -> str:
-    rows = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values(), strict=True))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def sweep_table(sweep: Sweep) -> str:
+    """Accuracy % / ECE % / voters: a row a k, a column a multiple of T."""
+    rows = []
+    for place, k in enumerate(sweep.ks):
+        rule = sweep.best_baseline(k)
+        figures = (sweep.accuracy[place], sweep.ece[place], sweep.voters[place])
+        cells = [_sweep_cell(*cell) for cell in zip(*figures, strict=True)]
+        best = sweep.factors.index(sweep.best_factor(k))
+        cells[best] = f"**{cells[best]}**"
+        baseline = (sweep.baseline_accuracy, sweep.baseline_ece, sweep.baseline_voters)
+        level = f"{TITLES[rule]} {_sweep_cell(*(figure[rule][place] for figure in baseline))}"
+        rows.append([str(k), f"{sweep.temperatures[place]:.4g}", *cells, level])
+    titles = [f"{factor:g} T" for factor in sweep.factors]
+    return write_rows(["k", "T", *titles, "best baseline"], rows)
+
+
+def _sweep_cell(right: float, error: float, voters: float) -> str:
+    return f"{100 * right:.2f} / {100 * error:.2f} / {voters:.1f}"
 
 
 HEADER = (
@@ -331,13 +392,13 @@ def summary(folder: Path) -> str:
     paths = sorted(folder.glob("*/results.json"))
     if not paths:
         raise NearsureError(f"{folder} should hold <data set>/results.json. There is none.")
-    rows = [HEADER, ("---",) * len(HEADER)]
+    rows: list[tuple[str, ...]] = []
     for path in paths:
         document = json.loads(path.read_text(encoding="utf-8"))
         for name, run in document["runs"].items():
             evaluations = map(Evaluation.from_dict, run["evaluations"].values())
             rows += [(document["dataset"], name, *_row(found)) for found in evaluations]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return write_rows(HEADER, rows)
 
 
 def _row(evaluation: Evaluation) -> tuple[str, ...]:
@@ -351,5 +412,5 @@ def _row(evaluation: Evaluation) -> tuple[str, ...]:
         f"{100 * results['1nn'].accuracy.estimate:.2f}",
         f"{TITLES[best_rule]} {100 * best.accuracy.estimate:.2f}, {100 * best.ece.estimate:.2f}",
         f"{100 * ned.accuracy.estimate:.2f}, {calibration}",
-        f"{100 * gain.estimate:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})",
+        points(gain),
     )

@@ -9,7 +9,7 @@ from small_ablation import results
 from nearsure.lab.ablation.report import page, write_ablation
 from nearsure.lab.ablation.results import AblationResults
 from nearsure.lab.ablation.tables import group_table, ladder_table
-from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS, VARIANTS, Variant
+from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS, VARIANTS
 
 RESULTS = Path(__file__).parents[3] / "results" / "ablation"
 
@@ -64,10 +64,3 @@ def test_slow_variants_say_how_many_splits_they_had() -> None:
     assert group is not None
     (line,) = [x for x in group_table(group).splitlines() if SLOW_VARIANTS[0].title in x]
     assert line.endswith("| 1 |")
-
-
-def test_an_absent_variant_is_named() -> None:
-    group = results().group("second", "half", 50)
-    assert group is not None
-    with pytest.raises(ValueError, match="nothing about 'class covariance, full'"):
-        group.mean(Variant("class covariance, full"))

@@ -12,7 +12,7 @@ from nearsure.lab.ablation import results as trial_result
 from nearsure.lab.ablation import run
 from nearsure.lab.ablation import run as plan
 from nearsure.lab.ablation.results import CELLS, cached_corrupted, measure
-from nearsure.lab.ablation.run import AbsentError, birds, sentences
+from nearsure.lab.ablation.run import AbsentError, load_birds, load_sentences
 from nearsure.lab.ablation.trials import Labelled
 from nearsure.lab.ablation.variants import DEFAULT, Variant
 from nearsure.lab.robust.model import frozen_supports
@@ -63,7 +63,7 @@ def test_what_is_absent_is_said_and_what_is_done_is_kept(
         ("scarce", 0, 5),
         ("half", 0, 5),
     ]
-    assert plan.n_planned({"cub200": points()}, {}) == len(kinds)
+    assert plan.count_trials({"cub200": points()}, {}) == len(kinds)
     assert said[0] == "skipped: glyphs: not in cache"
     assert said[1] == "skipped: clinc150: clinc150_minilm.npz is not in the data folder"
     assert [line.partition(":")[2].split(",")[0] for line in said[2:]] == [
@@ -108,7 +108,7 @@ def test_with_nothing_there_the_command_says_so(
 
 
 def test_birds_have_codes_of_their_sorted_names(data: Path) -> None:
-    found = birds(data)
+    found = load_birds(data)
     order = np.argsort(np.argsort(["owl", "wren", "kiwi", "emu", "tit", "rook", "hen", "jay"]))
     np.testing.assert_array_equal(found.codes, order[points().codes])
 
@@ -120,7 +120,7 @@ def test_sentences_leave_the_unknown_out(tmp_path: Path) -> None:
         arrays[f"{part}_x"] = rng.standard_normal((n, 3)).astype(np.float16)
         arrays[f"{part}_y"] = np.array(["oos"] * n if "oos" in part else ["yes", "no"] * (n // 2))
     np.savez(tmp_path / "clinc150_minilm.npz", **arrays)  # type: ignore[arg-type]
-    every, gallery, queries = sentences(tmp_path)
+    every, gallery, queries = load_sentences(tmp_path)
     assert [len(part.codes) for part in (every, gallery, queries)] == [12, 6, 4]
     np.testing.assert_array_equal(gallery.vectors, arrays["train_x"].astype(np.float32))
     np.testing.assert_array_equal(queries.vectors, arrays["test_x"].astype(np.float32))

@@ -127,10 +127,3 @@ def test_names_come_back_and_none_is_twice() -> None:
 def test_1nn_is_no_calibrated_baseline() -> None:
     assert "1nn" not in {variant.base for variant in CALIBRATED_BASELINES}
     assert len(CALIBRATED_BASELINES) == 3 * 7
-
-
-def test_a_variant_must_exist() -> None:
-    with pytest.raises(ValueError, match="'base' of a variant must be one of"):
-        Variant("gau")
-    with pytest.raises(ValueError, match="'step' of a variant must be one of"):
-        Variant("gou", "plat")

@@ -26,6 +26,7 @@ from nearsure.lab.ablation.variants import (
     RAW_BASELINES,
     Variant,
 )
+from nearsure.lab.cache import to_plain
 
 
 def goals(ours: dict[str, float], **rivals: dict[str, float]) -> dict[str, Goal]:
@@ -109,5 +110,5 @@ def test_goals_of_a_run_are_strict_json() -> None:
     found = list(all_goals(results()))
     assert {goal.condition for goal in found} == {"half", "given", "scarce"}
     assert len(found) == 4 * (4 + 2)
-    text = json.dumps([goal.to_dict() for goal in found], allow_nan=False)
+    text = json.dumps(to_plain(found), allow_nan=False)
     assert json.loads(text)[0]["n_seeds"] == 2

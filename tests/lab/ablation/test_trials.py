@@ -52,11 +52,6 @@ def test_a_scarce_query_is_in_no_gallery() -> None:
     assert (np.bincount(trial.gallery.codes, minlength=8) >= 2).all()
 
 
-def test_scarce_galleries_need_points() -> None:
-    with pytest.raises(ValueError, match="4 points or more"):
-        scarce_trial("own", points(n_each=3), 0)
-
-
 def test_keys_tell_data_apart() -> None:
     data = points()
     other = Labelled(data.vectors.copy(), data.codes)

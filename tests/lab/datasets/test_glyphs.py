@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import FloatArray
-from nearsure.errors import DatasetError, InvalidInputError, MissingExtraError
+from nearsure.errors import DatasetError, MissingExtraError
 from nearsure.lab.datasets.glyphs import (
     TEST_ALPHABETS,
     TRAIN_ALPHABETS,
@@ -200,21 +200,6 @@ def test_neighbours_in_pixels_are_often_right_and_often_wrong(split: ImageSplit)
     np.fill_diagonal(likeness, -1)
     accuracy = (labels[likeness.argmax(axis=1)] == labels).mean()
     assert 0.25 < accuracy < 0.9
-
-
-@pytest.mark.parametrize(
-    ("argument", "sentence"),
-    [
-        ({"images_per_class": 1}, "images_per_class .* integer of 2 or more. Got 1 instead"),
-        ({"images_per_class": 2.5}, "images_per_class .* Got 2.5 instead"),
-        ({"image_size": 15}, "image_size .* integer of 16 or more. Got 15 instead"),
-        ({"seed": -1}, "seed .* integer of 0 or more. Got -1 instead"),
-        ({"seed": True}, "seed .* Got True instead"),
-    ],
-)
-def test_bad_arguments_are_refused_in_a_sentence(argument: dict[str, int], sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match=sentence):
-        glyphs(**argument)
 
 
 def test_an_installation_without_fonts_is_refused(

@@ -22,11 +22,6 @@ def labelled(labels: str) -> LabelledImages:
     )
 
 
-def test_names_and_labels_come_in_pairs() -> None:
-    with pytest.raises(DatasetError, match="Got 2 images and 1 labels"):
-        LabelledImages(("x", "y"), ("a",), labelled("a").read)
-
-
 def test_taken_images_keep_name_label_and_picture() -> None:
     rows = [4, 0, 2]
     images = labelled("aabbc").take(rows)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearsure.lab.config import DatasetSettings, RunSettings, changed
+from nearsure.lab.config import DatasetSettings, RunSettings, apply_changes
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.robust.adversarial_training import AdversarialRun
@@ -63,7 +63,7 @@ def settings(**changes: object) -> RunSettings:
             "smallest_crop": 1.0,
         },
     }
-    return changed(changed(preset, small, source="test"), changes, source="test")
+    return apply_changes(apply_changes(preset, small, source="test"), changes, source="test")
 
 
 def clean_run(cache_folder: Path, *, gallery: bool = False, **changes: object) -> EmbeddingRun:
@@ -72,5 +72,5 @@ def clean_run(cache_folder: Path, *, gallery: bool = False, **changes: object) -
 
 def adversarial_run(cache_folder: Path, **changes: object) -> AdversarialRun:
     return AdversarialRun(
-        clean_run(cache_folder), changed(ADVERSARIAL, changes, source="adversarial")
+        clean_run(cache_folder), apply_changes(ADVERSARIAL, changes, source="adversarial")
     )

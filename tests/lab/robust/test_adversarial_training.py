@@ -138,7 +138,7 @@ def test_a_finished_run_is_not_trained_again(cache: Path, monkeypatch: pytest.Mo
     vectors = adversarial_run(cache, **SHORT).embeddings("queries")
     monkeypatch.setattr(AttackedBatch, "__call__", None)
     monkeypatch.setattr(embedding, "random_view", None)
-    monkeypatch.setattr(adversarial_training, "forward_in_batches", None)
+    monkeypatch.setattr(embedding, "forward_in_batches", None)
     again = adversarial_run(cache, **SHORT)
     assert_same(again.trained, whole)
     np.testing.assert_array_equal(again.embeddings("queries"), vectors)

@@ -18,7 +18,7 @@ from torch import Tensor
 from nearsure.errors import ZeroGradientError
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
 from nearsure.lab.robust import damaged, experiments
-from nearsure.lab.robust.experiments import planned_attacks
+from nearsure.lab.robust.experiments import plan_attacks
 from nearsure.lab.robust.methods import METHODS, Method
 from nearsure.lab.robust.model import RobustModel, damaged_rows
 from nearsure.lab.robust.settings import PIXEL, RobustSettings
@@ -27,7 +27,7 @@ from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
 
 
 def test_the_plan_is_the_paper_s_table_and_the_curves() -> None:
-    found = planned_attacks(RobustSettings())
+    found = plan_attacks(RobustSettings())
     small = [levels * PIXEL for levels in (0.1, 0.3, 1, 2, 4, 8)]
     steps = RobustSettings().small_steps
     assert found == [

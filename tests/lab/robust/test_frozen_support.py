@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, gallery_half
 from nearsure.lab.robust.model import NOWHERE, FrozenSupport, damaged_rows, frozen_supports
 from nearsure.neighbors import Neighbors
@@ -140,9 +139,3 @@ def test_rows_that_the_strict_protocol_asks_about_come_first() -> None:
     # Chance, not the order of the classes, decides among them.
     first = damaged_rows(support, 10, seed=1)
     assert len(np.unique(CODES[first])) >= 3
-
-
-@pytest.mark.parametrize("n", [0, -1, N + 1])
-def test_no_more_rows_than_there_are(n: int) -> None:
-    with pytest.raises(InvalidInputError, match=rf"must lie in \[1, {N}\]\. Got {n} instead"):
-        damaged_rows(supports()["gallery_and_queries"], n, seed=0)

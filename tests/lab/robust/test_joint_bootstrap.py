@@ -7,7 +7,6 @@ import pytest
 from damaged_points import clean, frozen, moved
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.lab.robust import evaluation
 from nearsure.lab.robust.evaluation import MEASURE_NAMES, JointBootstrap, basic_interval, mean_of
 from nearsure.lab.robust.methods import METHODS, Scores
@@ -115,8 +114,3 @@ def test_0_9_itself_counts_as_confident() -> None:
     wrong = Scores(np.tile([0.9, 0.89], (15, 1)), np.zeros((15, 2), np.bool_))
     found = JointBootstrap(2, seed=0, n_resamples=1).measure(wrong)
     assert (found.confidently_wrong[0] == 0.5).all()
-
-
-def test_other_queries_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"of the 7 queries that are drawn\. Got 150"):
-        draws(7).measure(scores())

@@ -16,7 +16,7 @@ from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.evaluation import fit_with_notes
 from nearsure.lab.protocols import all_against_others, gallery_and_queries
 from nearsure.lab.recipes import recipe
-from nearsure.lab.reproduce import prepared_splits
+from nearsure.lab.reproduce import prepare_splits
 from nearsure.lab.robust import reproduce
 from nearsure.lab.robust.damaged import AttackedQueries
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
@@ -158,7 +158,7 @@ def test_t_is_fitted_on_clean_embeddings_and_on_nothing_else(
         ["normalized-softmax"]
     )
     run = chosen.runs[chosen.main]
-    split = prepared_splits(chosen, Path("runs"))[run.dataset, run.seed]
+    split = prepare_splits(chosen, Path("runs"))[run.dataset, run.seed]
     vectors = EmbeddingRun(run, split, Path("runs")).embeddings("queries")
     codes = np.unique(split.queries.labels, return_inverse=True)[1]
     clean = {

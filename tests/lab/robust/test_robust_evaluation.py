@@ -12,7 +12,6 @@ from damaged_points import (
     K,
     attack_evaluation,
     clean,
-    corrupted,
     corruption_evaluation,
     frozen,
     moved,
@@ -28,7 +27,7 @@ from nearsure.lab.robust.evaluation import (
     evaluate_variants,
 )
 from nearsure.lab.robust.methods import METHODS, NED, Method
-from nearsure.lab.robust.settings import CLEAN, Variant
+from nearsure.lab.robust.settings import Variant
 from nearsure.metrics import bootstrap_interval, calibration_floor, expected_calibration_error
 
 SOME_VARIANT = Variant.corruption("fog", 2)
@@ -202,23 +201,7 @@ def test_notes() -> None:
     assert any("2 variants in place of 4" in note for note in uneven.notes)
 
 
-def test_what_is_not_the_same_queries_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="'fog, severity 2' twice"):
-        evaluate((SOME_VARIANT, 0.1), (SOME_VARIANT, 0.2))
-    with pytest.raises(InvalidInputError, match="must come as 'clean'"):
-        evaluate((CLEAN, 0.0))
-    variant, neighbors, codes = next(corrupted())
-    with pytest.raises(InvalidInputError, match="the clean ones, changed, in the same order"):
-        evaluate_variants(
-            "model",
-            "given_gallery",
-            frozen(),
-            clean=(clean().queries, codes),
-            variants=[(variant, neighbors, codes[::-1])],
-        )
-
-
 @pytest.mark.parametrize("text", ["{}", '{"model": "a"}', "[]"])
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="robust evaluation must be"):
+    with pytest.raises(InvalidInputError, match="RobustEvaluation must be"):
         RobustEvaluation.from_dict(json.loads(text))

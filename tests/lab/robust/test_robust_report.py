@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from nearsure.errors import InvalidInputError
 from nearsure.lab.robust.evaluation import RobustEvaluation
 from nearsure.lab.robust.figures import (
     draw_attack_curves,
@@ -139,13 +138,6 @@ def test_protocols_have_their_own_part_and_pictures(
     assert text.index("## Half gallery, half queries") < text.index("## Given gallery and queries")
     assert text.count("#### Table 3") == 2
     assert text.count("; paper 81.3, ") == 2  # of two models, by one protocol
-
-
-def test_the_same_twice_or_nothing_is_refused(tmp_path: Path) -> None:
-    for some in ([], [corruption_evaluation(), corruption_evaluation()]):
-        with pytest.raises(InvalidInputError, match="of each model and protocol one"):
-            write(tmp_path / "none", *some)
-    assert not (tmp_path / "none").exists()
 
 
 def test_severity_curves_show_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -> None:

@@ -17,7 +17,6 @@ from nearsure.lab.robust.methods import METHODS, NED, Method
 from nearsure.lab.robust.tables import (
     confidence_attack_table,
     corruption_table,
-    markdown,
     severity_table,
     small_epsilon_table,
     table_2,
@@ -196,5 +195,3 @@ def test_what_is_not_there_has_no_table() -> None:
     assert confidence_attack_table(without) == ""
     with pytest.raises(InvalidInputError, match="must have corrupted variants"):
         table_2("own", LOSS, attack_evaluation())
-    with pytest.raises(InvalidInputError, match="equally long"):
-        markdown({"a": ["1"], "b": []})

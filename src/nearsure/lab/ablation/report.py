@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearsure.arrays import FloatArray
-from nearsure.atomic import atomic_write
 from nearsure.displays.canvas import BLUE, GREEN, GREY, VERMILION
-from nearsure.errors import InvalidInputError
 from nearsure.extras import require
+from nearsure.lab.ablation import tables
 from nearsure.lab.ablation.results import AblationResults, Group
 from nearsure.lab.ablation.run import MAIN_K
-from nearsure.lab.ablation.tables import (
-    ALLOWED_EXCESS,
-    Goal,
-    all_goals,
-    by_k_table,
-    corrupted_table,
-    goal_sentence,
-    goal_table,
-    group_table,
-    interval_table,
-    ladder_table,
-)
 from nearsure.lab.ablation.variants import (
     BASE_TITLES,
     BASELINE_RULES,
@@ -39,7 +26,8 @@ from nearsure.lab.ablation.variants import (
     UNCORRECTED,
     Variant,
 )
-from nearsure.lab.figures import entitle, new_figure, saved
+from nearsure.lab.cache import to_plain, write_text
+from nearsure.lab.figures import entitle, new_figure, save_figure
 from nearsure.lab.report import versions
 from nearsure.lab.robust.figures import legend_below
 
@@ -74,8 +62,6 @@ def spread(
     >>> spread([0.0, 10.0, 10.0], gap=2.0)
     array([ 0.,  9., 11.])
     """
-    if gap < 0:
-        raise InvalidInputError(f"gap must be at least 0. Got {gap} instead.")
     order = np.argsort(places, kind="stable")
     # Less its rank times the gap, a label must only not lie below the one before it: this is
     # isotonic regression, whose blocks are pooled from the left.
@@ -89,11 +75,6 @@ def spread(
         blocks.append((mean, size))
     moved = np.concatenate([np.full(size, mean) for mean, size in blocks])
     steps = gap * np.arange(len(order))
-    if low + steps[-1] > high:
-        raise InvalidInputError(
-            f"There must be room for {len(order)} labels that are {gap} apart. "
-            f"Got {low} to {high} instead."
-        )
     found = np.empty(len(order))
     found[order] = np.clip(moved, low, high - steps[-1]) + steps
     return found
@@ -140,7 +121,7 @@ def draw_accuracy_and_calibration(results: AblationResults, k: int, path: str | 
         _draw_field(ax, group)
     _marker_legend(figure)
     entitle(figure, None, f"Accuracy and calibration of every variant, k = {k}, half splits")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_calibration_by_k(results: AblationResults, path: str | Path) -> Path:
@@ -159,7 +140,7 @@ def draw_calibration_by_k(results: AblationResults, path: str | Path) -> Path:
         ax.set_title(name)
     legend_below(figure, 4)
     entitle(figure, None, "ECE against the number of neighbours, half splits")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def _draw_field(ax: "Axes", group: Group) -> None:
@@ -181,7 +162,7 @@ def _draw_field(ax: "Axes", group: Group) -> None:
             zorder=4 if emphasised else 3,
             alpha=1.0 if emphasised else 0.8,
         )
-    ax.axvline(100 * ALLOWED_EXCESS, color=GREY, linestyle=":", linewidth=1)
+    ax.axvline(100 * tables.ALLOWED_EXCESS, color=GREY, linestyle=":", linewidth=1)
     # Even steps up to one point, then powers of ten: both ends of the field stay readable.
     ax.set_xscale("symlog", linthresh=1.0, linscale=1.6)
     ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
@@ -330,18 +311,16 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
         "command": command,
         "versions": versions(),
         **results.to_dict(),
-        "goals": [goal.to_dict() for goal in all_goals(results)],
+        "goals": to_plain(list(tables.all_goals(results))),
     }
     path = folder / "ablation.json"
-    with atomic_write(path, keep_suffix=True) as draft:
-        draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     pictures = [
         draw_accuracy_and_calibration(results, MAIN_K, folder / "accuracy-and-calibration.png"),
         draw_calibration_by_k(results, folder / "calibration-by-k.png"),
     ]
     readme = folder / "README.md"
-    with atomic_write(readme, keep_suffix=True) as draft:
-        draft.write_text(page(document), encoding="utf-8")
+    write_text(readme, page(document))
     return [readme, path, *pictures]
 
 
@@ -355,37 +334,37 @@ def page(document: dict[str, Any]) -> str:
     """
     results = AblationResults.from_dict(document)
     text = ["# Ablation", f"Made by `{document['command']}`.", INTRODUCTION]
-    text += _goals(list(all_goals(results)))
+    text += _goals(list(tables.all_goals(results)))
     text += [
         "![Accuracy and calibration](accuracy-and-calibration.png)",
         "![ECE by k](calibration-by-k.png)",
     ]
     text += ["## What each part of the default adds", f"Half and half, k = {MAIN_K}, in points."]
     for group in _at_main_k(results):
-        text += [f"### {group.first.dataset}", ladder_table(group)]
+        text += [f"### {group.first.dataset}", tables.ladder_table(group)]
     text += [f"## Every variant, k = {MAIN_K}"]
     for group in _at_main_k(results):
-        text += [f"### {_circumstances(group)}", group_table(group)]
+        text += [f"### {_circumstances(group)}", tables.group_table(group)]
     text += ["## Main variants at each k"]
     for name in results.datasets:
         groups = [g for g in _half(results) if g.first.dataset == name]
-        text += [f"### {name}, half and half", by_k_table(groups, MAIN_VARIANTS)]
+        text += [f"### {name}, half and half", tables.by_k_table(groups, MAIN_VARIANTS)]
     text += _single(results)
     text += ["## Scarce galleries"]
     for group in results.groups("scarce"):
-        text += [f"### {_circumstances(group)}", group_table(group, MAIN_VARIANTS)]
+        text += [f"### {_circumstances(group)}", tables.group_table(group, MAIN_VARIANTS)]
     text += _corrupted(results)
     text += _remarks(results)
     return "\n\n".join(part.strip() for part in text) + "\n"
 
 
-def _goals(goals: Sequence[Goal]) -> Iterator[str]:
+def _goals(goals: Sequence[tables.Goal]) -> Iterator[str]:
     yield "## Goals"
     for condition, head in GOALS_HEAD.items():
         chosen = [goal for goal in goals if goal.condition == condition]
         if chosen:
-            yield f"{head} {goal_sentence(chosen)}"
-            yield goal_table(chosen)
+            yield f"{head} {tables.goal_sentence(chosen)}"
+            yield tables.goal_table(chosen)
 
 
 def _single(results: AblationResults) -> Iterator[str]:
@@ -396,7 +375,7 @@ def _single(results: AblationResults) -> Iterator[str]:
             yield ALL_AGAINST_OTHERS
         for group in groups:
             yield f"### {_circumstances(group)}"
-            yield interval_table(group, MAIN_VARIANTS)
+            yield tables.interval_table(group, MAIN_VARIANTS)
 
 
 def _corrupted(results: AblationResults) -> Iterator[str]:
@@ -409,7 +388,7 @@ def _corrupted(results: AblationResults) -> Iterator[str]:
     )
     for result in results.corrupted:
         yield f"### {result.dataset}, {result.n_queries:,} queries, k = {result.k}"
-        yield corrupted_table(result)
+        yield tables.corrupted_table(result)
 
 
 def _remarks(results: AblationResults) -> Iterator[str]:

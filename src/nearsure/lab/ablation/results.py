@@ -1,7 +1,8 @@
 """Numbers that the ablation measured, cached, and paired by split."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike
 from scipy.stats import t
 
 from nearsure.arrays import IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.lab.ablation.trials import Condition, Labelled, Trial
 from nearsure.lab.ablation.variants import (
     MAIN_VARIANTS,
@@ -20,7 +20,7 @@ from nearsure.lab.ablation.variants import (
     Searched,
     Variant,
 )
-from nearsure.lab.cache import CachedStep
+from nearsure.lab.cache import CachedStep, fields_from_plain, fields_to_plain, from_plain, to_plain
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,
@@ -34,7 +34,6 @@ from nearsure.posterior import Posterior
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
 
 N_SIMULATIONS = 500
-INTERVALS = ("accuracy_interval", "ece_interval")
 MEASURES = ("accuracy", "ece", "floor", "brier", "overconfidence")
 
 
@@ -74,22 +73,7 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types; intervals only where there are any."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        restored = dict(row)
-        for name in INTERVALS:
-            if name in row:
-                restored[name] = Interval(**row[name])
-        try:
-            return cls(**restored)
-        except TypeError as error:
-            raise InvalidInputError(
-                f"A measured row must have the fields {[field.name for field in fields(cls)]}. "
-                f"Got {sorted(row)} instead: was it written by another version?"
-            ) from error
+        return {name: value for name, value in fields_to_plain(self).items() if value is not None}
 
 
 def measure(
@@ -105,7 +89,7 @@ def measure(
     Parameters
     ----------
     variant : Variant
-        Whose it is.
+        The variant.
     posterior : Posterior
         Of n queries.
     codes : array of shape (n,)
@@ -118,14 +102,9 @@ def measure(
     confidence, correct = posterior.confidence, posterior.labels == codes
     intervals: dict[str, Interval] = {}
     if n_resamples is not None:
-        intervals = {
-            "accuracy_interval": bootstrap_interval(
-                accuracy, correct, seed=seed, n_resamples=n_resamples
-            ),
-            "ece_interval": bootstrap_interval(
-                expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
-            ),
-        }
+        resample = partial(bootstrap_interval, seed=seed, n_resamples=n_resamples)
+        intervals["accuracy_interval"] = resample(accuracy, correct)
+        intervals["ece_interval"] = resample(expected_calibration_error, confidence, correct)
     return Measured(
         variant.name,
         accuracy=float(correct.mean()),
@@ -145,13 +124,10 @@ def mean_of(rows: Sequence[Measured]) -> Measured:
     rows : sequence of Measured
         At least one, all of the same variant.
     """
-    names = {row.variant for row in rows}
-    if len(names) != 1:
-        raise InvalidInputError(f"The rows must be of one variant. Got {sorted(names)} instead.")
     means: dict[str, Any] = {
         name: float(np.mean([getattr(row, name) for row in rows])) for name in MEASURES
     }
-    return Measured(names.pop(), **means)
+    return Measured(rows[0].variant, **means)
 
 
 # Raised when a variant means something else, so that old numbers are not taken for new ones.
@@ -189,17 +165,6 @@ class TrialResult:
     rows: tuple[Measured, ...]
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        rows = [row.to_dict() for row in self.rows]
-        return {**asdict(self), "rows": rows, "notes": list(self.notes)}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        rows = tuple(map(Measured.from_dict, fields["rows"]))
-        return cls(**{**fields, "rows": rows, "notes": tuple(fields["notes"])})
-
 
 def run_trial(
     trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
@@ -211,7 +176,7 @@ def run_trial(
     trial : Trial
         Gallery and queries.
     variants : sequence of Variant
-        Who competes.
+        The variants to measure.
     k : int
         Neighbours; fewer where the gallery has no more.
     n_resamples : int
@@ -264,9 +229,10 @@ def cached_trial(
     }
     stage = CachedStep(cache, "ablation", inputs)
     found = stage.document(
-        "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples).to_dict()
+        "result", lambda: to_plain(run_trial(trial, variants, k=k, n_resamples=n_resamples))
     )
-    return TrialResult.from_dict(found)
+    result: TrialResult = from_plain(TrialResult, found)
+    return result
 
 
 CELLS = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
@@ -294,20 +260,6 @@ class CorruptedResult:
     n_cells: int
     clean: tuple[Measured, ...]
     mean: tuple[Measured, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        tables = {name: [row.to_dict() for row in getattr(self, name)] for name in _TABLES}
-        return {**asdict(self), **tables}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        tables = {name: tuple(map(Measured.from_dict, fields[name])) for name in _TABLES}
-        return cls(**{**fields, **tables})
-
-
-_TABLES = ("clean", "mean")
 
 
 def cached_corrupted(
@@ -362,12 +314,13 @@ def cached_corrupted(
         clean = measured("clean")
         by_variant = zip(*(measured(cell) for cell in track(CELLS)), strict=True)
         means = tuple(map(mean_of, by_variant))
-        return CorruptedResult(
-            dataset, k, len(support.codes), len(rows), len(CELLS), clean, means
-        ).to_dict()
+        return fields_to_plain(
+            CorruptedResult(dataset, k, len(support.codes), len(rows), len(CELLS), clean, means)
+        )
 
     found = CachedStep(cache, "ablation-corrupted", inputs).document("result", compute)
-    return CorruptedResult.from_dict(found)
+    result: CorruptedResult = from_plain(CorruptedResult, found)
+    return result
 
 
 @dataclass(frozen=True)
@@ -395,19 +348,12 @@ class Group:
 
     def rows(self, variant: Variant) -> dict[int, Measured]:
         """What was measured of a variant, by seed."""
-        found = {
+        return {
             trial.seed: row
             for trial in self.trials
             for row in trial.rows
             if row.variant == variant.name
         }
-        if not found:
-            raise InvalidInputError(
-                f"There is nothing about {variant.name!r} in {self.first.dataset}, "
-                f"{self.first.condition}, k = {self.first.k}. "
-                f"Measured were {[variant.name for variant in self.variants]}."
-            )
-        return found
 
     def mean(self, variant: Variant) -> Measured:
         """Mean over the seeds."""
@@ -437,6 +383,17 @@ class AblationResults:
     corrupted: tuple[CorruptedResult, ...] = ()
     skipped: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types."""
+        return fields_to_plain(self)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; other keys of the document are left alone."""
+        names = [field.name for field in fields(cls)]
+        results: Self = fields_from_plain(cls, {name: document[name] for name in names})
+        return results
+
     @property
     def datasets(self) -> list[str]:
         """Names of the data sets of the trials."""
@@ -456,23 +413,6 @@ class AblationResults:
             group = self.group(dataset, condition, k)
             if group is not None:
                 yield group
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        return {
-            "trials": [trial.to_dict() for trial in self.trials],
-            "corrupted": [result.to_dict() for result in self.corrupted],
-            "skipped": list(self.skipped),
-        }
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; what else a document holds is left alone."""
-        return cls(
-            tuple(map(TrialResult.from_dict, fields["trials"])),
-            tuple(map(CorruptedResult.from_dict, fields["corrupted"])),
-            tuple(fields["skipped"]),
-        )
 
 
 LEVEL = 0.95
@@ -495,10 +435,6 @@ def t_interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
     (-0.484, 2.0, 4.484)
     """
     numbers = np.asarray(values, np.float64)
-    if numbers.ndim != 1 or not len(numbers):
-        raise InvalidInputError(
-            f"values must be numbers of shape (n,), at least one. Got shape {numbers.shape}."
-        )
     mean = float(numbers.mean())
     if len(numbers) == 1:
         return Interval(mean, float("nan"), float("nan"), level)
@@ -519,8 +455,6 @@ def difference(group: Group, one: Variant, other: Variant, measure: str) -> Inte
     measure : {"accuracy", "ece", "floor", "brier", "overconfidence"}
         In what.
     """
-    if measure not in MEASURES:
-        raise InvalidInputError(f"measure must be one of {MEASURES}. Got {measure!r} instead.")
     ours, theirs = group.rows(one), group.rows(other)
     seeds = [seed for seed in ours if seed in theirs]
     return t_interval([getattr(ours[s], measure) - getattr(theirs[s], measure) for s in seeds])

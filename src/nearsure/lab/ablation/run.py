@@ -21,12 +21,12 @@ from nearsure.lab.ablation.results import (
 )
 from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
 from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
-from nearsure.lab.cache import CachedStep, digest
+from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
-from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
+from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun, embeddings_step
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
-from nearsure.lab.robust.experiments import CORRUPTIONS_VERSION
+from nearsure.lab.robust.experiments import corrupted_step
 from nearsure.lab.robust.model import FrozenSupport, damaged_rows, frozen_supports
 from nearsure.lab.robust.settings import robust_settings
 
@@ -49,7 +49,7 @@ class Asked:
     k : int
         Neighbours.
     variants : tuple of Variant
-        Who competes.
+        The variants to measure.
     """
 
     trial: Trial
@@ -57,7 +57,7 @@ class Asked:
     variants: tuple[Variant, ...] = VARIANTS
 
 
-def planned(
+def plan_trials(
     sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
 ) -> Iterator[Asked]:
     """All trials of the data sets that are there.
@@ -85,8 +85,10 @@ def planned(
             yield Asked(half_trial(name, points, seed), MAIN_K, SLOW_VARIANTS)
 
 
-def n_planned(sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]) -> int:
-    """How many trials `planned` gives."""
+def count_trials(
+    sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
+) -> int:
+    """How many trials `plan_trials` gives."""
     halves = sum(HALF_SEEDS[name] for name in sets)
     single = len(set(sets) | set(own_splits))
     scarce = SCARCE_SEEDS * len(_there(sets, SCARCE_SETS))
@@ -112,15 +114,15 @@ class AbsentError(NearsureError):
     """Data that the ablation would use are not there; it goes on without them."""
 
 
-def birds(data: Path) -> Labelled:
+def load_birds(data: Path) -> Labelled:
     """Saved embeddings of the unseen birds."""
-    found = load_embeddings(_present(data / BIRDS_FILE))
+    found = load_embeddings(_require_file(data / BIRDS_FILE))
     return Labelled(found.vectors, encode_labels(found.labels)[0])
 
 
-def sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
+def load_sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
     """CLINC150 without its out-of-scope queries: all of it, then training part and test part."""
-    path = _present(data / SENTENCES_FILE)
+    path = _require_file(data / SENTENCES_FILE)
     parts = [
         load_embeddings(path, vectors_key=f"{part}_x", labels_key=f"{part}_y")
         for part in ("train", "val", "test")
@@ -133,7 +135,7 @@ def sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
 
 def glyphs(cache: Path) -> Labelled:
     """The unseen glyphs as the cached run of `nearsure reproduce glyphs` embeds them."""
-    return _embedded("glyphs", None, cache)[0]
+    return _load_embedded("glyphs", None, cache)[0]
 
 
 def corrupted(
@@ -155,7 +157,7 @@ def corrupted(
     support : FrozenSupport
         The gallery.
     rows : array of shape (n,)
-        Which query images the strict protocol asks about.
+        Query images of the strict protocol.
     queries_of : callable
         From "clean" or one of `CELLS` to those queries.
     """
@@ -163,19 +165,12 @@ def corrupted(
     if dataset in IMAGE_FOLDERS:
         if data is None:
             raise AbsentError(f"no data folder with {IMAGE_FOLDERS[dataset]} was given")
-        root = _present(data / IMAGE_FOLDERS[dataset])
-    points, training, size = _embedded(dataset, root, cache)
+        root = _require_file(data / IMAGE_FOLDERS[dataset])
+    points, training, size = _load_embedded(dataset, root, cache)
     support = frozen_supports(points.vectors, points.codes, None, seed=SEED)["gallery_and_queries"]
     settings = robust_settings(dataset, {}, source="settings").for_queries(len(points.codes))
     rows = damaged_rows(support, settings.corrupted_queries, seed=SEED)
-    inputs = {
-        "training": training,
-        "rows": digest(rows.tolist()),
-        "size": size,
-        "seed": SEED,
-        "corruptions": CORRUPTIONS_VERSION,
-    }
-    stage = CachedStep(cache, "corrupted", inputs)
+    stage = corrupted_step(cache, training, rows, size=size, seed=SEED)
     _check_cached(stage, ["clean", *CELLS], f"nearsure reproduce {dataset} --robust")
     asked = support.may_ask(rows)
 
@@ -186,13 +181,13 @@ def corrupted(
     return support, rows[asked], queries_of
 
 
-def _embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, str, int]:
+def _load_embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, str, int]:
     """Unseen classes of a cached run; the key of its training, and the side of its images."""
     chosen = recipe(dataset, root=root, seed=SEED)
     run = chosen.runs[chosen.main]
     split = load_split(run.dataset, seed=run.seed)
     training = EmbeddingRun(run, split, cache).training_stage.key
-    stage = CachedStep(cache, "embeddings", {"training": training})
+    stage = embeddings_step(cache, training)
     starts = range(0, len(split.queries), FEATURE_CHUNK)
     _check_cached(
         stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"
@@ -202,7 +197,7 @@ def _embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, s
     return Labelled(vectors, codes), training, run.dataset.image_size
 
 
-def _present(path: Path) -> Path:
+def _require_file(path: Path) -> Path:
     if not path.exists():
         raise AbsentError(f"{path.name} is not in the data folder")
     return path
@@ -234,7 +229,7 @@ def run_ablation(
     n_resamples : int
         Of the bootstrap intervals.
     say : callable
-        Told what is left out.
+        Takes a line about each thing that is left out.
     """
     sets: dict[str, Labelled] = {}
     own_splits: dict[str, tuple[Labelled, Labelled]] = {}
@@ -244,26 +239,26 @@ def run_ablation(
         skipped.append(f"{what}: {error}")
         say(f"skipped: {skipped[-1]}")
 
-    try:
-        sets["glyphs"] = glyphs(cache)
-    except AbsentError as error:
-        skip("glyphs", error)
-    try:
-        sets["cub200"] = birds(_given(data))
-    except AbsentError as error:
-        skip("cub200", error)
-    try:
-        sets["clinc150"], *own_split = sentences(_given(data))
-        own_splits["clinc150"] = (own_split[0], own_split[1])
-    except AbsentError as error:
-        skip("clinc150", error)
+    sources: dict[str, Callable[[], tuple[Labelled, ...]]] = {
+        "glyphs": lambda: (glyphs(cache),),
+        "cub200": lambda: (load_birds(_require_folder(data)),),
+        "clinc150": lambda: load_sentences(_require_folder(data)),
+    }
+    for name, load in sources.items():
+        try:
+            sets[name], *own_split = load()
+        except AbsentError as error:
+            skip(name, error)
+            continue
+        if own_split:
+            own_splits[name] = (own_split[0], own_split[1])
     if not sets:
         raise NearsureError(f"There is nothing to measure. {'; '.join(skipped)}.")
     trials = [
         cached_trial(cache, asked.trial, asked.variants, k=asked.k, n_resamples=n_resamples)
         for asked in tqdm(
-            planned(sets, own_splits),
-            total=n_planned(sets, own_splits),
+            plan_trials(sets, own_splits),
+            total=count_trials(sets, own_splits),
             desc="trials",
             disable=None,
         )
@@ -280,7 +275,7 @@ def run_ablation(
     return AblationResults(tuple(trials), tuple(damaged), tuple(skipped))
 
 
-def _given(data: Path | None) -> Path:
+def _require_folder(data: Path | None) -> Path:
     if data is None:
         raise AbsentError("no data folder was given: use --data, or set NEARSURE_DATA")
     return data

@@ -1,10 +1,10 @@
 """Tables and goals of the ablation in Markdown, from stored numbers alone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isnan
-from typing import Any, Literal
+from typing import Literal
 
 from nearsure.lab.ablation.results import (
     AblationResults,
@@ -21,7 +21,7 @@ from nearsure.lab.ablation.variants import (
     RAW_BASELINES,
     Variant,
 )
-from nearsure.lab.robust.tables import markdown, percent, points
+from nearsure.lab.tables import percent, points, write_table
 from nearsure.metrics import Interval
 
 Cell = Callable[[Measured], str]
@@ -66,7 +66,7 @@ def variant_table(rows: Sequence[Measured], *, splits: Sequence[int] | None = No
         columns[name] = _bold([text(row) for row in rows], BETTER[name])
     if splits is not None and len(set(splits)) > 1:
         columns["splits"] = list(map(str, splits))
-    return markdown(columns)
+    return write_table(columns)
 
 
 def group_table(group: Group, variants: Sequence[Variant] | None = None) -> str:
@@ -89,7 +89,7 @@ def ladder_table(group: Group) -> str:
     ):
         gains = [difference(group, after, before, measure) for before, after in pairwise(LADDER)]
         columns[name] = ["", *(points(gain) for gain in gains)]
-    return markdown(columns)
+    return write_table(columns)
 
 
 def by_k_table(groups: Sequence[Group], variants: Sequence[Variant]) -> str:
@@ -99,13 +99,13 @@ def by_k_table(groups: Sequence[Group], variants: Sequence[Variant]) -> str:
         for name in ("accuracy %", "ECE %", "Brier"):
             cells = [FIGURES[name](group.mean(variant)) for variant in variants]
             columns[f"{name}, k = {group.first.k}"] = _bold(cells, BETTER[name])
-    return markdown(columns)
+    return write_table(columns)
 
 
 def interval_table(group: Group, variants: Sequence[Variant]) -> str:
     """A single split: accuracy and ECE with bootstrap intervals."""
     rows = [group.rows(variant)[group.first.seed] for variant in variants]
-    return markdown(
+    return write_table(
         {
             "variant": [variant.title for variant in variants],
             "accuracy %": [_ranged(row.accuracy_interval, row.accuracy) for row in rows],
@@ -125,7 +125,7 @@ def corrupted_table(result: CorruptedResult) -> str:
     for name, text in FIGURES.items():
         cells = [text(row) for row in result.mean]
         columns[f"corrupted: {name}"] = _bold(cells, BETTER[name])
-    return markdown(columns)
+    return write_table(columns)
 
 
 def _bold(cells: Sequence[str], better: Literal["most", "least"] | None) -> list[str]:
@@ -192,13 +192,6 @@ class Goal:
     lead: Interval | None
     floors: tuple[float, float] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; NaN becomes None."""
-        lead = self.lead and {
-            name: None if isnan(value) else value for name, value in asdict(self.lead).items()
-        }
-        return {**asdict(self), "lead": lead, "floors": self.floors and list(self.floors)}
-
 
 def goals_of(group: Group) -> tuple[Goal, ...]:
     """The four goals for one group of trials, in the order of `GOALS`."""
@@ -233,7 +226,7 @@ def goals_of(group: Group) -> tuple[Goal, ...]:
 def all_goals(results: AblationResults) -> Iterator[Goal]:
     """The goals of every data set at every k.
 
-    Not of every point against all others: there a calibrator is judged by the points that it was
+    Not of every point against all others: there a calibrator is measured on the points that it was
     fitted on, and isotonic regression has an ECE of 0 by construction.
     """
     for condition in CONDITIONS_WITH_GOALS:
@@ -267,7 +260,7 @@ def goal_table(goals: Sequence[Goal]) -> str:
             columns["splits"].append(str(goal.n_seeds))
             columns["k"].append(str(goal.k))
         columns[goal.goal].append(_cell(goal))
-    return markdown(columns)
+    return write_table(columns)
 
 
 def goal_sentence(goals: Sequence[Goal]) -> str:
@@ -309,6 +302,4 @@ def _lead(goal: Goal) -> str:
     if lead is None or isnan(lead.low):
         return ""
     digits, scale = (4, 1) if goal.goal == BRIER else (2, 100)
-    numbers = (f"{scale * end:+.{digits}f}" for end in (lead.estimate, lead.low, lead.high))
-    estimate, low, high = numbers
-    return f", {estimate} ({low} to {high})"
+    return f", {points(lead, scale=scale, digits=digits)}"

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.lab.ablation.variants import Gallery, Searched
 from nearsure.lab.protocols import gallery_half
@@ -63,7 +62,7 @@ class Trial:
     gallery : Labelled
         With every class 0, 1, ... present.
     queries : Labelled or None
-        None: every gallery point asks the others.
+        None: every gallery point is searched among the others.
     """
 
     dataset: str
@@ -136,11 +135,6 @@ def scarce_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     """
     rng = np.random.default_rng([seed, 7])
     totals = np.bincount(points.codes)
-    if totals.min() < 2 * FEWEST_MEMBERS:
-        raise InvalidInputError(
-            f"Every class must have {2 * FEWEST_MEMBERS} points or more, of which "
-            f"{FEWEST_MEMBERS} go to the gallery. Got one with {totals.min()} instead."
-        )
     members = rng.integers(FEWEST_MEMBERS, MOST_MEMBERS + 1, size=len(totals))
     members = np.where(members < totals, members, totals // 2)
     # As many queries a member as the class that has fewest to spare can give.

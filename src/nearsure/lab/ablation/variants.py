@@ -1,6 +1,5 @@
-"""Who competes in the ablation: bases, steps, and their fits on one gallery."""
+"""The variants of the ablation: bases, steps, and their fits on one gallery."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -8,14 +7,15 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
 from nearsure.comparison import TITLES
-from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
+from nearsure.lab.evaluation import collect_fit_warnings
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
@@ -74,14 +74,6 @@ class Variant:
     base: str
     step: str = RAW
 
-    def __post_init__(self) -> None:
-        for name, allowed in (("base", BASE_TITLES), ("step", STEP_TITLES)):
-            if getattr(self, name) not in allowed:
-                raise InvalidInputError(
-                    f"The '{name}' of a variant must be one of {list(allowed)}. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
-
     @property
     def name(self) -> str:
         """For files."""
@@ -108,12 +100,12 @@ def _forms(name: str) -> tuple[Variant, ...]:
 BASELINE_RULES = ("1nn", "knn", "dudani", "gou")
 RAW_BASELINES = tuple(map(Variant, BASELINE_RULES))
 # Without 1NN: its confidence is always 1, and calibrated it is the base rate, the same number for
-# every query. The ECE of that is about 0, and says nothing.
+# every query. The ECE of that is about 0 and means nothing.
 CALIBRATED_BASELINES = tuple(
     Variant(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
 )
 NED = Variant("ned")
-# What NEDClassifier does if nothing is said.
+# The default of NEDClassifier.
 DEFAULT = Variant("adaptive", "shrunk")
 VARIANTS = (
     *RAW_BASELINES,
@@ -137,7 +129,7 @@ LADDER = (
     Variant("adaptive"),
     DEFAULT,
 )
-# What is said about every condition.
+# Measured under every condition.
 MAIN_VARIANTS = (
     *RAW_BASELINES,
     NED,
@@ -250,29 +242,28 @@ def _rule(name: str, gallery: Gallery) -> FittedBase:
 
 
 def _class_variance(gallery: Gallery) -> FittedBase:
-    n_classes = gallery.n_classes
-    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=n_classes)
-
-    def posterior(searched: Searched) -> Posterior:
-        weights = class_variance_weights(searched.neighbors, form)
-        return aggregate(searched.neighbors, weights, n_classes=n_classes)
-
-    return FittedBase(posterior, _no_own_scores)
+    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=gallery.n_classes)
+    return _class_form(gallery, lambda found: class_variance_weights(found.neighbors, form))
 
 
 def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
-    support, n_classes = gallery.own.vectors, gallery.n_classes
+    support = gallery.own.vectors
     form = fit_class_covariance(
         gallery.own.neighbors,
         gallery.codes,
         support,
-        n_classes=n_classes,
+        n_classes=gallery.n_classes,
         kind="full" if full else "diagonal",
     )
+    return _class_form(
+        gallery,
+        lambda found: class_covariance_weights(found.neighbors, found.vectors, support, form),
+    )
 
+
+def _class_form(gallery: Gallery, weigh: Callable[[Searched], FloatArray]) -> FittedBase:
     def posterior(searched: Searched) -> Posterior:
-        weights = class_covariance_weights(searched.neighbors, searched.vectors, support, form)
-        return aggregate(searched.neighbors, weights, n_classes=n_classes)
+        return aggregate(searched.neighbors, weigh(searched), n_classes=gallery.n_classes)
 
     return FittedBase(posterior, _no_own_scores)
 
@@ -295,7 +286,7 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
     name : str
         One of `variants.STEP_TITLES`.
     own : callable
-        Gives the posterior of the gallery's points, each without itself; "raw" never asks.
+        Gives the posterior of the gallery's points, each without itself; not called for "raw".
     gallery : Gallery
         The points.
     """
@@ -348,8 +339,7 @@ class Competition:
     def fit(cls, gallery: Gallery, variants: Sequence[Variant]) -> Self:
         """Fit variants on a gallery; a base that many share is fitted once."""
         names = dict.fromkeys(variant.base for variant in variants)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FitWarning)
+        with collect_fit_warnings() as notes:
             bases = {name: fit_base(name, gallery) for name in names}
             steps: dict[Variant, Step] = {}
             for name, base in bases.items():
@@ -357,13 +347,7 @@ class Competition:
                 for variant in variants:
                     if variant.base == name:
                         steps[variant] = fit_step(variant.step, scores, gallery)
-        for warning in caught:
-            if not issubclass(warning.category, FitWarning):
-                warnings.warn_explicit(
-                    warning.message, warning.category, warning.filename, warning.lineno
-                )
-        told = [str(w.message) for w in caught if issubclass(w.category, FitWarning)]
-        return cls(bases, steps, tuple(dict.fromkeys(told)))
+        return cls(bases, steps, tuple(dict.fromkeys(notes)))
 
     def posteriors(self, queries: Searched) -> Iterator[tuple[Variant, Posterior]]:
         """Each variant's answer, those of one base together."""

@@ -7,12 +7,12 @@ import numpy as np
 from scipy.io import loadmat
 
 from nearsure.errors import DatasetError
-from nearsure.lab.datasets.class_folders import class_names, read_class_folders
+from nearsure.lab.datasets.class_folders import read_official_folders
 from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
-    existing_folder,
-    listed_images,
+    list_images,
+    require_folder,
     require_parts,
     split_by_class,
 )
@@ -26,11 +26,7 @@ EXPECTED = (
 )
 
 
-def load_cars196(
-    root: str | os.PathLike[str],
-    *,
-    drop_single_images: bool = False,
-) -> ImageSplit:
+def load_cars196(root: str | os.PathLike[str], *, drop_single_images: bool = False) -> ImageSplit:
     """Read CARS196, as metric learning has it or as class folders.
 
     The classes of ``cars_annos.mat`` are in the order of their numbers, class folders in the order
@@ -59,17 +55,13 @@ def load_cars196(
     Krause, Stark, Deng, Fei-Fei: 3D Object Representations for Fine-Grained Categorization.
     ICCV workshops, 2013.
     """
-    folder = existing_folder(root, dataset=DATASET, expected=EXPECTED)
+    folder = require_folder(root, dataset=DATASET, expected=EXPECTED)
     if any((folder / part).exists() for part in PARTS):
         classes, images = _official(folder)
     else:
-        classes = class_names(folder, dataset=DATASET)
-        if len(classes) != N_CLASSES:
-            raise DatasetError(
-                f"{DATASET}: {folder} should hold {EXPECTED}. "
-                f"Got {len(classes)} class folders instead."
-            )
-        images = read_class_folders(folder, classes, dataset=DATASET)
+        classes, images = read_official_folders(
+            folder, N_CLASSES, dataset=DATASET, expected=EXPECTED
+        )
     return split_by_class(
         images,
         dataset=DATASET,
@@ -90,7 +82,7 @@ def _official(folder: Path) -> tuple[list[str], LabelledImages]:
             f"{len(set(numbers))} classes instead."
         )
     labels = [classes[number - 1] for number in numbers]
-    return classes, listed_images(folder, paths, labels, dataset=DATASET, source=source)
+    return classes, list_images(folder, paths, labels, dataset=DATASET, source=source)
 
 
 def _annotations(source: Path) -> tuple[list[str], list[str], list[int]]:

@@ -7,9 +7,9 @@ from nearsure.errors import DatasetError, InvalidInputError
 from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
-    existing_folder,
     first_few,
     read_image,
+    require_folder,
     split_by_class,
 )
 
@@ -60,7 +60,7 @@ def load_class_folders(
     InvalidInputError
         If `n_train_classes` leaves a part without classes, or comes with ``train`` and ``test``.
     """
-    folder = existing_folder(root, dataset=dataset, expected=EXPECTED)
+    folder = require_folder(root, dataset=dataset, expected=EXPECTED)
     names = class_names(folder, dataset=dataset)
     if set(names) == {"train", "test"}:
         if n_train_classes is not None:
@@ -99,6 +99,18 @@ def class_names(folder: Path, *, dataset: str) -> list[str]:
     if not folders:
         raise DatasetError(f"{dataset}: {folder} should hold {EXPECTED}. It holds no folder.")
     return folders
+
+
+def read_official_folders(
+    folder: Path, n_classes: int, *, dataset: str, expected: str
+) -> tuple[list[str], LabelledImages]:
+    """The classes, sorted, and the images of a data set that has so many class folders."""
+    classes = class_names(folder, dataset=dataset)
+    if len(classes) != n_classes:
+        raise DatasetError(
+            f"{dataset}: {folder} should hold {expected}. Got {len(classes)} class folders instead."
+        )
+    return classes, read_class_folders(folder, classes, dataset=dataset)
 
 
 def read_class_folders(

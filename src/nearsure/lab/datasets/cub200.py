@@ -1,17 +1,18 @@
 """CUB-200-2011: birds of 200 species; the first 100 are seen, the last 100 unseen."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from nearsure.errors import DatasetError
-from nearsure.lab.datasets.class_folders import class_names, read_class_folders
+from nearsure.lab.datasets.class_folders import read_official_folders
 from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
     bad_line,
-    existing_folder,
-    listed_images,
+    list_images,
     read_list,
+    require_folder,
     require_parts,
     split_by_class,
 )
@@ -26,11 +27,7 @@ EXPECTED = (
 )
 
 
-def load_cub200(
-    root: str | os.PathLike[str],
-    *,
-    drop_single_images: bool = False,
-) -> ImageSplit:
+def load_cub200(root: str | os.PathLike[str], *, drop_single_images: bool = False) -> ImageSplit:
     """Read CUB-200-2011, as its archive unpacks or as class folders.
 
     Both layouts give the same names (``001.Black_footed_Albatross/....jpg``) and labels.
@@ -57,15 +54,15 @@ def load_cub200(
     Wah, Branson, Welinder, Perona, Belongie: The Caltech-UCSD Birds-200-2011 Dataset.
     California Institute of Technology, CNS-TR-2011-001, 2011.
     """
-    folder = existing_folder(root, dataset=DATASET, expected=EXPECTED)
+    folder = require_folder(root, dataset=DATASET, expected=EXPECTED)
     if (folder / "CUB_200_2011").is_dir():
         folder /= "CUB_200_2011"
     if any((folder / part).exists() for part in PARTS):
         classes, images = _official(folder)
     else:
-        classes = class_names(folder, dataset=DATASET)
-        _check_count(classes, f"{folder} should hold {EXPECTED}", "class folders")
-        images = read_class_folders(folder, classes, dataset=DATASET)
+        classes, images = read_official_folders(
+            folder, N_CLASSES, dataset=DATASET, expected=EXPECTED
+        )
     return split_by_class(
         images,
         dataset=DATASET,
@@ -81,7 +78,7 @@ def _official(folder: Path) -> tuple[list[str], LabelledImages]:
     path_by_id = _by_id(folder / "images.txt", "image_name")
     class_id_by_id = _by_id(folder / "image_class_labels.txt", "class_id")
     classes = [class_by_id[i] for i in sorted(class_by_id, key=int)]
-    _check_count(classes, f"{folder / 'classes.txt'} should name {N_CLASSES} classes", "classes")
+    _check_count(classes, f"{folder / 'classes.txt'} should name {N_CLASSES} classes")
     unmatched = path_by_id.keys() ^ class_id_by_id.keys()
     unknown = set(class_id_by_id.values()) - class_by_id.keys()
     if unmatched or unknown:
@@ -94,7 +91,7 @@ def _official(folder: Path) -> tuple[list[str], LabelledImages]:
             f"{DATASET}: images.txt and image_class_labels.txt in {folder} should tell path and "
             f"class of the same images, but {problem}. Unpack the archive again."
         )
-    images = listed_images(
+    images = list_images(
         folder / "images",
         list(path_by_id.values()),
         [class_by_id[class_id_by_id[i]] for i in path_by_id],
@@ -116,8 +113,6 @@ def _by_id(path: Path, column: str) -> dict[str, str]:
     return values
 
 
-def _check_count(
-    classes: list[str] | tuple[str, ...], expected: str, noun: str = "classes"
-) -> None:
+def _check_count(classes: Sequence[str], expected: str) -> None:
     if len(classes) != N_CLASSES:
-        raise DatasetError(f"{DATASET}: {expected}. Got {len(classes)} {noun} instead.")
+        raise DatasetError(f"{DATASET}: {expected}. Got {len(classes)} classes instead.")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from nearsure.arrays import FloatArray
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.extras import require
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 
@@ -252,7 +252,7 @@ def draw_glyph(
     points = _sampled_points(ink.shape, height_em, image_size * OVERSAMPLING, generator)
     sampled = map_coordinates(ink, points, order=1, mode="constant", prefilter=False)
     pooled = sampled.reshape(image_size, OVERSAMPLING, image_size, OVERSAMPLING).mean(axis=(1, 3))
-    grey = _printed(pooled, generator)
+    grey = _print_ink(pooled, generator)
     return np.repeat(np.rint(255 * grey).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
@@ -320,7 +320,7 @@ def _linear_map(generator: np.random.Generator) -> FloatArray:
     return linear
 
 
-def _printed(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
+def _print_ink(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Greys from 0 to 1: blurred, thinner or bolder, of some contrast, with noise."""
     blurred = gaussian_filter(ink, sigma=generator.uniform(0.0, 0.7), truncate=3.0)
     weighted = np.clip(blurred, 0.0, 1.0) ** np.exp(generator.uniform(-0.5, 0.5))
@@ -328,9 +328,6 @@ def _printed(ink: FloatArray, generator: np.random.Generator) -> FloatArray:
     grain = generator.uniform(0.0, 0.05) * generator.standard_normal(ink.shape)
     printed: FloatArray = np.clip(ground + (black - ground) * weighted + grain, 0.0, 1.0)
     return printed
-
-
-SMALLEST_IMAGE = 16
 
 
 def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -> ImageSplit:
@@ -368,8 +365,6 @@ def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -
 
     Raises
     ------
-    InvalidInputError
-        If an argument is out of range.
     MissingExtraError
         If matplotlib or Pillow is not installed.
     DatasetError
@@ -383,12 +378,6 @@ def glyphs(*, seed: int = 0, images_per_class: int = 20, image_size: int = 32) -
     >>> split.train.read(0).shape
     (32, 32, 3)
     """
-    for name, value, least in (
-        ("seed", seed, 0),
-        ("images_per_class", images_per_class, 2),
-        ("image_size", image_size, SMALLEST_IMAGE),
-    ):
-        _refuse_below(name, value, least)
     fonts = text_fonts()
 
     def part(alphabets: dict[str, range]) -> LabelledImages:
@@ -446,11 +435,3 @@ def _glyphs_of_character(
     order = np.random.default_rng([seed, code]).permutation(len(fonts))
     chosen = [(fonts[order[i % len(fonts)]], i // len(fonts)) for i in range(images)]
     return [_Glyph(code, font.name, font.path, variant) for font, variant in chosen]
-
-
-def _refuse_below(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(
-            f"The {name} parameter of glyphs must be an integer of {least} or more. "
-            f"Got {value!r} instead."
-        )

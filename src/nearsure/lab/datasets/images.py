@@ -49,13 +49,6 @@ class LabelledImages:
     labels: tuple[str, ...]
     read: Callable[[int], Pixels]
 
-    def __post_init__(self) -> None:
-        if len(self.names) != len(self.labels):
-            raise DatasetError(
-                f"Every image needs a label. Got {len(self.names)} images and "
-                f"{len(self.labels)} labels instead."
-            )
-
     def __len__(self) -> int:
         return len(self.names)
 
@@ -108,22 +101,25 @@ class ImageSplit:
     gallery: LabelledImages | None = None
 
     def __post_init__(self) -> None:
-        parts = {"train": self.train, "queries": self.queries}
-        if self.gallery is not None:
-            parts["gallery"] = self.gallery
-        for part, images in parts.items():
+        for part, images in self.parts.items():
             if not len(images):
                 raise DatasetError(f"The {part} part of {self.dataset} is empty.")
-        self._refuse_shared_classes(parts)
+        self._refuse_shared_classes()
         self._refuse_single_images("train", self.train)
         if self.gallery is None:
             self._refuse_single_images("queries", self.queries)
         else:
             self._refuse_missing_classes(self.gallery)
 
-    def _refuse_shared_classes(self, parts: dict[str, LabelledImages]) -> None:
+    @property
+    def parts(self) -> dict[str, LabelledImages]:
+        """The parts that there are, by name."""
+        parts = {"train": self.train, "queries": self.queries}
+        return parts if self.gallery is None else parts | {"gallery": self.gallery}
+
+    def _refuse_shared_classes(self) -> None:
         seen = set(self.train.labels)
-        for part, images in parts.items():
+        for part, images in self.parts.items():
             shared = sorted(seen & set(images.labels))
             if part != "train" and shared:
                 raise DatasetError(
@@ -432,7 +428,7 @@ class Line(NamedTuple):
     columns: tuple[str, ...]
 
 
-def existing_folder(root: str | os.PathLike[str], *, dataset: str, expected: str) -> Path:
+def require_folder(root: str | os.PathLike[str], *, dataset: str, expected: str) -> Path:
     """The root of a data set, if it is a folder that holds something.
 
     Parameters
@@ -517,7 +513,7 @@ def bad_line(line: Line, expected: str, *, dataset: str) -> DatasetError:
     )
 
 
-def listed_images(
+def list_images(
     folder: Path,
     paths: Sequence[str],
     labels: Sequence[str],

@@ -8,9 +8,9 @@ from nearsure.lab.datasets.images import (
     ImageSplit,
     Line,
     bad_line,
-    existing_folder,
-    listed_images,
+    list_images,
     read_list,
+    require_folder,
 )
 
 DATASET = "In-shop Clothes Retrieval"
@@ -32,11 +32,7 @@ LISTED_FOLDER = "img/"
 EXPECTED = f"{LIST} (there or in Eval/) and the images in img/, Img/img/ or img_highres/"
 
 
-def load_in_shop(
-    root: str | os.PathLike[str],
-    *,
-    drop_single_images: bool = False,
-) -> ImageSplit:
+def load_in_shop(root: str | os.PathLike[str], *, drop_single_images: bool = False) -> ImageSplit:
     """Read the In-shop Clothes Retrieval benchmark of DeepFashion.
 
     Parameters
@@ -64,12 +60,12 @@ def load_in_shop(
     Liu, Luo, Qiu, Wang, Tang: DeepFashion: Powering Robust Clothes Recognition and Retrieval with
     Rich Annotations. CVPR, 2016.
     """
-    folder = existing_folder(root, dataset=DATASET, expected=EXPECTED)
+    folder = require_folder(root, dataset=DATASET, expected=EXPECTED)
     source = _list_file(folder)
     lines = _lines(source)
     names = [line.columns[0] for line in lines]
     below = [name.removeprefix(LISTED_FOLDER) for name in names]
-    images = listed_images(
+    images = list_images(
         _image_folder(folder, below),
         below,
         [line.columns[1] for line in lines],

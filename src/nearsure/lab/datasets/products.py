@@ -8,9 +8,9 @@ from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
     bad_line,
-    existing_folder,
-    listed_images,
+    list_images,
     read_list,
+    require_folder,
     require_parts,
 )
 
@@ -23,11 +23,7 @@ EXPECTED = (
 )
 
 
-def load_products(
-    root: str | os.PathLike[str],
-    *,
-    drop_single_images: bool = False,
-) -> ImageSplit:
+def load_products(root: str | os.PathLike[str], *, drop_single_images: bool = False) -> ImageSplit:
     """Read Stanford Online Products as its archive unpacks.
 
     Parameters
@@ -54,17 +50,17 @@ def load_products(
     Song, Xiang, Jegelka, Savarese: Deep Metric Learning via Lifted Structured Feature Embedding.
     CVPR, 2016.
     """
-    folder = existing_folder(root, dataset=DATASET, expected=EXPECTED)
+    folder = require_folder(root, dataset=DATASET, expected=EXPECTED)
     if (folder / "Stanford_Online_Products").is_dir():
         folder /= "Stanford_Online_Products"
     require_parts(folder, LISTS, dataset=DATASET)
-    train, queries = (_listed(folder, name) for name in LISTS)
+    train, queries = (_read_list_of(folder, name) for name in LISTS)
     if drop_single_images:
         train, queries = train.without_single_images(), queries.without_single_images()
     return ImageSplit(DATASET, train, queries)
 
 
-def _listed(folder: Path, name: str) -> LabelledImages:
+def _read_list_of(folder: Path, name: str) -> LabelledImages:
     source = folder / name
     _check_header(source)
     paths: list[str] = []
@@ -75,7 +71,7 @@ def _listed(folder: Path, name: str) -> LabelledImages:
             raise bad_line(line, f"'{' '.join(COLUMNS)}', three numbers first", dataset=DATASET)
         paths.append(path)
         labels.append(numbers[1])
-    return listed_images(folder, paths, labels, dataset=DATASET, source=source)
+    return list_images(folder, paths, labels, dataset=DATASET, source=source)
 
 
 def _check_header(source: Path) -> None:

@@ -13,14 +13,12 @@ from nearsure.errors import ConfigError
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.config import TrainingSettings
 from nearsure.lab.embedding import (
-    FEATURE_CHUNK,
     EmbeddingRun,
     Trained,
-    forward_in_batches,
-    progress,
+    embed_images,
+    embeddings_step,
     refuse_other_versions,
 )
-from nearsure.lab.network import on_sphere
 from nearsure.lab.report import versions
 from nearsure.lab.robust.settings import AdversarialTraining
 from nearsure.lab.training import n_steps, train
@@ -73,24 +71,16 @@ class AdversarialRun:
             self._schedule,
             steps=steps,
             folder=stage.folder,
-            disturb=self._attacked_batch(start, steps),
+            disturb=self._make_attacked_batch(start, steps),
         )
         return start._replace(history=history)
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
         images, embedder = self.clean.images_of(part), self.trained.embedder
+        stage = embeddings_step(self.clean.cache, self.training_stage.key)
         size = self.clean.settings.dataset.image_size
-        stage = CachedStep(self.clean.cache, "embeddings", {"training": self.training_stage.key})
-        return stage.rows(
-            part,
-            len(images),
-            lambda rows: forward_in_batches(
-                lambda batch: on_sphere(embedder(batch)), images, rows, size=size
-            ),
-            chunk=FEATURE_CHUNK,
-            track=progress(f"embed {part}"),
-        )
+        return embed_images(stage, part, images, embedder, size=size)
 
     @property
     def _schedule(self) -> TrainingSettings:
@@ -103,7 +93,7 @@ class AdversarialRun:
         per_class = self.clean.settings.training.images_per_class
         return max(2, round(self.settings.attacked_share * per_class)) / per_class
 
-    def _attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
+    def _make_attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
         clean = self.clean.settings
         per_class = clean.training.images_per_class
         return AttackedBatch(

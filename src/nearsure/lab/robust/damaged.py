@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ class CorruptedQueries:
 
     Parameters
     ----------
-    stage : Stage
+    stage : CachedStep
         Holds the embeddings; its inputs say which model, images, rows and seed.
     embed : callable
         Batches of images in [0, 1] to unit vectors.
@@ -113,7 +114,7 @@ class AttackedQueries:
 
     Parameters
     ----------
-    stage : Stage
+    stage : CachedStep
         Holds the results; its inputs say which model, images, rows, gallery and T.
     embedder : Embedder
         The model that is attacked, in eval mode.
@@ -222,7 +223,7 @@ def score_damaged(
     ----------
     model : RobustModel
         With galleries, T and calibrators, which are not changed.
-    stage : Stage
+    stage : CachedStep
         What made the embeddings.
     rows : array of shape (n,)
         Which query images were damaged.
@@ -248,11 +249,8 @@ def score_damaged(
             "version": EVALUATION_VERSION,
         }
         cached = CachedStep(model.cache, "robust-evaluation", inputs)
-        compute = partial(_evaluate, model, protocol, rows, clean, damaged)
-        document = cached.document(
-            "evaluation",
-            lambda run=compute: run(seed, n_resamples).to_dict(),  # type: ignore[misc]
-        )
+        compute = partial(_evaluate, model, protocol, rows, clean, damaged, seed, n_resamples)
+        document = cached.document("evaluation", compute)
         try:
             evaluations.append(RobustEvaluation.from_dict(document))
         except InvalidInputError as error:
@@ -271,7 +269,7 @@ def _evaluate(  # noqa: PLR0917
     damaged: Damaged,
     seed: int,
     n_resamples: int,
-) -> RobustEvaluation:
+) -> dict[str, Any]:
     support, frozen = model.supports[protocol], model.frozen[protocol]
     asked = support.may_ask(rows)
     codes = support.query_codes[rows[asked]]
@@ -287,4 +285,4 @@ def _evaluate(  # noqa: PLR0917
         variants=((variant, found(vectors), codes) for variant, vectors in damaged()),
         seed=seed,
         n_resamples=n_resamples,
-    )
+    ).to_dict()

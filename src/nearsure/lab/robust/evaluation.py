@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import fields_from_plain, fields_to_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
 from nearsure.lab.robust.settings import Variant
@@ -108,11 +108,6 @@ class JointBootstrap:
 
     def measure(self, scores: Scores) -> Measures:
         """Every measure of every method."""
-        if len(scores) != self.n_queries:
-            raise InvalidInputError(
-                f"There must be scores of the {self.n_queries} queries that are drawn. "
-                f"Got {len(scores)} instead: changed queries must be the clean ones, changed."
-            )
         confidence, correct = scores.confidence.T, scores.correct.T
         # Summed in groups of columns, so that memory stays bounded by a few columns a method.
         right = self.sums(correct.astype(np.float64)) / self.n_queries
@@ -205,7 +200,7 @@ class MethodResult:
         Mean confidence of the wrong answers; NaN where there is none.
     top_label_brier : Interval
         Mean squared difference between the confidence and being right (1) or wrong (0). Unlike
-        ECE it is not to be had cheaply by saying the same of every query.
+        ECE it is not low for a constant confidence.
     overconfidence : Interval
         Mean confidence less accuracy. Its size is at most the ECE, and unlike the ECE it is not
         raised by chance.
@@ -227,8 +222,6 @@ class MethodResult:
 
     def interval(self, name: str) -> Interval:
         """One of the intervals by its name."""
-        if name not in INTERVALS:
-            raise InvalidInputError(f"'name' must be one of {INTERVALS}. Got {name!r} instead.")
         found: Interval = getattr(self, name)
         return found
 
@@ -342,6 +335,15 @@ class VariantOutcome:
     variant: Variant
     outcome: Outcome
 
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON's types: the variant before the entries of the outcome."""
+        return {"variant": asdict(self.variant), **self.outcome.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(Variant(**fields["variant"]), Outcome.from_dict(fields))
+
 
 @dataclass(frozen=True)
 class RobustEvaluation:
@@ -352,7 +354,7 @@ class RobustEvaluation:
     model : str
         What embedded the images.
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked: a changed query never meets its own clean image.
+        Gallery and queries: a changed query is never searched against its own clean image.
     n_gallery, n_queries, n_classes : int
         Clean points in the gallery, queries, and classes in the gallery.
     n_unknown_queries : int
@@ -405,52 +407,14 @@ class RobustEvaluation:
         return tuple(found for found in self.variants if found.variant.family == "attack")
 
     def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; what is NaN becomes None."""
-        return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            "temperature_fit": self.temperature_fit.to_dict(),
-            "clean": self.clean.to_dict(),
-            "variants": [
-                {"variant": asdict(found.variant), **found.outcome.to_dict()}
-                for found in self.variants
-            ],
-            "mean": None if self.mean is None else self.mean.to_dict(),
-            "by_corruption": {name: found.to_dict() for name, found in self.by_corruption.items()},
-            # JSON's keys are text.
-            "by_severity": {str(name): found.to_dict() for name, found in self.by_severity.items()},
-            "notes": list(self.notes),
-        }
+        """In JSON's types; NaN becomes None."""
+        return fields_to_plain(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        try:
-            return cls(
-                **{
-                    **fields,
-                    "temperature_fit": TemperatureFit.from_dict(fields["temperature_fit"]),
-                    "clean": Outcome.from_dict(fields["clean"]),
-                    "variants": tuple(
-                        VariantOutcome(Variant(**found["variant"]), Outcome.from_dict(found))
-                        for found in fields["variants"]
-                    ),
-                    "mean": None if fields["mean"] is None else Outcome.from_dict(fields["mean"]),
-                    "by_corruption": {
-                        name: Outcome.from_dict(found)
-                        for name, found in fields["by_corruption"].items()
-                    },
-                    "by_severity": {
-                        int(name): Outcome.from_dict(found)
-                        for name, found in fields["by_severity"].items()
-                    },
-                    "notes": tuple(fields["notes"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInputError(
-                f"The fields of a robust evaluation must be those that to_dict gives. {error!r}: "
-                "was this written by another version, or is it something else?"
-            ) from error
+        evaluation: Self = fields_from_plain(cls, fields)
+        return evaluation
 
 
 def evaluate_variants(
@@ -473,7 +437,7 @@ def evaluate_variants(
     model : str
         What embedded the images.
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who was asked.
+        Which points are the gallery, and which are queries.
     frozen : FrozenMethods
         Fitted on the clean gallery. Nothing here changes it.
     clean : tuple of Neighbors and array of shape (n,)
@@ -495,7 +459,6 @@ def evaluate_variants(
     base = _Measured.of(draws, frozen.scores(neighbors, codes), seed)
     measured: dict[Variant, _Measured] = {}
     for variant, changed, changed_codes in variants:
-        _check_variant(variant, measured, codes, changed_codes)
         measured[variant] = _Measured.of(draws, frozen.scores(changed, changed_codes), seed)
     corruptions = {v: found for v, found in measured.items() if v.severity is not None}
     names = dict.fromkeys(variant.name for variant in corruptions)
@@ -552,20 +515,6 @@ def _mean(measured: list[_Measured]) -> Outcome:
     )
 
 
-def _check_variant(
-    variant: Variant, before: Mapping[Variant, _Measured], codes: IntArray, changed_codes: IntArray
-) -> None:
-    if variant.family == "clean":
-        raise InvalidInputError("Clean queries must come as 'clean'. Got them among 'variants'.")
-    if str(variant) in map(str, before):
-        raise InvalidInputError(f"Every variant must come once. Got '{variant}' twice.")
-    if not np.array_equal(codes, changed_codes):
-        raise InvalidInputError(
-            f"The queries of '{variant}' must be the clean ones, changed, in the same order. Got "
-            "other class codes: evaluate other queries by themselves, with their own clean ones."
-        )
-
-
 def _notes(
     protocol: ProtocolName, clean: Neighbors, corruptions: Mapping[Variant, _Measured], n_full: int
 ) -> tuple[str, ...]:
@@ -590,7 +539,7 @@ def _notes(
     return tuple(notes)
 
 
-# 1NN says the same of every query once it is calibrated: a rate, not a confidence.
+# Calibrated 1NN has one confidence for all queries: a rate.
 BASELINE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou")
 CALIBRATED_BASELINES = tuple(
     method for method in METHODS if method.rule in BASELINE_RULES and method.calibration != "raw"
@@ -607,8 +556,6 @@ def best_baseline(outcomes: Sequence[Outcome]) -> Method:
     outcomes : sequence of Outcome
         At least one.
     """
-    if not outcomes:
-        raise InvalidInputError("There must be an outcome to choose a baseline by. Got none.")
 
     def total_ece(method: Method) -> float:
         return sum(outcome.of(method).ece.estimate for outcome in outcomes)

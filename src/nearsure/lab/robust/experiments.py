@@ -1,8 +1,8 @@
 """The paper's Tables 2 and 3: corrupted and attacked queries, a clean gallery."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -62,14 +62,7 @@ def corruption_experiment(
         Of the choice of queries, the corruptions and the intervals.
     """
     rows = damaged_rows(model.strict, n_queries, seed=seed)
-    inputs = {
-        "training": model.key,
-        "rows": digest(rows.tolist()),
-        "size": size,
-        "seed": seed,
-        "corruptions": CORRUPTIONS_VERSION,
-    }
-    stage = CachedStep(model.cache, "corrupted", inputs)
+    stage = corrupted_step(model.cache, model.key, rows, size=size, seed=seed)
     corrupted = CorruptedQueries(
         stage, model.embed, central_views(images, rows, size), rows, seed=seed
     )
@@ -93,13 +86,27 @@ def corruption_experiment(
     )
 
 
+def corrupted_step(
+    cache: Path, training: str, rows: IntArray, *, size: int, seed: int
+) -> CachedStep:
+    """Where the embeddings of corrupted queries are; `training` is the key of the model."""
+    inputs = {
+        "training": training,
+        "rows": digest(rows.tolist()),
+        "size": size,
+        "seed": seed,
+        "corruptions": CORRUPTIONS_VERSION,
+    }
+    return CachedStep(cache, "corrupted", inputs)
+
+
 # Raised when attacks give other images, also because of CHUNK or the softmax temperature, so that
 # old results are not taken for new ones.
 ATTACKS_VERSION = 1
 ON_LABEL, ON_CONFIDENCE = "proxies", "confidence"
 
 
-def planned_attacks(settings: RobustSettings) -> list[Attack]:
+def plan_attacks(settings: RobustSettings) -> list[Attack]:
     """The paper's attacks, then those of the curves."""
     table = [make(epsilon) for make in (fgsm, bim, pgd) for epsilon in settings.epsilons]
     curves = [
@@ -121,7 +128,7 @@ def attack_experiment(
 ) -> list[RobustEvaluation]:
     """Attack queries in all planned ways and score them by every protocol.
 
-    The attacker knows the network, the strict protocol's gallery, its labels and T. Attacks on the
+    The attacks use the network, the strict protocol's gallery, its labels and T. Attacks on the
     label raise the normalized softmax loss against the class means of that gallery, as unseen
     classes have no proxies; attacks on the confidence raise NED's confidence in a wrong class.
 
@@ -142,7 +149,7 @@ def attack_experiment(
     """
     strict = model.strict
     rows = damaged_rows(strict, settings.attacked_queries, seed=seed)
-    # Nobody can be right about a class that the gallery lacks; there is nothing to attack.
+    # No rule can be right about a class that the gallery lacks; there is nothing to attack.
     rows = rows[strict.may_ask(rows) & np.isin(strict.query_codes[rows], strict.codes)]
     frozen = model.frozen[strict.protocol]
     inputs = {
@@ -155,12 +162,8 @@ def attack_experiment(
     }
     stage = CachedStep(model.cache, "attacked", inputs)
     attacked = AttackedQueries(stage, model.embedder, central_views(images, rows, size), seed=seed)
-    losses = _Losses(model, rows)
-    attacks = planned_attacks(settings)
-    found = {
-        attack: _attacked(attacked, attack, losses, f"{model.name}, {attack.name}")
-        for attack in attacks
-    }
+    attacks = plan_attacks(settings)
+    found = {attack: _attack_queries(attacked, attack, model, rows) for attack in attacks}
 
     def damaged() -> Iterator[tuple[Variant, AnyArray]]:
         for attack, result in found.items():
@@ -185,46 +188,32 @@ def attack_experiment(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Losses:
-    """What the attacks raise, for any slice of the attacked queries."""
+def _attack_queries(
+    attacked: AttackedQueries, attack: Attack, model: RobustModel, rows: IntArray
+) -> AttackedEmbeddings:
+    support = model.strict
 
-    model: RobustModel
-    rows: IntArray
+    def codes(part: slice) -> torch.Tensor:
+        return torch.from_numpy(support.query_codes[rows[part]])
 
-    def by_name(self, name: str) -> tuple[str, Callable[[slice], EmbeddingLoss]]:
-        """The loss of an attack, with its name."""
-        if name == ON_CONFIDENCE:
-            return ON_CONFIDENCE, self._confidence
-        return ON_LABEL, self._proxies
+    def on_label(part: slice) -> EmbeddingLoss:
+        return against_proxies(model.class_means, codes(part), temperature=SOFTMAX_TEMPERATURE)
 
-    def _codes(self, part: slice) -> torch.Tensor:
-        return torch.from_numpy(self.model.strict.query_codes[self.rows[part]])
-
-    def _proxies(self, part: slice) -> EmbeddingLoss:
-        return against_proxies(
-            self.model.class_means, self._codes(part), temperature=SOFTMAX_TEMPERATURE
-        )
-
-    def _confidence(self, part: slice) -> EmbeddingLoss:
-        support = self.model.strict
+    def on_confidence(part: slice) -> EmbeddingLoss:
         return confidence_in_a_wrong_class(
             torch.from_numpy(support.vectors),
             torch.from_numpy(support.codes),
-            self._codes(part),
-            temperature=self.model.frozen[support.protocol].temperature_fit.temperature,
+            codes(part),
+            temperature=model.frozen[support.protocol].temperature_fit.temperature,
         )
 
-
-def _attacked(
-    attacked: AttackedQueries, attack: Attack, losses: _Losses, description: str
-) -> AttackedEmbeddings:
-    name, loss_of = losses.by_name(attack.name)
+    description = f"{model.name}, {attack.name} {attack.epsilon:.3g}"
+    is_on_confidence = attack.name == ON_CONFIDENCE
     found = attacked.under(
         attack,
-        name,
-        loss_of,
-        track=partial(tqdm, desc=f"{description} {attack.epsilon:.3g}", disable=None),
+        ON_CONFIDENCE if is_on_confidence else ON_LABEL,
+        on_confidence if is_on_confidence else on_label,
+        track=partial(tqdm, desc=description, disable=None),
     )
     if not found.had_gradient.any():
         raise ZeroGradientError(

@@ -9,7 +9,7 @@ import numpy as np
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
 from nearsure.extras import require
-from nearsure.lab.figures import entitle, new_figure, saved
+from nearsure.lab.figures import entitle, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.settings import epsilon_text
@@ -115,7 +115,7 @@ def draw_severity_curves(
     legend_below(figure, 4)
     what = f"mean over {len(evaluation.by_corruption)} corruptions"
     entitle(figure, name, _circumstances(evaluation, what))
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_corruption_map(
@@ -149,16 +149,11 @@ def draw_corruption_map(
         clean = evaluation.clean.of(method)
         ax.set_title(f"{method.title}: ECE %, clean {100 * clean.ece.estimate:.1f}")
     entitle(figure, name, _circumstances(evaluation, "every corruption and severity"))
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def _line(
-    ax: "Axes",
-    outcomes: Mapping[int, Outcome],
-    method: Method,
-    measure: str,
-    *,
-    band: bool = True,
+    ax: "Axes", outcomes: Mapping[int, Outcome], method: Method, measure: str, *, band: bool = True
 ) -> None:
     style = _style(method)
     intervals = [outcome.of(method).interval(measure) for outcome in outcomes.values()]
@@ -287,7 +282,7 @@ def draw_attack_curves(
     legend_below(figure, len(names))
     counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
     entitle(figure, name, f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
 def _intervals(
@@ -295,7 +290,7 @@ def _intervals(
 ) -> dict[float, Interval]:
     """A measure of NED under one attack, by epsilon."""
     chosen = {attack.epsilon: found for attack, found in outcomes.items() if attack.name == name}
-    # A line from clean to a far epsilon would pass values that nobody measured.
+    # A line from clean to a far epsilon would pass values that were not measured.
     if first in chosen:
         chosen[0.0] = outcomes[NO_ATTACK]
     return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}

@@ -10,7 +10,6 @@ import numpy as np
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.calibration import Calibrator, Isotonic, Platt, Unchanged
 from nearsure.comparison import TITLES, score_by
-from nearsure.errors import InvalidInputError
 from nearsure.lab.evaluation import fit_with_notes
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
@@ -62,7 +61,7 @@ NED = Method("ned")
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What every method said about the same queries, and whether it was right.
+    """Confidence and correctness of every method on the same queries.
 
     Parameters
     ----------
@@ -74,14 +73,6 @@ class Scores:
 
     confidence: FloatArray
     correct: BoolArray
-
-    def __post_init__(self) -> None:
-        if self.confidence.shape != self.correct.shape or len(self.confidence) != len(METHODS):
-            raise InvalidInputError(
-                f"Scores must have a confidence and a correctness for each of {len(METHODS)} "
-                f"methods and every query. Got shapes {self.confidence.shape} and "
-                f"{self.correct.shape} instead."
-            )
 
     def __len__(self) -> int:
         return int(self.confidence.shape[1])
@@ -124,7 +115,7 @@ class FrozenMethods:
         k : int
             Neighbours to use.
         """
-        own, codes = own.first(k), _checked_codes(own_codes, own)
+        own, codes = own.first(k), np.asarray(own_codes)
         temperature_fit, notes = fit_with_notes(own, codes)
         calibrators: dict[Method, Calibrator] = {}
         for rule in RULE_NAMES:
@@ -140,7 +131,7 @@ class FrozenMethods:
         return len(self.gallery_codes)
 
     def scores(self, queries: Neighbors, codes: IntArray) -> Scores:
-        """What every method says about queries, clean or not.
+        """Score queries, clean or not, by every method.
 
         Parameters
         ----------
@@ -149,7 +140,7 @@ class FrozenMethods:
         codes : array of shape (n,)
             Their true class codes; one that the gallery lacks never matches.
         """
-        queries, codes = queries.first(self.k), _checked_codes(codes, queries)
+        queries = queries.first(self.k)
         by_rule = {
             rule: _top_label(rule, queries, codes, self.temperature_fit.temperature)
             for rule in RULE_NAMES
@@ -166,13 +157,3 @@ def _top_label(
     """A rule's confidence in its label, and whether that is the true one."""
     labels, confidence = score_by(rule, neighbors, temperature).top(1)
     return confidence[:, 0], labels[:, 0] == codes
-
-
-def _checked_codes(codes: IntArray, neighbors: Neighbors) -> IntArray:
-    codes = np.asarray(codes)
-    if codes.shape != (len(neighbors),):
-        raise InvalidInputError(
-            f"There must be one class code for each of the {len(neighbors)} points. "
-            f"Got an array of shape {codes.shape} instead."
-        )
-    return codes

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
-from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.lab.embedding import EmbeddingRun, class_means
-from nearsure.lab.network import Embedder, folded, on_sphere
+from nearsure.lab.network import Embedder, fold_batch_norm, on_sphere
 from nearsure.lab.protocols import ProtocolName, encode_labels, gallery_half
 from nearsure.lab.robust.adversarial_training import AdversarialRun
 from nearsure.lab.robust.methods import FrozenMethods
@@ -31,7 +30,7 @@ class FrozenSupport:
     Parameters
     ----------
     protocol : {"all_against_others", "gallery_and_queries", "given_gallery"}
-        Who is asked.
+        Which points are the gallery, and which are queries.
     vectors : array of shape (n_gallery, d)
         Clean embeddings.
     codes : array of shape (n_gallery,)
@@ -108,9 +107,7 @@ def frozen_supports(
     """
     if gallery is not None:
         nowhere = np.full(len(query_codes), NOWHERE)
-        return {
-            "given_gallery": FrozenSupport("given_gallery", *gallery, query_codes, nowhere),
-        }
+        return {"given_gallery": FrozenSupport("given_gallery", *gallery, query_codes, nowhere)}
     half = gallery_half(query_codes, seed=seed)
     rows = np.flatnonzero(half)
     places = np.full(len(query_codes), NOWHERE)
@@ -138,10 +135,6 @@ def damaged_rows(support: FrozenSupport, n: int | None, *, seed: int) -> IntArra
         Of the order; fewer rows are the first of more.
     """
     total = len(support.query_codes)
-    if n is not None and not 1 <= n <= total:
-        raise InvalidInputError(
-            f"The number of damaged queries must lie in [1, {total}]. Got {n} instead."
-        )
     order = np.random.default_rng([seed, 3]).permutation(total)
     order = order[np.argsort(~support.may_ask(order), kind="stable")]
     return order[:n]
@@ -189,7 +182,7 @@ class RobustModel:
     @cached_property
     def embedder(self) -> Embedder:
         """The network, without batch normalisation."""
-        return folded(self.run.trained.embedder)
+        return fold_batch_norm(self.run.trained.embedder)
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import cv2
 
-from nearsure.atomic import atomic_write
-from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.errors import ConfigError
+from nearsure.lab.cache import write_text
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings
@@ -17,7 +17,8 @@ from nearsure.lab.images import central_view
 from nearsure.lab.protocols import PROTOCOL_NAMES, ProtocolName
 from nearsure.lab.recipes import Recipe
 from nearsure.lab.report import PROTOCOL_TITLES, versions
-from nearsure.lab.reproduce import prepared_splits
+from nearsure.lab.reproduce import prepare_splits
+from nearsure.lab.robust import tables
 from nearsure.lab.robust.adversarial_training import AdversarialRun
 from nearsure.lab.robust.evaluation import RobustEvaluation
 from nearsure.lab.robust.experiments import attack_experiment, corruption_experiment
@@ -29,18 +30,6 @@ from nearsure.lab.robust.figures import (
 from nearsure.lab.robust.methods import NED
 from nearsure.lab.robust.model import ADVERSARIALLY_TRAINED, CLEAN_TRAINED, RobustModel
 from nearsure.lab.robust.settings import RobustSettings, epsilon_text
-from nearsure.lab.robust.tables import (
-    attack_findings,
-    circumstances,
-    confidence_attack_table,
-    corruption_findings,
-    corruption_table,
-    gradient_notes,
-    severity_table,
-    small_epsilon_table,
-    table_2,
-    table_3,
-)
 from nearsure.lab.training import tune_malloc
 from nearsure.robustness import corruption_sheet
 
@@ -93,7 +82,6 @@ def write_robust_report(
     list of Path
         The files.
     """
-    _check(evaluations)
     folder.mkdir(parents=True, exist_ok=True)
     page = _Page(folder, dataset, loss)
     page.add(f"# {dataset}, {loss}: damaged and attacked queries", f"Made by `{command}`.")
@@ -117,12 +105,8 @@ def write_robust_report(
         "settings": dict(settings),
         "evaluations": [evaluation.to_dict() for evaluation in evaluations],
     }
-    with atomic_write(numbers, keep_suffix=True) as draft:
-        draft.write_text(
-            json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8"
-        )
-    with atomic_write(readme, keep_suffix=True) as draft:
-        draft.write_text(page.text(), encoding="utf-8")
+    write_text(numbers, json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
+    write_text(readme, page.text())
     return [readme, numbers, *page.pictures]
 
 
@@ -143,33 +127,35 @@ class _Page:
     def add_corruptions(self, evaluation: RobustEvaluation) -> None:
         short = f"{_dashed(evaluation.protocol)}-{_dashed(evaluation.model)}"
         title = f"{self._dataset}, {self._loss}"
-        self.add(f"### Corrupted queries: {evaluation.model}", circumstances(evaluation))
-        self.add(_list(corruption_findings(evaluation)), *_notes([evaluation]))
+        self.add(f"### Corrupted queries: {evaluation.model}", tables.circumstances(evaluation))
+        self.add(_list(tables.corruption_findings(evaluation)), *_notes([evaluation]))
         self.add("#### Table 2: mean over all corruptions and severities")
-        self.add(table_2(self._dataset, self._loss, evaluation))
+        self.add(tables.table_2(self._dataset, self._loss, evaluation))
         curves = self._folder / f"severity-{short}.png"
         self._picture("Against the severity", draw_severity_curves(evaluation, curves, name=title))
-        self.add("#### By severity", BASELINE, severity_table(evaluation))
+        self.add("#### By severity", BASELINE, tables.severity_table(evaluation))
         cells = self._folder / f"corruptions-{short}.png"
         self._picture("Every variant", draw_corruption_map(evaluation, cells, name=title))
-        self.add("#### By corruption", corruption_table(evaluation))
+        self.add("#### By corruption", tables.corruption_table(evaluation))
 
     def add_attacks(
         self, protocol: ProtocolName, evaluations: Mapping[str, RobustEvaluation]
     ) -> None:
-        self.add("### Attacked queries", *map(circumstances, evaluations.values()))
+        self.add("### Attacked queries", *map(tables.circumstances, evaluations.values()))
         for model, evaluation in evaluations.items():
-            self.add(f"{model}:", _list(attack_findings(evaluation)))
+            self.add(f"{model}:", _list(tables.attack_findings(evaluation)))
         self.add(*_notes(evaluations.values()))
         for evaluation in evaluations.values():
-            self.add(*gradient_notes(evaluation))
-        tables = {
-            "Table 3: attacks of the paper's size": table_3(self._dataset, self._loss, evaluations),
-            "Small epsilons": small_epsilon_table(evaluations),
-            "The attack on the confidence": confidence_attack_table(evaluations),
+            self.add(*tables.gradient_notes(evaluation))
+        parts = {
+            "Table 3: attacks of the paper's size": tables.table_3(
+                self._dataset, self._loss, evaluations
+            ),
+            "Small epsilons": tables.small_epsilon_table(evaluations),
+            "The attack on the confidence": tables.confidence_attack_table(evaluations),
         }
         self.add(ATTACK_LEGEND)
-        for title, table in tables.items():
+        for title, table in parts.items():
             self.add(*((f"#### {title}", table) if table else ()))
         path = self._folder / f"attacks-{_dashed(protocol)}.png"
         title = f"{self._dataset}, {self._loss}"
@@ -178,23 +164,6 @@ class _Page:
     def _picture(self, caption: str, path: Path) -> None:
         self.pictures.append(path)
         self.add(f"![{caption}]({path.name})")
-
-
-def _check(evaluations: Sequence[RobustEvaluation]) -> None:
-    kinds = [
-        (evaluation.model, evaluation.protocol, family)
-        for evaluation in evaluations
-        for family, found in (
-            ("corruption", evaluation.corruptions),
-            ("attack", evaluation.attacks),
-        )
-        if found
-    ]
-    if not kinds or len(set(kinds)) < len(kinds):
-        raise InvalidInputError(
-            "A report must have evaluations with variants, and of each model and protocol one with "
-            f"corruptions and one with attacks at most. Got {kinds} instead."
-        )
 
 
 def _notes(evaluations: Iterable[RobustEvaluation]) -> list[str]:
@@ -236,7 +205,7 @@ def reproduce_robust(
     command : str
         What was typed, for the report.
     say : callable
-        Takes a line for the person who waits.
+        Takes a line of progress.
 
     Returns
     -------
@@ -252,7 +221,7 @@ def reproduce_robust(
         )
     tune_malloc()
     chosen = Recipe(recipe.dataset, {recipe.main: run})
-    split = prepared_splits(chosen, cache)[run.dataset, run.seed]
+    split = prepare_splits(chosen, cache)[run.dataset, run.seed]
     queries, size = split.queries, run.dataset.image_size
     if max(robust.corrupted_queries or 0, robust.attacked_queries or 0) > len(queries):
         say(f"{recipe.dataset} has {len(queries)} queries: all of them are damaged")
@@ -293,7 +262,7 @@ def reproduce_robust(
     examples = _examples(recipe, queries, size, output)
     files = write_robust_report(
         output,
-        recipe.dataset if recipe.part == "standard" else f"{recipe.dataset}, {recipe.part}",
+        recipe.title,
         recipe.main,
         [*corrupted, *attacked],
         command=command,

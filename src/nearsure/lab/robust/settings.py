@@ -1,13 +1,12 @@
 """Settings of a robustness run, and the variants of its queries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nearsure.errors import ConfigError, InvalidInputError
-from nearsure.lab.config import Settings, Share, changed
-from nearsure.robustness.corrupt import SEVERITIES
+from nearsure.errors import ConfigError
+from nearsure.lab.config import Settings, Share, apply_changes
 
 Family = Literal["clean", "corruption", "attack"]
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
@@ -42,33 +41,6 @@ class Variant:
     max_distance: float | None = None
     n_without_gradient: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.family not in get_args(Family):
-            raise InvalidInputError(
-                f"The 'family' parameter must be one of {get_args(Family)}. "
-                f"Got {self.family!r} instead."
-            )
-        if (self.family == "corruption") != (self.severity is not None):
-            raise InvalidInputError(
-                f"A corruption, and nothing else, must have a severity. Got severity "
-                f"{self.severity} of family {self.family!r} instead."
-            )
-        if self.severity is not None and self.severity not in SEVERITIES:
-            raise InvalidInputError(
-                f"The 'severity' parameter must be one of {SEVERITIES}. Got {self.severity} "
-                "instead: clean queries are no corruption of severity 0."
-            )
-        if (self.family == "attack") != (self.epsilon is not None):
-            raise InvalidInputError(
-                f"An attack, and nothing else, must have an epsilon. Got epsilon "
-                f"{self.epsilon} of family {self.family!r} instead."
-            )
-        if self.epsilon is not None and not 0 < self.epsilon <= 1:
-            raise InvalidInputError(
-                "The 'epsilon' parameter must lie in (0, 1], as pixels lie in [0, 1]. "
-                f"Got {self.epsilon} instead: divide levels by 255."
-            )
-
     @classmethod
     def corruption(cls, name: str, severity: int) -> "Variant":
         """A common corruption.
@@ -81,30 +53,15 @@ class Variant:
         return cls("corruption", name, severity=severity)
 
     @classmethod
-    def attack(
-        cls,
-        name: str,
-        epsilon: float,
-        *,
-        mean_distance: float | None = None,
-        max_distance: float | None = None,
-        n_without_gradient: int | None = None,
-    ) -> "Variant":
-        """An attack.
+    def attack(cls, name: str, epsilon: float, **measured: Any) -> "Variant":  # noqa: ANN401
+        """An attack, with what was measured of it.
 
         Examples
         --------
         >>> str(Variant.attack("pgd", 8 / 255))
         'pgd, epsilon 8/255'
         """
-        return cls(
-            "attack",
-            name,
-            epsilon=epsilon,
-            mean_distance=mean_distance,
-            max_distance=max_distance,
-            n_without_gradient=n_without_gradient,
-        )
+        return cls("attack", name, epsilon=epsilon, **measured)
 
     def __str__(self) -> str:
         if self.severity is not None:
@@ -197,7 +154,7 @@ class RobustSettings(Settings):
 
     @model_validator(mode="after")
     def _every_epsilon_once(self) -> Self:
-        # PGD has all of them, and results are told apart by what a table says.
+        # PGD has all of them, and results are distinguished by their text in a table.
         texts = [epsilon_text(epsilon) for epsilon in self.epsilons + self.small_epsilons]
         if len(set(texts)) < len(texts):
             raise ValueError(
@@ -234,7 +191,7 @@ ROBUST: dict[str, RobustSettings] = {
             learning_rate=1e-3,
             proxy_learning_rate=1e-2,
         ),
-    ),
+    )
 }
 
 
@@ -253,4 +210,4 @@ def robust_settings(dataset: str, changes: object, *, source: str) -> RobustSett
     if not isinstance(changes, dict):
         raise ConfigError(f"{source}: robust must be a table of settings. Got {changes!r} instead.")
     preset = ROBUST.get(dataset, RobustSettings())
-    return changed(preset, changes, source=source)
+    return apply_changes(preset, changes, source=source)

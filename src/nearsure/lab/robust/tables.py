@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -14,95 +13,32 @@ from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import METHODS, NED, Method
 from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
-from nearsure.lab.tables import PROTOCOL_TITLES, TABLE_1_LOSS, attacked_cell, corrupted_cell
+from nearsure.lab.tables import (
+    PROTOCOL_TITLES,
+    TABLE_1_LOSS,
+    Better,
+    attacked_cell,
+    beside,
+    best_places,
+    corrupted_cell,
+    percent,
+    points,
+    write_table,
+)
 from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
 
-Better = Literal["more", "less"]
 
-
-def percent(interval: Interval, *, bold: bool = False) -> str:
-    """An interval in percent.
-
-    Examples
-    --------
-    >>> percent(Interval(0.75, 0.7, 0.8, 0.95), bold=True)
-    '**75.00** (70.00 to 80.00)'
-    """
-    if np.isnan(interval.estimate):
-        return "none"
-    estimate = f"{100 * interval.estimate:.2f}"
-    estimate = f"**{estimate}**" if bold else estimate
-    if np.isnan(interval.low):
-        return estimate
-    return f"{estimate} ({100 * interval.low:.2f} to {100 * interval.high:.2f})"
-
-
-def stated(interval: Interval) -> str:
+def state(interval: Interval) -> str:
     """An interval in percent, for a sentence.
 
     Examples
     --------
-    >>> stated(Interval(0.75, 0.7, 0.8, 0.95))
+    >>> state(Interval(0.75, 0.7, 0.8, 0.95))
     '75.00% (70.00 to 80.00)'
     """
     estimate, _, ends = percent(interval).partition(" ")
     return f"{estimate}% {ends}"
-
-
-def points(interval: Interval) -> str:
-    """A difference in points of percent, with its sign.
-
-    Examples
-    --------
-    >>> points(Interval(-0.011, -0.02, 0.001, 0.95))
-    '-1.10 (-2.00 to +0.10)'
-    """
-    ends = (100 * end for end in (interval.estimate, interval.low, interval.high))
-    estimate, low, high = (f"{end:+.2f}" for end in ends)
-    return f"{estimate} ({low} to {high})"
-
-
-def beside(paper: float | None, ours: float, *, mark: str = "") -> str:
-    """The paper's number and our difference from it, to follow a cell; nothing if it has none.
-
-    Examples
-    --------
-    >>> beside(0.749, 0.639)
-    '; paper 74.9, -11.0'
-    """
-    if paper is None:
-        return ""
-    return f"; paper {100 * paper:.1f}{mark}, {100 * (ours - paper):+.1f}"
-
-
-def best_places(intervals: Sequence[Interval], better: Better | None) -> list[bool]:
-    """Which cells of a column hold the best value as it is printed: ties share it.
-
-    Parameters
-    ----------
-    intervals : sequence of Interval
-        The column.
-    better : {"more", "less"} or None
-        Which is best; None where neither is.
-    """
-    printed = [round(interval.estimate, 4) for interval in intervals]
-    known = [value for value in printed if not np.isnan(value)]
-    if better is None or not known:
-        return [False] * len(printed)
-    best = max(known) if better == "more" else min(known)
-    return [value == best for value in printed]
-
-
-def markdown(columns: Mapping[str, Sequence[str]]) -> str:
-    """A table of columns of equal length."""
-    if len({len(cells) for cells in columns.values()}) != 1:
-        raise InvalidInputError(
-            "The columns of a table must be equally long. "
-            f"Got { {name: len(cells) for name, cells in columns.items()} } instead."
-        )
-    rows = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values(), strict=True))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 LEGEND = (
@@ -145,36 +81,29 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
     str
         A legend and a table.
     """
-    clean, damaged = evaluation.clean, mean_of_corruptions(evaluation)
-    accuracies = [result.accuracy for result in damaged.results]
-    most_accurate = best_places(accuracies, "more")
-    columns: dict[str, list[str]] = {"method": [method.title for method in METHODS]}
+    clean, results = evaluation.clean.results, mean_of_corruptions(evaluation).results
+    columns: dict[str, list[str]] = {
+        "method": [method.title for method in METHODS],
+        "accuracy %": _changes(clean, results, "accuracy", "more"),
+        "ECE %": _changes(clean, results, "ece", "less"),
+        FLOOR: [f"{100 * result.ece_floor:.2f}" for result in results],
+        "ECE less NED's": [
+            "" if result.method == NED else points(result.ece_less_ned) for result in results
+        ],
+        "mean confidence %": _changes(clean, results, "confidence", None),
+        "confidently wrong %": column(results, "confidently_wrong", "less"),
+        "top-label Brier": column(results, "top_label_brier", "less"),
+    }
     # The strict protocol is not the paper's: half the gallery makes another task.
     compared = evaluation.protocol != "gallery_and_queries"
-    columns["accuracy %"], columns["ECE %"] = [], []
-    lowest = best_places([result.ece for result in damaged.results], "less")
-    for place, (before, after) in enumerate(zip(clean.results, damaged.results, strict=True)):
-        raw = after.method.calibration == "raw"
-        cell = corrupted_cell(dataset, loss, after.method.rule) if raw and compared else None
-        accuracy = _arrow(before.accuracy) + percent(after.accuracy, bold=most_accurate[place])
-        if cell is not None:
-            accuracy += beside(cell.accuracy, after.accuracy.estimate)
-        columns["accuracy %"].append(accuracy if raw else "")
-        error = _arrow(before.ece) + percent(after.ece, bold=lowest[place])
-        if cell is not None:
-            error += beside(cell.ece, after.ece.estimate)
-        columns["ECE %"].append(error)
-    columns["ECE floor %"] = [f"{100 * result.ece_floor:.2f}" for result in damaged.results]
-    columns["ECE less NED's"] = [
-        "" if result.method == NED else points(result.ece_less_ned) for result in damaged.results
-    ]
-    columns["mean confidence %"] = [
-        _arrow(before.confidence) + percent(after.confidence)
-        for before, after in zip(clean.results, damaged.results, strict=True)
-    ]
-    columns["confidently wrong %"] = column(damaged.results, "confidently_wrong", "less")
-    columns["top-label Brier"] = column(damaged.results, "top_label_brier", "less")
-    table = markdown(columns)
+    for place, result in enumerate(results):
+        cell = corrupted_cell(dataset, loss, result.method.rule)
+        if result.method.calibration != "raw":
+            columns["accuracy %"][place] = ""
+        elif compared and cell is not None:
+            columns["accuracy %"][place] += beside(cell.accuracy, result.accuracy.estimate)
+            columns["ECE %"][place] += beside(cell.ece, result.ece.estimate)
+    table = write_table(columns)
     return f"{LEGEND}{CORRUPTION_LEGEND if '; paper ' in table else ''}\n\n{table}\n"
 
 
@@ -197,32 +126,33 @@ def column(results: Sequence[MethodResult], measure: str, better: Better | None)
     return [percent(interval, bold=bold) for interval, bold in zip(intervals, best, strict=True)]
 
 
+def _changes(
+    clean: Sequence[MethodResult],
+    damaged: Sequence[MethodResult],
+    measure: str,
+    better: Better | None,
+) -> list[str]:
+    """The cells of one measure, each after its value on the clean queries."""
+    return [
+        f"{100 * before.interval(measure).estimate:.2f} -> {cell}"
+        for before, cell in zip(clean, column(damaged, measure, better), strict=True)
+    ]
+
+
 def _table_of_two(head: str, rows: Mapping[str, Outcome], evaluation: RobustEvaluation) -> str:
     """Rows against accuracy, ECE, its floor and over-confidence of two methods."""
     baseline = best_baseline([mean_of_corruptions(evaluation)])
     columns: dict[str, list[str]] = {head: list(rows)}
-    for method in (NED, baseline):
-        results = [outcome.of(method) for outcome in rows.values()]
-        others = [outcome.of(NED if method != NED else baseline) for outcome in rows.values()]
-        columns[f"{method.title}: accuracy %"] = [
-            percent(mine.accuracy, bold=best_places([mine.accuracy, other.accuracy], "more")[0])
-            for mine, other in zip(results, others, strict=True)
-        ]
-        columns[f"{method.title}: ECE %"] = [
-            percent(mine.ece, bold=best_places([mine.ece, other.ece], "less")[0])
-            for mine, other in zip(results, others, strict=True)
-        ]
-        columns[f"{method.title}: ECE floor %"] = [
-            f"{100 * result.ece_floor:.2f}" for result in results
-        ]
+    for method, other in ((NED, baseline), (baseline, NED)):
+        pairs = [(outcome.of(method), outcome.of(other)) for outcome in rows.values()]
+        for name in ("accuracy %", "ECE %"):
+            cells = [column(pair, *MEASURES[name])[0] for pair in pairs]
+            columns[f"{method.title}: {name}"] = cells
+        columns[f"{method.title}: {FLOOR}"] = [f"{100 * own.ece_floor:.2f}" for own, _ in pairs]
         columns[f"{method.title}: confidence less accuracy"] = [
-            points(result.overconfidence) for result in results
+            points(own.overconfidence) for own, _ in pairs
         ]
-    return markdown(columns) + "\n"
-
-
-def _arrow(clean: Interval) -> str:
-    return f"{100 * clean.estimate:.2f} -> "
+    return write_table(columns) + "\n"
 
 
 def _words(name: str) -> str:
@@ -299,11 +229,10 @@ def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
     str
         A table, and notes on the paper's numbers; empty if there are no such attacks.
     """
-
-    def chosen(attack: AttackKey) -> bool:
-        return attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK
-
-    attacks = _attacks(evaluations.values(), chosen)
+    attacks = _attacks(
+        evaluations.values(),
+        lambda attack: attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
+    )
     if not attacks:
         return ""
     methods = (*RAW_METHODS, _baseline(evaluations.values(), attacks))
@@ -314,11 +243,10 @@ def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
 
 def small_epsilon_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
     """Attacks that are hardly seen, by NED and the best calibrated baseline."""
-
-    def chosen(attack: AttackKey) -> bool:
-        return attack.epsilon < LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK
-
-    attacks = _attacks(evaluations.values(), chosen)
+    attacks = _attacks(
+        evaluations.values(),
+        lambda attack: attack.epsilon < LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
+    )
     if not attacks:
         return ""
     methods = (NED, _baseline(evaluations.values(), attacks))
@@ -367,11 +295,7 @@ def _attack_table(
     """
     columns: dict[str, list[str]] = {
         "attack": [attack.title for attack in attacks for _ in methods],
-        "epsilon": [
-            epsilon_text(attack.epsilon) if attack.epsilon else ""
-            for attack in attacks
-            for _ in methods
-        ],
+        "epsilon": [_epsilon(attack) for attack in attacks for _ in methods],
         "method": [method.title for _ in attacks for method in methods],
     }
     footnotes: dict[str, None] = {}
@@ -390,28 +314,21 @@ def _attack_table(
                     cells += [""] * len(methods)
                     continue
                 results = [outcomes[attack].of(method) for method in methods]
-                cells += _block(results, name, bold=bold)
+                if name == FLOOR:
+                    cells += [f"{100 * result.ece_floor:.2f}" for result in results]
+                else:
+                    measure, better = MEASURES[name]
+                    cells += column(results, measure, better if bold else None)
                 if paper and evaluation.protocol != "gallery_and_queries":
                     for place, result in enumerate(results, start=len(cells) - len(methods)):
                         text, note = _paper(paper, attack, result, name)
                         cells[place] += text
                         footnotes.update({note: None} if note else {})
             columns[prefix + name] = cells
-    table = markdown(columns)
+    table = write_table(columns)
     notes = [ATTACK_LEGEND] if "; paper " in table else []
     notes += [f"\\* {note}." for note in footnotes]
     return "\n\n".join([table, *notes]) + "\n"
-
-
-def _block(results: Sequence[MethodResult], name: str, *, bold: bool) -> list[str]:
-    if name == FLOOR:
-        return [f"{100 * result.ece_floor:.2f}" for result in results]
-    field, better = MEASURES[name]
-    intervals = [result.interval(field) for result in results]
-    best = best_places(intervals, better if bold else None)
-    return [
-        percent(interval, bold=is_best) for interval, is_best in zip(intervals, best, strict=True)
-    ]
 
 
 def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> tuple[str, str]:
@@ -441,6 +358,7 @@ def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
 
 # The paper has mean ECEs of 0.9 to 3.0% on corrupted and 1.9 to 3.6% on attacked images.
 CLAIMED_ECE = 0.04
+CLAIM = f"{100 * CLAIMED_ECE:g}%"
 ASKED: dict[ProtocolName, str] = {
     "all_against_others": "each changed image asks all other points, clean; its own clean image is "
     "left out",
@@ -470,8 +388,8 @@ def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
     mean = mean_of_corruptions(evaluation)
     ned, clean = mean.of(NED), evaluation.clean.of(NED)
     level = (
-        f"NED's mean ECE over {mean.n_variants} variants is {stated(ned.ece)}, "
-        f"{_against_claim(ned.ece)}; on the clean queries it is {stated(clean.ece)}. "
+        f"NED's mean ECE over {mean.n_variants} variants is {state(ned.ece)}, "
+        f"{_against_claim(ned.ece)}; on the clean queries it is {state(clean.ece)}. "
     )
     return [
         level + _floor(ned),
@@ -496,15 +414,15 @@ def attack_findings(evaluation: RobustEvaluation) -> list[str]:
     )
     best = sum(outcome.lowest_ece() == outcome.of(NED) for outcome in by_attack.values())
     clean_text = (
-        f"Without an attack NED is right in {stated(clean.accuracy)} with an ECE of "
-        f"{stated(clean.ece)}. {_floor(clean)}"
+        f"Without an attack NED is right in {state(clean.accuracy)} with an ECE of "
+        f"{state(clean.ece)}. {_floor(clean)}"
     )
     extremes = (
-        f"Its accuracy is lowest under {_named(lowest)}, {stated(neds[lowest].accuracy)}; its "
-        f"ECE is highest under {_named(worst)}, {stated(neds[worst].ece)}."
+        f"Its accuracy is lowest under {_named(lowest)}, {state(neds[lowest].accuracy)}; its "
+        f"ECE is highest under {_named(worst)}, {state(neds[worst].ece)}."
     )
     ranks = (
-        f"Its ECE is below {_claim()} in {below} of {len(neds)} attacks. It is the lowest of the "
+        f"Its ECE is below {CLAIM} in {below} of {len(neds)} attacks. It is the lowest of the "
         f"five rules in {raw_best} of {len(neds)}, and of all methods, calibrated ones among "
         f"them, in {best}."
     )
@@ -528,10 +446,6 @@ def gradient_notes(evaluation: RobustEvaluation) -> list[str]:
     return [note]
 
 
-def _claim() -> str:
-    return f"{100 * CLAIMED_ECE:g}%"
-
-
 def _against_claim(ece: Interval) -> str:
     side = "below" if ece.estimate < CLAIMED_ECE else "not below"
     if ece.high < CLAIMED_ECE:
@@ -540,7 +454,7 @@ def _against_claim(ece: Interval) -> str:
         where = "wholly above"
     else:
         where = "on both sides of"
-    return f"{side} {_claim()} (the interval, which takes chance's bias off, is {where} it)"
+    return f"{side} {CLAIM} (the interval, which takes chance's bias off, is {where} it)"
 
 
 def _floor(result: MethodResult) -> str:
@@ -550,7 +464,7 @@ def _floor(result: MethodResult) -> str:
         f"{100 * result.ece_floor:.2f}% by chance; NED's is {excess:+.2f} points from that."
     )
     if result.ece_floor >= CLAIMED_ECE:
-        text += f" With so few queries NED cannot be expected below {_claim()}."
+        text += f" With so few queries NED cannot be expected below {CLAIM}."
     return text
 
 
@@ -566,9 +480,9 @@ def _share_below(evaluation: RobustEvaluation) -> str:
     held = [s for s, o in evaluation.by_severity.items() if o.of(NED).ece.estimate < CLAIMED_ECE]
     where = f"at severity {_listed(held)}" if held else "at no severity"
     return (
-        f"Its ECE is below {_claim()} in {len(below)} of {len(found)} variants ({shares}); in "
+        f"Its ECE is below {CLAIM} in {len(below)} of {len(found)} variants ({shares}); in "
         f"{above} of them the whole interval is above. The mean over corruptions is below "
-        f"{_claim()} {where}."
+        f"{CLAIM} {where}."
     )
 
 
@@ -577,8 +491,8 @@ def _direction(clean: Outcome, damaged: Outcome) -> str:
     before, after = clean.of(NED), damaged.of(NED)
     word = _confident(after.overconfidence)
     return (
-        f"On corrupted queries NED claims {stated(after.confidence)} in the mean and is right in "
-        f"{stated(after.accuracy)}: {word}, {points(after.overconfidence)} points. On clean ones "
+        f"On corrupted queries NED claims {state(after.confidence)} in the mean and is right in "
+        f"{state(after.accuracy)}: {word}, {points(after.overconfidence)} points. On clean ones "
         f"it is {_confident(before.overconfidence)}, {points(before.overconfidence)} points."
     )
 
@@ -588,12 +502,12 @@ def _ranking(mean: Outcome) -> list[str]:
     best = mean.lowest_ece()
     constant = " It says the same of every query." if best.method.rule == "1nn" else ""
     floor = f"floor {100 * best.ece_floor:.2f}%"
-    text = f"Lowest mean ECE: {best.method.title}, {stated(best.ece)}, {floor}"
+    text = f"Lowest mean ECE: {best.method.title}, {state(best.ece)}, {floor}"
     if best.method != NED:
         text += f", {points(best.ece_less_ned)} points from NED's, {_chance(best.ece_less_ned)}"
     brier = min(mean.results, key=lambda result: result.top_label_brier.estimate)
     right = max(mean.results, key=lambda result: result.accuracy.estimate)
-    accuracy = f"Most often right: {TITLES[right.method.rule]}, {stated(right.accuracy)}"
+    accuracy = f"Most often right: {TITLES[right.method.rule]}, {state(right.accuracy)}"
     if right.method.rule != NED.rule:
         gain = right.accuracy_less_ned
         accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
@@ -648,7 +562,7 @@ def _listed(numbers: list[int]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-# Attacks know the gallery of these protocols.
+# The protocols whose gallery the attacks use.
 STRICT = ("gallery_and_queries", "given_gallery")
 
 
@@ -711,14 +625,17 @@ def _attacked(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
             for model in models:
                 outcome = by_model.get(model, {}).get(attack)
                 row[f"{model}: accuracy %, ECE % (floor), confidently wrong %"] = (
-                    _attacked_result(outcome.of(NED)) if outcome else ""
+                    f"{_result(outcome.of(NED))}, "
+                    f"{_percent(outcome.of(NED).confidently_wrong.estimate)}"
+                    if outcome
+                    else ""
                 )
             rows.append(row)
     return _rows_table(rows)
 
 
 def _rows_table(rows: Sequence[dict[str, str]]) -> str:
-    return markdown({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
+    return write_table({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
 
 
 def _epsilon(attack: AttackKey) -> str:
@@ -730,10 +647,6 @@ def _result(result: MethodResult) -> str:
         f"{_percent(result.accuracy.estimate)}, {_percent(result.ece.estimate)} "
         f"({_percent(result.ece_floor)})"
     )
-
-
-def _attacked_result(result: MethodResult) -> str:
-    return f"{_result(result)}, {_percent(result.confidently_wrong.estimate)}"
 
 
 def _percent(fraction: float) -> str:
