@@ -191,7 +191,7 @@ def test_a_network_that_stands_still_cannot_be_trained_on(tmp_path: Path, traine
 
 
 def attacked_batch(run: EmbeddingRun, **changes: object) -> AttackedBatch:
-    made = AdversarialRun(run, ADVERSARIAL)._attacked_batch(run.trained, steps=10)
+    made = AdversarialRun(run, ADVERSARIAL)._make_attacked_batch(run.trained, steps=10)
     return AttackedBatch(**{**vars(made), **changes})
 
 
@@ -205,7 +205,7 @@ def test_only_the_chosen_share_of_every_class_is_attacked(cache: Path, share: fl
     images, codes = batch(run)
     given = images.clone()
     setting = ADVERSARIAL.model_copy(update={"attacked_share": share})
-    attacked = AdversarialRun(run, setting)._attacked_batch(run.trained, steps=10)
+    attacked = AdversarialRun(run, setting)._make_attacked_batch(run.trained, steps=10)
     found = attacked(images, codes, 9)
     assert torch.equal(images, given)
     touched = (found != images).flatten(1).any(dim=1)
@@ -218,7 +218,7 @@ def test_only_the_chosen_share_of_every_class_is_attacked(cache: Path, share: fl
 
 def test_a_loss_of_pairs_has_pairs_to_attack(tmp_path: Path) -> None:
     two = clean_run(tmp_path, training={"images_per_class": 2, "epochs": 1})
-    made = AdversarialRun(two, ADVERSARIAL)._attacked_batch(two.trained, steps=10)
+    made = AdversarialRun(two, ADVERSARIAL)._make_attacked_batch(two.trained, steps=10)
     assert (made.n_of_each_class, made.images_per_class) == (2, 2)
 
 
