@@ -197,7 +197,7 @@ class Vouching:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A query that was answered wrongly, and who vouched for the answer."""
+    """A query that was answered wrongly, and what supported the answer."""
 
     id: Label
     label: Label

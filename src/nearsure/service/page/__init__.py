@@ -1,4 +1,4 @@
-"""The page at `/`: a person asks, sees who vouches for the answer, and mends the gallery.
+"""The page at `/`: a person asks, sees what supports the answer, and corrects the gallery.
 
 Plain ES modules and one style sheet, without a build step; everything is served from /assets/.
 The page also loads chart.umd.js, report.css and report.js of `nearsure.report.assets`.
