@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
+from sklearn.exceptions import NotFittedError
 from small_galleries import answers, assert_same_answers, drawn
 
 from nearsure import NEDClassifier
@@ -325,3 +326,18 @@ def test_a_date_that_is_none_is_no_label() -> None:
         with pytest.raises(InvalidInputError, match=r"must name classes\. Got NaN or NaT"):
             change()
     assert living.classes_.tolist() == days.tolist()
+
+
+@pytest.mark.parametrize("changed", [[1.5], ["x"], [[1, 2]], 3])
+def test_only_ids_can_be_counted_as_changed(changed: object) -> None:
+    classifier = NEDClassifier(1, rule="1nn").fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+    with pytest.raises(InvalidInputError):
+        classifier.recount(changed)  # type: ignore[arg-type]
+    classifier.recount([1])
+    assert classifier.share_changed_ == pytest.approx(1 / 3)
+    assert NEDClassifier.from_bytes(classifier.to_bytes()).share_changed_ == pytest.approx(1 / 3)
+
+
+def test_sizes_are_there_after_a_fit_only() -> None:
+    with pytest.raises(NotFittedError):
+        _ = NEDClassifier().class_counts_

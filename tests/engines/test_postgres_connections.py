@@ -82,7 +82,7 @@ def test_after_a_fork_each_has_its_own_connection(engine: PostgresEngine) -> Non
 def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine) -> None:
     engine.size()
     connections = engine._connections
-    parents = connections._pool
+    parents = connections._own_pool()
     reads, writes = os.pipe()
     # In the middle of somebody's change, and with all connections lent.
     lent = [connections._lent() for _ in range(connections._size)]
@@ -104,7 +104,7 @@ def test_after_a_fork_no_thread_meets_what_is_the_parents(engine: PostgresEngine
                     thread.start()
                 for thread in threads:
                     thread.join(20)
-                seen.append(connections._pool is parents)
+                seen.append(connections._own_pool() is parents)
                 os.write(writes, repr(seen).encode())
             finally:
                 os._exit(0)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import postgres_server
@@ -133,6 +134,27 @@ def test_sessions_that_ended_are_replaced_unnoticed(server: Server, engine: Post
         terminate_others(server)
         call()
     assert engine.size() == N_POINTS
+
+
+def test_a_full_pool_says_why_no_connection_comes(
+    server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool connects in a thread of its own, and nobody is told that it fails."""
+    own = PostgresEngine(server.uri, table=engine._names.table, pool_size=1, timeout=3)
+    assert own.size() == N_POINTS
+    connect = psycopg.Connection.connect
+
+    def connect_slowly(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        time.sleep(0.02)
+        return connect(*args, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "connect", connect_slowly)
+    server.kill()
+    with pytest.raises(EngineUnavailableError, match="cannot be reached"):
+        own.size()
+    server.start()
+    assert own.size() == N_POINTS
+    own.close()
 
 
 def test_a_commit_of_unknown_outcome_says_so(server: Server, engine: PostgresEngine) -> None:

@@ -286,7 +286,7 @@ def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
         assert client.get(address).status_code == 202
         live.wait(20)
         answer = client.get(address)
-        assert (answer.status_code, answer.json()["error"]) == (409, "no_document")
+        assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
         assert "started over 3 times" in answer.json()["message"]
         engine.left = 0
         # It is made anew after a while, though nothing has changed since.

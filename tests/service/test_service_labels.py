@@ -4,9 +4,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 import numpy as np
+import pytest
 from served_examples import (
     DIMENSION,
     NAMES,
@@ -21,6 +24,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.errors import EngineUnavailableError
 from nearsure.service import ServiceSettings
 from nearsure.service.service import open_gallery
 
@@ -84,6 +88,58 @@ def test_classes_that_stay_empty_are_forgotten_at_a_refit(tmp_path: Path) -> Non
         classifier = client.app.state.service.gallery.fit.classifier  # type: ignore[attr-defined]
         assert sorted(classifier.classes_) == sorted([*NAMES, "name 19"])
         assert client.get("/v1/model").json()["n_classes"] == 5
+
+
+class _Slow(FaissEngine):
+    """A removal is answered some time after it was made."""
+
+    removed: Event
+
+    def remove(self, ids: AnyArray) -> None:
+        super().remove(ids)
+        self.removed.set()
+        sleep(0.1)
+
+
+def test_a_removal_that_is_not_answered_yet_starts_a_reader_over() -> None:
+    vectors, codes = clusters()
+    engine = _Slow.from_points(vectors, labels=codes)
+    engine.removed = Event()
+    gallery = open_gallery(ServiceSettings("given"), engine).gallery
+    calls: list[int] = []
+
+    def read(_: object, number: int) -> str:
+        calls.append(number)
+        ids = np.concatenate([part.ids for part in engine.scan()])
+        if len(calls) == 1:
+            Thread(target=gallery.remove, args=(np.array([5]),)).start()
+            engine.removed.wait()
+        engine.fetch(ids)
+        return "read"
+
+    assert gallery.read_whole(read) == "read"
+    assert len(calls) == 2
+
+
+class _Lost(FaissEngine):
+    """The outcome of a change is not known."""
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        super().relabel(ids, labels)
+        raise EngineUnavailableError("The connection broke.")
+
+
+def test_a_change_of_unknown_outcome_counts_as_one() -> None:
+    vectors, codes = clusters()
+    gallery = open_gallery(
+        ServiceSettings("given"), _Lost.from_points(vectors, labels=codes)
+    ).gallery
+    chosen, version = gallery.threshold_for(0.9, 0.95), gallery.version
+    assert gallery.threshold_for(0.9, 0.95) is chosen
+    with pytest.raises(EngineUnavailableError):
+        gallery.relabel(np.array([5]), np.array([1]))
+    assert gallery.version != version
+    assert gallery.threshold_for(0.9, 0.95) is not chosen
 
 
 def test_two_services_on_one_engine_store_their_own_labels() -> None:

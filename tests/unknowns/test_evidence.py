@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from nearsure import Neighbors, score
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.unknowns import (
+    Evidence,
     GalleryDensity,
     KnownModel,
     Rehearsal,
@@ -273,3 +274,11 @@ def test_ids_are_needed_and_must_be_of_the_gallery() -> None:
     foreign = Neighbors([[1.0]], [[0]], [[7]])
     with pytest.raises(InvalidInputError, match="Got 7"):
         collect_evidence(foreign, TO_POSTERIOR(foreign), density)
+
+
+@pytest.mark.parametrize("bad", [np.array([np.nan, 0.0]), np.array([np.inf, 0.0]), np.zeros(3)])
+def test_evidence_is_numbers_of_one_length(bad: FloatArray) -> None:
+    with pytest.raises(InvalidInputError):
+        Evidence(bad, np.zeros(2), np.zeros(2))
+    with pytest.raises(InvalidInputError):
+        Evidence(np.zeros(2), bad, np.zeros(2))

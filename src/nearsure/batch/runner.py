@@ -192,7 +192,9 @@ def _open_executor(scheduler: Scheduler) -> Executor:
     if not isinstance(scheduler, str):
         # Not pure: a call with the same arguments later on may find other files.
         return scheduler.get_executor(pure=False)
-    n_workers: int = require("dask.system", extra="batch", purpose=PURPOSE).CPU_COUNT
+    dask_system = require("dask.system", extra="batch", purpose=PURPOSE)
+    config = require("dask.config", extra="batch", purpose=PURPOSE)
+    n_workers: int = config.get("num_workers", None) or dask_system.CPU_COUNT
     if scheduler == "threads":
         return ThreadPoolExecutor(n_workers)
     return ProcessPoolExecutor(n_workers, get_context("spawn"))

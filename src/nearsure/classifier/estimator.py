@@ -58,6 +58,7 @@ from nearsure.decisions import (
     prediction_sets,
 )
 from nearsure.drift import QueryDrift, compare_queries
+from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
@@ -89,6 +90,7 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
+from nearsure.validation import integer_ids
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -423,7 +425,7 @@ class NEDClassifier(
     @property
     def class_counts_(self) -> IntArray:
         """Points of each class now, shape (n_classes,), in the order of ``classes_``."""
-        return class_sizes(self._fit.gallery, len(self.classes_))
+        return class_sizes(self._fitted.gallery, len(self.classes_))
 
     @property
     def share_changed_(self) -> float:
@@ -796,8 +798,15 @@ class NEDClassifier(
             Points that count as changed since the fit from now on.
         """
         check_is_fitted(self, "classes_")
+        changed, engine = np.asarray(changed_ids), self.engine_
+        if changed.size:
+            changed = (
+                integer_ids(changed)
+                if engine is None
+                else checked_ids(changed, engine.capabilities)
+            )
         self._fit.gallery.recount()
-        self._fit.gallery.mark_changed(np.asarray(changed_ids))
+        self._fit.gallery.mark_changed(changed)
 
     def staleness(self) -> Staleness:
         """How far the gallery has moved from what was fitted on it, at the cost of one search.

@@ -18,7 +18,7 @@ from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.report.document import Label
 from nearsure.service.batching import WorkThreads
-from nearsure.service.errors import ProblemError, engine_unavailable
+from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.gallery import ServedGallery
 
 Find: TypeAlias = Callable[[Label], bytes | None]
@@ -172,6 +172,8 @@ class LiveDocument:
             log.warning("A report failed: %s", error)
             # It passes without a change of the gallery, and so belongs to no version of it.
             version, failure = NO_VERSION, engine_unavailable()
+        except Overloaded as error:
+            version, failure = NO_VERSION, error
         except (NearsureError, ProblemError) as error:
             failure = ProblemError(409, "no_document", str(error))
         except Exception:

@@ -1,7 +1,8 @@
 """The served gallery: it answers while it is changed and while it is refitted."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
 from threading import Lock, RLock, Thread
@@ -190,14 +191,16 @@ class ServedGallery:
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             try:
-                if self._fit is None:
-                    is_cosine = self.engine.metric == "cosine"
-                    self.engine.add(unit_vectors(vectors) if is_cosine else vectors, ids, labels)
-                else:
+                if self._fit is not None:
                     given = ids[[text is not None for text in texts]]
                     self._check_before_naming(self._fit, labels, given)
-                    ignore_fit_warnings()
-                    self._fit.classifier.add(vectors, labels, ids=ids)
+                with self._noting(ids):
+                    if self._fit is None:
+                        is_cosine = self.engine.metric == "cosine"
+                        points = unit_vectors(vectors) if is_cosine else vectors
+                        self.engine.add(points, ids, labels)
+                    else:
+                        self._fit.classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
                 if None in texts:
                     # Others may have taken ids that were free.
@@ -205,7 +208,6 @@ class ServedGallery:
                 raise self._taken(ids) or error from error
             if self._free is not None:
                 self._free = free_integers([np.sort(ids)], 1, self._free)
-            self._note(ids)
             return ids
 
     @_answer_missing
@@ -215,12 +217,11 @@ class ServedGallery:
         with self._writing:
             self._check_there(ids)
             labels = np.repeat(label, len(ids))
-            if self._fit is None:
-                self.engine.relabel(ids, labels)
-            else:
-                ignore_fit_warnings()
-                self._fit.classifier.relabel(ids, labels, allow_empty_class=True)
-            self._note(ids)
+            with self._noting(ids):
+                if self._fit is None:
+                    self.engine.relabel(ids, labels)
+                else:
+                    self._fit.classifier.relabel(ids, labels, allow_empty_class=True)
             return len(ids)
 
     @_answer_missing
@@ -229,16 +230,15 @@ class ServedGallery:
         self._check_writable()
         with self._writing:
             self._check_there(ids)
-            if self._fit is None:
-                self.engine.remove(ids)
-            elif len(ids) >= self.engine.size():
+            if self._fit is not None and len(ids) >= self.engine.size():
                 raise ProblemError(
                     409, "last_item", "At least one item must be left in a gallery that answers."
                 )
-            else:
-                ignore_fit_warnings()
-                self._fit.classifier.remove(ids, allow_empty_class=True)
-            self._note(ids)
+            with self._noting(ids):
+                if self._fit is None:
+                    self.engine.remove(ids)
+                else:
+                    self._fit.classifier.remove(ids, allow_empty_class=True)
             return len(ids)
 
     def refit(self) -> Fit:
@@ -246,7 +246,8 @@ class ServedGallery:
         try:
             return self._repeat(self._refit_once)
         finally:
-            self._written_since = None
+            with self._writing:
+                self._written_since = None
 
     def read_whole(self, read: Callable[[NEDClassifier, int], Result]) -> Result:
         """What a function reads from all items, given a copy of the classifier and its number.
@@ -308,6 +309,8 @@ class ServedGallery:
                 # If some were not counted, the older note holds their number.
                 if self._fit is not None and self._unsaved and not self._fit.n_unseen:
                     keep(self._fit, self._notes)
+            except EngineError as error:
+                log.warning("What changed since the fit was not kept: %s", error)
             finally:
                 self._writing.release()
         self.engine.close()
@@ -367,8 +370,11 @@ class ServedGallery:
             try:
                 return read()
             except (LookupError, ValueError) as error:
-                # A vanished item, or a label that was new.
-                if isinstance(error, EngineError) or self._n_writes == n_writes:
+                # A vanished item, or a label that was new. A writer that has removed it may not
+                # have counted that yet.
+                with self._writing:
+                    is_changed = self._n_writes != n_writes
+                if isinstance(error, EngineError) or not is_changed:
                     raise
                 log.info("The gallery changed while it was read: %s", error)
         raise Overloaded(
@@ -430,6 +436,17 @@ class ServedGallery:
         except InvalidInputError:
             return False
         return True
+
+    @contextmanager
+    def _noting(self, ids: AnyArray) -> Iterator[None]:
+        """Remember that points are changed; where the outcome is unknown, they may be."""
+        ignore_fit_warnings()
+        try:
+            yield
+        except EngineError:
+            self._note(ids)
+            raise
+        self._note(ids)
 
     def _note(self, ids: AnyArray) -> None:
         """Remember that points were changed."""

@@ -243,8 +243,9 @@ class RunningService:
         measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
         self._readers = _threads(READERS, "reads")
         self._writer = _threads(1, "writes")
-        # A probe of an engine that hangs keeps one thread, and there is one at a time.
-        self._surveys, self._figures = _threads(1, "surveys"), _threads(2, "figures")
+        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
+        # Readiness waits for nobody else.
+        self._probes = _threads(1, "probes")
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
         self._encoding = _threads(1, "encodes", WAITING_ENCODINGS)
@@ -318,7 +319,7 @@ class RunningService:
         """Why the gallery cannot be asked now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
-            probe = asyncio.wrap_future(self._figures.submit(self._try_engine))
+            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
             self._probe = probe
         done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
         return probe.result() if done else "The gallery does not answer."
@@ -362,7 +363,7 @@ class RunningService:
     def _end(self) -> None:
         self._writer.shutdown()
         deadline = monotonic() + LAST_WAIT
-        readers = (self._readers, self._surveys, self._figures, self._encoding)
+        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
         for threads in (*readers, self._documents):
             threads.shutdown(wait=False, cancel_futures=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]

@@ -245,6 +245,16 @@ class Evidence:
     relative_log_mass: FloatArray
     confidence: FloatArray
 
+    def __post_init__(self) -> None:
+        columns = (self.log_mass, self.relative_log_mass, self.confidence)
+        if any(column.shape != (len(self.log_mass),) for column in columns):
+            raise InvalidInputError(
+                "The parts of evidence must be arrays of one length. "
+                f"Got shapes {', '.join(str(column.shape) for column in columns)} instead."
+            )
+        if any(np.isnan(column).any() or np.isposinf(column).any() for column in columns):
+            raise InvalidInputError("Evidence must be numbers. Got NaN or infinity instead.")
+
     def __len__(self) -> int:
         return len(self.log_mass)
 

@@ -210,8 +210,10 @@ class Connections:
         self._size = size
         self._timeout = timeout
         self._closed = False
-        self._abandoned: list[Pool] = []
-        self._pid, self._pool = os.getpid(), self._new_pool()
+        # By process: a parent keeps its connections, as closing them in a child would end its
+        # sessions.
+        self._pools = {os.getpid(): self._new_pool()}
+        self._is_suspect = False
 
     def reading(self, work: Callable[[Connection], Result]) -> Result:
         """What `work` returns, asked again if the connection broke: a read changes nothing."""
@@ -247,46 +249,65 @@ class Connections:
     def close(self) -> None:
         """Close what is idle; what is lent out is closed when it comes back."""
         self._closed = True
-        if self._pid == os.getpid():
-            self._pool.close()
+        pool = self._pools.get(os.getpid())
+        if pool is not None:
+            pool.close()
 
     def _run(self, work: Callable[[Connection], Result], may_repeat: Callable[[], bool]) -> Result:
         pauses = iter(_PAUSES)
         while True:
+            is_lent = False
             try:
                 with self._lent() as connection:
+                    is_lent = True
                     return work(connection)
             except PoolTimeout:
-                raise EngineUnavailableError(
-                    f"All {self._size} connections to PostgreSQL ({self._address.shown}) were in "
-                    f"use, or could not be opened, for {self._timeout:g} seconds. Raise pool_size "
-                    "or timeout."
-                ) from None
+                raise self._waited_in_vain() from None
             except psycopg.Error as error:
                 failure = engine_error(error, self._address)
                 is_repeated = isinstance(failure, EngineUnavailableError) and may_repeat()
                 pause = next(pauses, None) if is_repeated else None
                 if pause is None:
                     raise failure from None
-                # If one connection broke while it lay idle, the others did, too.
-                self._pool.drain()
+                self._is_suspect = True
+                if is_lent:
+                    # If one connection broke while it lay idle, the others did, too.
+                    self._own_pool().drain()
                 time.sleep(pause)
+
+    def _waited_in_vain(self) -> EngineError:
+        """Why no connection came: the server refuses new ones, or all are in use."""
+        try:
+            self._connect().close()
+        except psycopg.Error as error:
+            return engine_error(error, self._address)
+        return EngineUnavailableError(
+            f"All {self._size} connections to PostgreSQL ({self._address.shown}) were in use, or "
+            f"could not be opened, for {self._timeout:g} seconds. Raise pool_size or timeout."
+        )
 
     @contextmanager
     def _lent(self) -> Iterator[Connection]:
         """A connection of the pool, whose transaction is committed at the end."""
         self._check_open()
-        if self._pid != os.getpid():
-            # The parent keeps its connections: closing them here would end its sessions.
-            self._abandoned.append(self._pool)
-            self._pool, self._pid = self._new_pool(), os.getpid()
-        pool = self._pool
+        pool = self._own_pool()
         stats = pool.get_stats()
-        if not stats["pool_available"] and stats["pool_size"] < self._size:
+        if self._is_suspect or (not stats["pool_available"] and stats["pool_size"] < self._size):
             # The pool connects in a thread of its own, and would only tell that time is over.
             self._connect().close()
+            self._is_suspect = False
         with pool.connection() as connection:
             yield connection
+
+    def _own_pool(self) -> Pool:
+        """The pool of this process; another one after a fork."""
+        pool = self._pools.get(os.getpid())
+        if pool is None:
+            new = self._new_pool()
+            pool = self._pools.setdefault(os.getpid(), new)
+            if pool is not new:
+                new.close()
+        return pool
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._address.conninfo, prepare_threshold=None)
