@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,16 +69,22 @@ def kill_while_it_writes(folder: Path) -> Path:
     """Run in another process and kill it for good in the middle; gives the half-written file."""
     command = [sys.executable, "-c", SLEEPER, *WORDS, *OPTIONS]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:  # noqa: S603
-        while True:
-            drafts = folder.glob("runs/training-*/.checkpoint.*")
-            half = [path for path in drafts if path.stat().st_size == len(b"half")]
-            if half:
-                break
-            assert process.poll() is None, "it ended by itself"
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
+        try:
+            while not (half := [*half_written(folder)]):
+                assert process.poll() is None, "it ended by itself"
+                time.sleep(0.05)
+        finally:
+            process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     return half[0]
+
+
+def half_written(folder: Path) -> Iterator[Path]:
+    """Drafts that hold what the sleeper has written; others come and go."""
+    for path in folder.glob("runs/training-*/.checkpoint.*"):
+        with suppress(FileNotFoundError):
+            if path.stat().st_size == len(b"half"):
+                yield path
 
 
 def prepare(folder: Path, *, n_images: int = 3) -> None:

@@ -397,7 +397,7 @@ class PointTable:
     Examples
     --------
     >>> table = PointTable(np.array([40, 7, 9]), np.array([0, 1, 1]))
-    >>> table.bury(table.rows_of(np.array([7])))
+    >>> table.mark_deleted(table.rows_of(np.array([7])))
     >>> table.n_alive, table.alive_rows()
     (2, array([0, 2]))
     """
