@@ -506,8 +506,8 @@ def _explanation(status: Status, neighbors: Neighbors, labels: IntArray) -> str:
         return (
             f"The loss falls down to T = 0: {duplicates} of {len(labels)} support points have an "
             "exact duplicate of their class in the support set (or found themselves), so "
-            "everything farther than a duplicate looks worthless. Pass groups= to leave "
-            "duplicates out together, or remove them. T is the largest that the data allow."
+            "everything farther than a duplicate looks worthless. Remove duplicates, or "
+            "pass groups= to leave them out together. T is the largest that the data allow."
         )
     return (
         "The loss falls down to T = 0: the nearest neighbour is of the right class for every "
