@@ -23,7 +23,7 @@ from nearsure.classifier.parameters import chosen_calibration, chosen_rule
 from nearsure.classifier.rule import fit_rule, self_search
 from nearsure.drift import Evidence, compare_samples, fit_cut, gather_evidence
 from nearsure.errors import NearsureError
-from nearsure.gallery.gallery import MemoryGallery
+from nearsure.gallery import Gallery
 from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun
@@ -69,7 +69,7 @@ def main() -> None:
             how += "" if root is None else f" --root {root.name} --robust"
             print(f"      {dataset}: skipped, no corrupted embeddings in {RUNS}/. Make: {how}")
             continue
-        support, batches = MemoryGallery(frozen.vectors, frozen.codes), list(cells)
+        support, batches = Gallery.of_points(frozen.vectors, frozen.codes), list(cells)
         for rule in RULES:
             ratio, caught = measure(dataset, support, batches, rule)
             if rule in BOUND:
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def measure(
-    dataset: str, support: MemoryGallery, batches: Iterable[tuple[Neighbors, IntArray]], rule: str
+    dataset: str, support: Gallery, batches: Iterable[tuple[Neighbors, IntArray]], rule: str
 ) -> tuple[float, float]:
     """Print the errors of each estimate over all batches but the first, which is clean, in points.
 
@@ -162,13 +162,13 @@ def raises_alarm(own: Evidence, queries: Evidence) -> bool:
     )
 
 
-def noisy_digits() -> tuple[MemoryGallery, list[tuple[Neighbors, IntArray]]]:
+def noisy_digits() -> tuple[Gallery, list[tuple[Neighbors, IntArray]]]:
     """Half of the digits as the gallery, and neighbours and codes of the others under noise."""
     points, codes = load_digits(return_X_y=True)
     gallery, queries, gallery_codes, query_codes = train_test_split(
         points, codes, test_size=0.5, random_state=SEED, stratify=codes
     )
-    support = MemoryGallery(gallery, gallery_codes)
+    support = Gallery.of_points(gallery, gallery_codes)
     damage = np.random.default_rng(SEED).normal(size=queries.shape)
     return support, [(support.search(queries + noise * damage, K), query_codes) for noise in NOISE]
 

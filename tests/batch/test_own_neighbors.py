@@ -11,7 +11,7 @@ from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
 from nearsure.batch import as_neighbors, leave_one_out_over_shards, search_shards
 from nearsure.errors import InvalidInputError, PartitionsFailedError
-from nearsure.gallery.gallery import MemoryGallery
+from nearsure.gallery import Gallery
 
 K = 20
 EDGES = [0, 1, 90, 260, 400]
@@ -81,7 +81,7 @@ def test_neighbors_of_one_support_set(tmp_path: Path, gallery: tuple[AnyArray, A
     own = leave_one_out_over_shards(
         shards, K, label_column="label", id_column="id", max_samples=100, random_state=5
     )
-    support = MemoryGallery(vectors, codes, ids=ids)
+    support = Gallery.of_points(vectors, codes, ids=ids)
     expected = support.leave_one_out(own.ids, K)
     np.testing.assert_array_equal(own.neighbors.ids, expected.ids)
     np.testing.assert_array_equal(own.neighbors.sq_distances, expected.sq_distances)

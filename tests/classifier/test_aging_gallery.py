@@ -14,7 +14,6 @@ from nearsure.errors import (
     InvalidInputError,
     StaleFitWarning,
 )
-from nearsure.gallery.gallery import MemoryGallery
 
 Z, Y = drawn()
 MORE, MORE_Y = drawn(12, seed=1)
@@ -190,8 +189,8 @@ class TestFiles:
         loaded = NEDClassifier.load(tmp_path / "model")
         for classifier in (living, loaded):
             classifier.add(MORE[:2], MORE_Y[:2], groups=["burst 4", "new"])
-        assert isinstance(loaded._fit.gallery, MemoryGallery)
-        assert isinstance(living._fit.gallery, MemoryGallery)
+        assert loaded._fit.gallery.in_memory
+        assert living._fit.gallery.in_memory
         np.testing.assert_array_equal(loaded._fit.gallery.groups, living._fit.gallery.groups)
         assert_same_answers(loaded.refit(), living.refit(), Q)
 

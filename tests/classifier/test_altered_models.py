@@ -17,7 +17,7 @@ from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
 from nearsure.cli.rule_file import SavedRule
 from nearsure.errors import EngineChangedWarning, InvalidInputError, ModelFileError
-from nearsure.gallery.gallery import MemoryGallery
+from nearsure.gallery import Gallery
 from nearsure.model_file import FORMAT_VERSION, read_model_bytes
 
 N_EDITS = 300
@@ -264,7 +264,7 @@ def test_what_cannot_be_read_again_is_not_saved() -> None:
 
 @pytest.mark.parametrize("calibration", ["shrunk", "isotonic", "bbq", "beta"])
 def test_every_edit_of_a_rule_is_refused_or_harmless(calibration: str, tmp_path: Path) -> None:
-    own = MemoryGallery(Z, Y).leave_one_out(None, 20)
+    own = Gallery.of_points(Z, Y).leave_one_out(None, 20)
     rule = fit_confidence(own, Y, calibration=calibration)
     SavedRule(rule, NAMES, "l2", 20).save(tmp_path / "rule.json")
     whole = (tmp_path / "rule.json").read_text()

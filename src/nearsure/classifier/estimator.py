@@ -58,7 +58,6 @@ from nearsure.decisions import (
     prediction_sets,
 )
 from nearsure.drift import QueryDrift, compare_queries
-from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
@@ -68,7 +67,7 @@ from nearsure.errors import (
 )
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
-from nearsure.gallery.gallery import Gallery
+from nearsure.gallery import Gallery
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
@@ -90,7 +89,6 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
-from nearsure.validation import integer_ids
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -389,7 +387,8 @@ class NEDClassifier(
     @property
     def engine_(self) -> Engine | None:
         """The engine that holds the points; None where they are in memory, searched exactly."""
-        return self._fitted.gallery.engine
+        gallery = self._fitted.gallery
+        return None if gallery.in_memory else gallery.engine
 
     @property
     def fingerprint_(self) -> Fingerprint:
@@ -551,12 +550,9 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         if ids is None:
             return self._predicted(self._self_search().neighbors)
-        if len(self._fit.gallery) == 1:
-            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
-        k = len(self._fit.gallery) - 1 if self._fit.all_neighbors else self.n_neighbors_
-        return self._predicted(
-            self._fit.gallery.leave_one_out(np.asarray(ids), min(k, len(self._fit.gallery) - 1))
-        )
+        gallery = self._fit.gallery
+        k = len(gallery) - 1 if self._fit.all_neighbors else self.n_neighbors_
+        return self._predicted(gallery.leave_one_out(np.asarray(ids), k))
 
     def own_ids(self) -> AnyArray:
         """Ids of the points of the fit that are still there, in the order of `predict_own`."""
@@ -798,15 +794,10 @@ class NEDClassifier(
             Points that count as changed since the fit from now on.
         """
         check_is_fitted(self, "classes_")
-        changed, engine = np.asarray(changed_ids), self.engine_
-        if changed.size:
-            changed = (
-                integer_ids(changed)
-                if engine is None
-                else checked_ids(changed, engine.capabilities)
-            )
-        self._fit.gallery.recount()
-        self._fit.gallery.mark_changed(changed)
+        gallery = self._fit.gallery
+        changed = gallery.check_ids(changed_ids)
+        gallery.recount()
+        gallery.mark_changed(changed)
 
     def staleness(self) -> Staleness:
         """How far the gallery has moved from what was fitted on it, at the cost of one search.
@@ -831,7 +822,7 @@ class NEDClassifier(
             then,
             now,
             float(np.hypot(error_now, error_then)),
-            others_may_write=gallery.engine is not None,
+            others_may_write=not gallery.in_memory,
         )
 
     def audit(self, **options: float) -> GalleryAudit:
@@ -846,8 +837,6 @@ class NEDClassifier(
         """
         check_is_fitted(self, "classes_")
         ids, codes = self._fit.gallery.ids, self._fit.gallery.codes
-        if len(ids) == 1:
-            raise InvalidInputError("A gallery of one point has nothing to be compared with.")
         own = self._fit.gallery.leave_one_out(None, self.n_neighbors_)
         temperature = self._ned_temperature(own)
         return audit(own, codes, temperature=temperature, ids=ids, **options)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.rule import FittedRule, SelfSearch
 from nearsure.errors import InvalidInputError
-from nearsure.gallery.gallery import Gallery
+from nearsure.gallery import Gallery
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.loo import check_several_classes
 from nearsure.neighbors import Neighbors

@@ -20,7 +20,7 @@ from nearsure.classifier.parameters import check_among, chosen_calibration
 from nearsure.errors import InvalidInputError
 from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.forms.sharpened import SHARPENED_NAMES
-from nearsure.gallery.gallery import Gallery
+from nearsure.gallery import Gallery
 from nearsure.loo import factors_of_sizes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence

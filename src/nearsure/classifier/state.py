@@ -11,11 +11,13 @@ from nearsure.classifier.parameters import prior_of_classes, restored, storable
 from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine
+from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
-from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes
-from nearsure.gallery.gallery import Gallery, MemoryGallery
+from nearsure.gallery import ClassCounts, Gallery, LabelCodes
+from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import check_fits, reopen_gallery
+from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
     ARRAY,
@@ -109,17 +111,18 @@ def gallery_state(
     gallery: Gallery, n_classes: int, fit_mark: int
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """What a model file with so many classes holds of a gallery; no address, no secret."""
-    if isinstance(gallery, MemoryGallery):
+    engine = gallery.engine
+    if isinstance(engine, MemoryEngine):
+        points = engine.points()
         arrays = {
-            "support_vectors": gallery.vectors,
-            "support_codes": gallery.codes,
-            "support_ids": gallery.ids,
+            "support_vectors": np.asarray(points.vectors),
+            "support_codes": np.asarray(points.labels),
+            "support_ids": points.ids,
             "changed_ids": gallery.changed_ids(fit_mark),
         }
-        if gallery.groups is not None:
-            arrays["groups"] = gallery.groups
+        if gallery.groups_beside is not None:
+            arrays["groups"] = values_beside(gallery.groups_beside, points.ids)
         return {"next_id": gallery.next_id}, arrays
-    engine = gallery.engine
     manifest: dict[str, Any] = {
         "fingerprint": gallery.fingerprint(),
         "dimension": engine.dimension,
@@ -132,8 +135,8 @@ def gallery_state(
     for name, table in zip(BESIDE, (gallery.codes_beside, gallery.groups_beside), strict=True):
         if table is not None:
             manifest["beside"].append(name)
-            _put_ids(manifest, arrays, f"{name}_ids", table.ids)
-            arrays[f"{name}_values"] = table.values
+            ids, arrays[f"{name}_values"] = table.by_id()
+            _put_ids(manifest, arrays, f"{name}_ids", ids)
     if isinstance(engine, FaissEngine):
         manifest["faiss"], index = engine.to_state()
         arrays |= {f"faiss_{name}": array for name, array in index.items()}
@@ -201,14 +204,14 @@ def gallery_from_state(
     if stored["dimension"] != n_features:
         raise unreadable("The engine of the model", "'dimension' must be that of the model")
     changed, tables = _beside(stored, arrays, len(classes), n_groups)
-    kept = [names["fit_indices"], changed, *(table.ids for table in tables.values())]
+    kept = [names["fit_indices"], changed, *(table.ids.values for table in tables.values())]
     if engine is None:
         own: Engine = _embedded(manifest, arrays, tables, len(classes))
     else:
         own = engine
         check_fits(engine, n_features, metric)
     _check_kind(kept, own.capabilities.ids)
-    gallery = EngineGallery(
+    gallery = Gallery(
         own,
         ClassCounts(arrays["class_counts"], stored["next_id"]),
         LabelCodes(classes),
@@ -223,7 +226,7 @@ def gallery_from_state(
 
 def _in_memory(
     manifest: dict[str, Any], arrays: dict[str, AnyArray], classes: AnyArray, n_groups: int
-) -> MemoryGallery:
+) -> Gallery:
     n_points = len(arrays["support_codes"]) if arrays["support_codes"].ndim else None
     schema = {
         # Squares of larger numbers are infinite.
@@ -238,21 +241,23 @@ def _in_memory(
     own = {name: arrays[name] for name in schema if name in arrays}
     check_fields("The gallery", own, {name: schema[name] for name in own})
     with reading("The gallery"):
-        gallery = MemoryGallery(
+        gallery = Gallery.of_points(
             own["support_vectors"],
             own["support_codes"],
             own.get("groups"),
-            own["support_ids"],
+            ids=own["support_ids"],
             next_id=manifest["next_id"],
             classes=classes,
         )
+    if not len(gallery) or gallery.next_id != manifest["next_id"]:
+        raise unreadable("The gallery", "it must have points, and 'next_id' be beyond their ids")
     gallery.mark_changed(own["changed_ids"])
     return gallery
 
 
 def _beside(
     stored: dict[str, Any], arrays: dict[str, AnyArray], n_classes: int, n_groups: int
-) -> tuple[AnyArray, dict[str, IdTable]]:
+) -> tuple[AnyArray, dict[str, PointTable]]:
     """Ids that have changed, and codes and groups beside an engine."""
     tables = {}
     for name, n_values in zip(BESIDE, (n_classes, n_groups), strict=True):
@@ -260,14 +265,14 @@ def _beside(
             ids, values = _ids(stored, arrays, f"{name}_ids"), arrays[f"{name}_values"]
             field = array("int64", len(ids), low=0, high=n_values - 1)
             check_fields("The gallery", {name: values}, {name: field})
-            tables[name] = IdTable(ids, values)
+            tables[name] = PointTable(ids, values)
     return _ids(stored, arrays, "changed_ids"), tables
 
 
 def _embedded(
     manifest: dict[str, Any],
     arrays: dict[str, AnyArray],
-    tables: dict[str, IdTable],
+    tables: dict[str, PointTable],
     n_classes: int,
 ) -> FaissEngine:
     """The engine in the file, which must fit what is beside it."""
@@ -290,7 +295,7 @@ def _embedded(
         raise unreadable("The gallery", "its dimension and metric must be those of the model")
     if stored["codes_in_engine"] and not 0 <= labels.min() <= labels.max() < n_classes:
         raise unreadable("The gallery", f"its codes must be in [0, {n_classes})")
-    if not all(np.array_equal(table.ids, ids) for table in tables.values()):
+    if not all(np.array_equal(table.by_id()[0], ids) for table in tables.values()):
         raise unreadable("The gallery", "codes and groups must be those of its points")
     return engine
 

@@ -1,6 +1,6 @@
 """A labelled gallery, in memory or in an engine."""
 
-from nearsure.gallery.counts import ClassCounts, IdTable, LabelCodes, counted_as
-from nearsure.gallery.gallery import EngineGallery
+from nearsure.gallery.counts import ClassCounts, LabelCodes, counted_as
+from nearsure.gallery.gallery import Gallery
 
-__all__ = ["ClassCounts", "EngineGallery", "IdTable", "LabelCodes", "counted_as"]
+__all__ = ["ClassCounts", "Gallery", "LabelCodes", "counted_as"]

@@ -4,12 +4,15 @@ from threading import Lock
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, BoolArray, IntArray
+from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.contract import Engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.index.rows import next_id_after
+from nearsure.index.rows import PointTable, next_id_after
 from nearsure.labels import codes_of
 from nearsure.validation import preview
+
+NO_LABELS = "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
+NO_POINTS = "The engine holds no points. Load some: fit(Z, y), or add to the engine itself."
 
 
 def sizes_of_classes(codes: IntArray | None) -> dict[int, int]:
@@ -112,90 +115,6 @@ class ClassCounts:
         return ClassCounts(counts, next_id_after(new_ids, self.next_id), n_points)
 
 
-class IdTable:
-    """Ids, integers or strings, with an integer each, in the order of ids.
-
-    Sorted arrays and no dictionary: 16 bytes a point where ids are integers.
-
-    Parameters
-    ----------
-    ids : array of shape (n,)
-        Distinct.
-    values : array of shape (n,)
-        Integers.
-
-    Examples
-    --------
-    >>> table = IdTable(np.array([7, 3]), np.array([70, 30]))
-    >>> table.add(np.array([5]), np.array([50]))
-    >>> table.of(np.array([[3, 5], [7, 7]]))
-    array([[30, 50],
-           [70, 70]])
-    """
-
-    def __init__(self, ids: AnyArray, values: IntArray) -> None:
-        order = np.argsort(ids, kind="stable")
-        # One assignment, here and below, so that a reader in another thread sees both or neither.
-        self._columns: tuple[AnyArray, IntArray] = ids[order], values[order].astype(np.int64)
-
-    @property
-    def ids(self) -> AnyArray:
-        """All ids, ascending."""
-        return self._columns[0]
-
-    @property
-    def values(self) -> IntArray:
-        """Their integers, in the order of `ids`."""
-        return self._columns[1]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def places_of(self, ids: AnyArray) -> IntArray:
-        """Where some ids stand, in the shape of `ids`; an error that names a few if they do not."""
-        return self._found(ids, self.ids)
-
-    def _found(self, ids: AnyArray, own: AnyArray) -> IntArray:
-        places, there = _places(ids, own)
-        if not there.all():
-            raise InvalidInputError(
-                "A label or group was given for other ids than these: "
-                f"{preview(np.unique(ids[~there]).tolist())}. Points that came from elsewhere have "
-                "theirs after fit_engine(y, ids)."
-            )
-        return places
-
-    def of(self, ids: AnyArray) -> IntArray:
-        """The integers of some ids, in the shape of `ids`."""
-        own, values = self._columns
-        found: IntArray = values[self._found(ids, own)]
-        return found
-
-    def add(self, ids: AnyArray, values: IntArray) -> None:
-        """Take in new ids."""
-        both = IdTable(np.concatenate([self.ids, ids]), np.concatenate([self.values, values]))
-        self._columns = both.ids, both.values
-
-    def remove(self, ids: AnyArray) -> None:
-        """Forget ids."""
-        kept = np.ones(len(self.ids), np.bool_)
-        kept[self.places_of(ids)] = False
-        self._columns = self.ids[kept], self.values[kept]
-
-    def put(self, ids: AnyArray, values: IntArray) -> None:
-        """Give ids other integers."""
-        changed = self.values.copy()
-        changed[self.places_of(ids)] = values
-        self._columns = self.ids, changed
-
-
-def _places(ids: AnyArray, own: AnyArray) -> tuple[IntArray, BoolArray]:
-    if not len(own):
-        return np.zeros(ids.shape, np.int64), np.zeros(ids.shape, np.bool_)
-    places = np.minimum(np.searchsorted(own, ids), len(own) - 1)
-    return places, np.asarray(own[places] == ids)
-
-
 # Integer labels within this many times their number are looked up in a table, not searched.
 SPREAD = 4
 
@@ -259,7 +178,7 @@ class LabelCodes:
     def _known(self, labels: AnyArray) -> tuple[IntArray, int]:
         """Codes, and the number of classes, which stands for a label that is none of them."""
         classes, table, first = self._state
-        if table is None:
+        if table is None or labels.dtype.kind not in "iu":
             return codes_of(labels, classes), len(classes)
         places = labels - first
         inside = (places >= 0) & (places < len(table))
@@ -286,9 +205,7 @@ def census_of_labels(engine: Engine) -> tuple[AnyArray, IntArray, int]:
     No more than a portion of ids, and each label once, is held in memory.
     """
     if not engine.capabilities.holds_labels:
-        raise GalleryMismatchError(
-            "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
-        )
+        raise GalleryMismatchError(NO_LABELS)
     labels: AnyArray = np.empty(0, np.int64)
     sizes = np.empty(0, np.int64)
     next_id = 0
@@ -299,9 +216,7 @@ def census_of_labels(engine: Engine) -> tuple[AnyArray, IntArray, int]:
         sizes = np.bincount(places, np.concatenate([sizes, n_here])).astype(np.int64)
         next_id = next_id_after(portion.ids, next_id)
     if not len(labels):
-        raise InvalidInputError(
-            "The engine holds no points. Load some: fit(Z, y), or add to the engine itself."
-        )
+        raise InvalidInputError(NO_POINTS)
     return labels, sizes, next_id
 
 
@@ -315,24 +230,38 @@ def counted_as(engine: Engine, classes: LabelCodes) -> ClassCounts:
     return ClassCounts(counts, next_id)
 
 
-def counted_by_table(engine: Engine, codes: IdTable) -> ClassCounts:
+def counted_by_table(engine: Engine, codes: PointTable | None) -> ClassCounts:
     """Sizes of classes, where codes are kept beside the engine; an error if some id has none."""
-    sizes = np.zeros(int(codes.values.max(initial=-1)) + 1, np.int64)
+    if codes is None:
+        raise GalleryMismatchError(NO_LABELS)
+    sizes = np.zeros(int(codes.labels.max(initial=-1)) + 1, np.int64)
     next_id = 0
     for portion in engine.scan():
-        sizes += np.bincount(codes.of(portion.ids), minlength=len(sizes))
+        sizes += np.bincount(values_beside(codes, portion.ids), minlength=len(sizes))
         next_id = next_id_after(portion.ids, next_id)
     counts = ClassCounts(sizes, next_id)
     if not counts.n_points:
+        raise InvalidInputError(NO_POINTS)
+    if counts.n_points != codes.n_alive:
         raise InvalidInputError(
-            "The engine holds no points. Load some: fit(Z, y), or add to the engine itself."
-        )
-    if counts.n_points != len(codes):
-        raise InvalidInputError(
-            f"ids must be those of the engine's {counts.n_points} points. Got {len(codes)}, of "
+            f"ids must be those of the engine's {counts.n_points} points. Got {codes.n_alive}, of "
             "which it does not hold some."
         )
     return counts
+
+
+def values_beside(table: PointTable | None, ids: AnyArray) -> IntArray:
+    """The codes or groups that are kept beside an engine, in the shape of `ids`."""
+    if table is None:
+        raise GalleryMismatchError(NO_LABELS)
+    rows = table.find(ids)
+    if (rows < 0).any():
+        raise InvalidInputError(
+            "A label or group was given for other ids than these: "
+            f"{preview(np.unique(ids[rows < 0]).tolist())}. Points that came from elsewhere have "
+            "theirs after fit_engine(y, ids)."
+        )
+    return np.asarray(table.labels[rows])
 
 
 def check_same_kind(labels: AnyArray, classes: AnyArray) -> None:

@@ -10,9 +10,9 @@ from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
 from nearsure.engines.registry import SERVERS, open_engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.gallery import ClassCounts, EngineGallery, IdTable, LabelCodes, counted_as
-from nearsure.gallery.counts import census_of_labels, counted_by_table
-from nearsure.gallery.gallery import Gallery, MemoryGallery
+from nearsure.gallery import ClassCounts, Gallery, LabelCodes, counted_as
+from nearsure.gallery.counts import NO_LABELS, census_of_labels, counted_by_table
+from nearsure.index.rows import PointTable
 from nearsure.labels import classes_and_codes
 
 log = logging.getLogger("nearsure.engines")
@@ -71,7 +71,7 @@ def create_gallery(
         if engine == "auto":
             log.info("engine='auto' is %r for %d points.", index, len(vectors))
         if index == "exact":
-            return MemoryGallery(vectors, codes, groups, classes=classes)
+            return Gallery.of_points(vectors, codes, groups, classes=classes)
         is_coded = classes.dtype.kind not in "iu"
         stored = codes if is_coded else classes[codes]
         engine = FaissEngine.from_points(vectors, labels=stored, index=index)
@@ -81,8 +81,13 @@ def create_gallery(
         stored = codes if is_coded else classes[codes]
         holds_labels = engine.capabilities.holds_labels
         engine.add(vectors, np.arange(len(codes)), stored if holds_labels else None)
-    gallery = EngineGallery(engine, counts, LabelCodes(classes), codes_in_engine=is_coded)
-    return _with_beside(gallery, codes, groups)
+    gallery = Gallery(engine, counts, LabelCodes(classes), codes_in_engine=is_coded)
+    ids = np.arange(len(codes))
+    if groups is not None:
+        gallery.groups_beside = PointTable(ids, groups)
+    if groups is not None or not engine.capabilities.holds_labels:
+        gallery.codes_beside = PointTable(ids, codes)
+    return gallery
 
 
 def open_gallery(
@@ -90,7 +95,7 @@ def open_gallery(
     y: AnyArray | None = None,
     ids: AnyArray | None = None,
     groups: IntArray | None = None,
-) -> EngineGallery:
+) -> Gallery:
     """A gallery of the points that an engine holds already.
 
     Parameters
@@ -104,26 +109,24 @@ def open_gallery(
     """
     if not engine.capabilities.holds_labels:
         if y is None or ids is None:
-            raise GalleryMismatchError(
-                "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
-            )
+            raise GalleryMismatchError(NO_LABELS)
         classes, codes = classes_and_codes(y)
-        table = IdTable(checked_ids(ids, engine.capabilities), codes)
-        beside = None if groups is None else IdTable(ids, groups)
+        table = PointTable(checked_ids(ids, engine.capabilities), codes)
+        beside = None if groups is None else PointTable(ids, groups)
         counts = counted_by_table(engine, table)
-        return EngineGallery(engine, counts, LabelCodes(classes), table, beside)
+        return Gallery(engine, counts, LabelCodes(classes), table, beside)
     if y is not None:
         raise GalleryMismatchError(
             "y must be left out: the engine holds labels itself. relabel() changes them."
         )
     classes, sizes, next_id = census_of_labels(engine)
-    gallery = EngineGallery(engine, ClassCounts(sizes, next_id), LabelCodes(classes))
+    gallery = Gallery(engine, ClassCounts(sizes, next_id), LabelCodes(classes))
     if groups is not None and ids is not None:
-        gallery.keep_groups(IdTable(ids, groups))
+        gallery.keep_groups(ids, groups)
     return gallery
 
 
-def reopen_gallery(engine: Engine, classes: AnyArray, dimension: int, metric: str) -> EngineGallery:
+def reopen_gallery(engine: Engine, classes: AnyArray, dimension: int, metric: str) -> Gallery:
     """A gallery of what an engine holds, with the class codes of an earlier fit.
 
     Parameters
@@ -137,7 +140,7 @@ def reopen_gallery(engine: Engine, classes: AnyArray, dimension: int, metric: st
     """
     check_fits(engine, dimension, metric)
     labels = LabelCodes(classes)
-    return EngineGallery(engine, counted_as(engine, labels), labels)
+    return Gallery(engine, counted_as(engine, labels), labels)
 
 
 def check_fits(engine: Engine, dimension: int, metric: str) -> None:
@@ -215,16 +218,3 @@ def _holds_codes(engine: Engine, classes: AnyArray) -> bool:
             f"Labels of this engine are text. Got {classes.dtype} instead: give y as strings."
         )
     return False
-
-
-def _with_beside(gallery: EngineGallery, codes: IntArray, groups: IntArray | None) -> EngineGallery:
-    """A new gallery with its groups, and with codes where the engine has none or groups need them.
-
-    Its ids are 0, 1, 2, ...
-    """
-    ids = np.arange(len(codes))
-    if groups is not None:
-        gallery.groups_beside = IdTable(ids, groups)
-    if groups is not None or not gallery.engine.capabilities.holds_labels:
-        gallery.codes_beside = IdTable(ids, codes)
-    return gallery

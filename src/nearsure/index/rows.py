@@ -305,7 +305,7 @@ class RowIds:
     Parameters
     ----------
     ids : array of shape (n,)
-        Int64.
+        Int64 or strings.
 
     Examples
     --------
@@ -315,18 +315,17 @@ class RowIds:
     (array([ 3, -1,  0]), array([[7, 9]]))
     """
 
-    def __init__(self, ids: IntArray) -> None:
+    def __init__(self, ids: AnyArray) -> None:
         self._n_rows = len(ids)
         self._given: GrowingRows | None = None
-        self._recent: dict[int, int] = {}
-        if not np.array_equal(ids, np.arange(len(ids))):
+        if ids.dtype.kind == "U" or not np.array_equal(ids, np.arange(len(ids))):
             self._keep(ids)
 
     def __len__(self) -> int:
         return self._n_rows
 
     @property
-    def values(self) -> IntArray:
+    def values(self) -> AnyArray:
         """The ids of all rows. The next change may change what it holds."""
         return np.arange(self._n_rows) if self._given is None else self._given.rows
 
@@ -335,22 +334,23 @@ class RowIds:
         """Whether every id is the number of its row."""
         return self._given is None
 
-    def of(self, rows: IntArray) -> IntArray:
+    def of(self, rows: IntArray) -> AnyArray:
         """The ids of rows, in the shape of `rows`."""
-        ids: IntArray = rows if self._given is None else self._given.rows[rows]
+        ids: AnyArray = rows if self._given is None else self._given.rows[rows]
         return ids
 
-    def last_rows(self, ids: IntArray) -> IntArray:
-        """The last row of each id, and -1 for ids that never were."""
+    def last_rows(self, ids: AnyArray) -> IntArray:
+        """The last row of each id, in the shape of `ids`; -1 for ids that never were."""
         if self._given is None:
             return np.where((ids >= 0) & (ids < self._n_rows), ids, -1)
-        known = self._given.rows[: self._n_sorted]
-        places = np.searchsorted(known, ids, side="right", sorter=self._order) - 1
-        rows = places if self._order is None else self._order[places]
+        n_sorted, order, recent = self._sorted
+        known = self._given.rows[:n_sorted]
+        places = np.searchsorted(known, ids, side="right", sorter=order) - 1
+        rows = places if order is None else order[places]
         rows = np.where((places >= 0) & (known[rows] == ids), rows, -1)
-        if self._recent:
-            recent = [self._recent.get(own, -1) for own in ids.tolist()]
-            rows = np.maximum(rows, np.array(recent, np.int64))
+        if recent:
+            found = [recent.get(own, -1) for own in ids.ravel().tolist()]
+            rows = np.maximum(rows, np.array(found, np.int64).reshape(ids.shape))
         return rows
 
     def reserve(self, n_more: int) -> None:
@@ -358,51 +358,56 @@ class RowIds:
         if self._given is not None:
             self._given.reserve(n_more)
 
-    def append(self, ids: IntArray) -> None:
+    def append(self, ids: AnyArray) -> None:
         """Give the next rows these ids."""
         following = np.arange(self._n_rows, self._n_rows + len(ids))
         if self._given is None and not np.array_equal(ids, following):
             self._keep(self.values)
+        if self._given is not None:
+            if ids.dtype.itemsize > self._given.rows.itemsize:
+                self._keep(self.values.astype(ids.dtype))  # Longer strings.
+            self._given.append(ids)
+            n_sorted, _, recent = self._sorted
+            recent.update(zip(ids.tolist(), following.tolist(), strict=True))
+            if len(recent) > max(FEW_RECENT, n_sorted // RECENT_SHARE):
+                self._sort()
         self._n_rows += len(ids)
-        if self._given is None:
-            return
-        self._given.append(ids)
-        self._recent.update(zip(ids.tolist(), following.tolist(), strict=True))
-        if len(self._recent) > max(FEW_RECENT, self._n_sorted // RECENT_SHARE):
-            self._sort()
 
-    def _keep(self, ids: IntArray) -> None:
-        self._given = GrowingRows(ids.astype(np.int64))
+    def _keep(self, ids: AnyArray) -> None:
+        self._given = GrowingRows(ids if ids.dtype.kind == "U" else ids.astype(np.int64))
         self._sort()
 
     def _sort(self) -> None:
         ids = self.values
         ascending = bool((ids[1:] > ids[:-1]).all())
         # Stable, so that among equal ids the last row comes last.
-        self._order = None if ascending else np.argsort(ids, kind="stable")
-        self._n_sorted = len(ids)
-        self._recent = {}
+        order = None if ascending else np.argsort(ids, kind="stable")
+        # One assignment: a reader in another thread has all of it or nothing.
+        recent: dict[int | str, int] = {}
+        self._sorted = (len(ids), order, recent)
 
 
 class PointTable:
-    """Ids and labels of rows, of which some are dead.
+    """Ids of rows, of which some are deleted, with an integer each: a label, or a group.
 
     Parameters
     ----------
-    ids, labels : array of shape (n_rows,)
-        Int64; ids of living rows are distinct.
+    ids : array of shape (n_rows,)
+        Int64 or strings; those of rows that are not deleted are distinct.
+    labels : array of shape (n_rows,)
+        Int64.
     is_alive : array of shape (n_rows,) or None
-        Which rows count; None for all, which takes no memory.
+        Which rows are not deleted; None for all, which takes no memory.
 
     Examples
     --------
     >>> table = PointTable(np.array([40, 7, 9]), np.array([0, 1, 1]))
     >>> table.mark_deleted(table.rows_of(np.array([7])))
-    >>> table.n_alive, table.alive_rows()
-    (2, array([0, 2]))
+    >>> table.n_alive, table.alive_rows(), table.find(np.array([[9, 7]]))
+    (2, array([0, 2]), array([[ 2, -1]]))
     """
 
-    def __init__(self, ids: IntArray, labels: IntArray, is_alive: BoolArray | None = None) -> None:
+    def __init__(self, ids: AnyArray, labels: IntArray, is_alive: BoolArray | None = None) -> None:
         self.ids = RowIds(ids)
         self._labels = GrowingRows(labels)
         self._alive = None if is_alive is None else GrowingRows(is_alive)
@@ -415,17 +420,29 @@ class PointTable:
 
     @property
     def is_alive(self) -> BoolArray | None:
-        """Whether each row counts; None if all do."""
+        """Whether each row is not deleted; None if none is."""
         return None if self._alive is None else self._alive.rows
 
     def alive_rows(self) -> IntArray:
-        """The rows that count, ascending."""
+        """The rows that are not deleted, ascending."""
         return np.arange(len(self.ids)) if self._alive is None else np.flatnonzero(self._alive.rows)
 
-    def rows_of(self, ids: IntArray) -> IntArray:
-        """The rows of points; an error that names a few if they are unknown."""
+    def by_id(self) -> tuple[AnyArray, IntArray]:
+        """Ids, ascending, and labels of the rows that are not deleted; copies."""
+        rows = self.alive_rows()
+        ids = self.ids.of(rows)
+        order = np.argsort(ids, kind="stable")
+        return ids[order], self.labels[rows[order]]
+
+    def find(self, ids: AnyArray) -> IntArray:
+        """The row of each id, in the shape of `ids`; -1 where there is none."""
         rows = self.ids.last_rows(ids)
-        unknown = ids[~self._counts(rows)]
+        return rows if self._alive is None else np.where(self._alive.rows[rows], rows, -1)
+
+    def rows_of(self, ids: AnyArray) -> IntArray:
+        """The rows of points; an error that names a few if they are unknown."""
+        rows = self.find(ids)
+        unknown = ids[rows < 0]
         if unknown.size:
             raise InvalidInputError(
                 "ids must be those of points in the gallery. "
@@ -433,9 +450,9 @@ class PointTable:
             )
         return rows
 
-    def check_new(self, ids: IntArray) -> None:
+    def check_new(self, ids: AnyArray) -> None:
         """An error that names a few ids if points have them already."""
-        taken = ids[self._counts(self.ids.last_rows(ids))]
+        taken = ids[self.find(ids) >= 0]
         if taken.size:
             raise InvalidInputError(
                 f"ids of new points must be new. Got {preview(taken.tolist())}, which the gallery "
@@ -449,16 +466,17 @@ class PointTable:
         if self._alive is not None:
             self._alive.reserve(n_more)
 
-    def append(self, ids: IntArray, labels: IntArray) -> None:
-        """Add living rows."""
-        self.ids.append(ids)
+    def append(self, ids: AnyArray, labels: IntArray) -> None:
+        """Add rows."""
+        # Ids come last: who finds one, in another thread, finds its label.
         self._labels.append(labels)
         if self._alive is not None:
             self._alive.append(np.ones(len(ids), np.bool_))
+        self.ids.append(ids)
         self.n_alive += len(ids)
 
     def mark_deleted(self, rows: IntArray) -> None:
-        """Let living rows be dead from now on."""
+        """Delete rows, which keep their places."""
         if self._alive is None:
             self._alive = GrowingRows(np.ones(len(self.ids), np.bool_))
         self._alive.put(rows, np.zeros(len(rows), np.bool_))
@@ -467,7 +485,3 @@ class PointTable:
     def relabel(self, rows: IntArray, labels: IntArray) -> None:
         """Give rows other labels."""
         self._labels.put(rows, labels)
-
-    def _counts(self, rows: IntArray) -> BoolArray:
-        counts: BoolArray = rows >= 0
-        return counts if self._alive is None else counts & self._alive.rows[rows]

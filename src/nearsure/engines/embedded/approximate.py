@@ -269,10 +269,7 @@ class ApproximateStorage:
 
     def ids_and_labels(self) -> tuple[IntArray, IntArray]:
         """Of all points, by ascending id."""
-        rows = self._table.alive_rows()
-        ids = self._table.ids.of(rows)
-        order = np.argsort(ids)
-        return ids[order], self._table.labels[rows[order]]
+        return self._table.by_id()
 
     def to_state(self) -> tuple[Numbers, Arrays]:
         """The index as bytes, and what is kept beside it."""

@@ -1,10 +1,20 @@
-"""Exact storage: every query is compared with every point."""
+"""Exact search in memory: every query is compared with every point."""
+
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.engines.contract import Found, Stored
-from nearsure.engines.embedded.base import Arrays, Change, Numbers, Storage, found_of
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.embedded.base import (
+    Arrays,
+    Change,
+    Numbers,
+    Storage,
+    empty_found,
+    found_of,
+)
 from nearsure.index import ExactIndex
 from nearsure.index.rows import GrowingRows
 
@@ -32,6 +42,8 @@ class ExactStorage:
         """The k nearest points, without fail."""
         sq_distances, rows = self._index.search_rows(queries, min(k, len(self)))
         ids, labels = self._index.ids_of(rows), self._labels.rows[rows]
+        if k <= len(self):
+            return Found(sq_distances, ids, np.full(len(ids), k), labels)
         return found_of(sq_distances, ids, labels, k, sorted_ties=True)
 
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> Change:
@@ -86,3 +98,65 @@ class ExactStorage:
             "labels": self._labels.rows.copy(),
         }
         return {}, arrays
+
+
+class MemoryEngine(ExactStorage):
+    """The points of one classifier, which nobody else changes.
+
+    Its vectors are the caller's, without a copy until the first change, and its labels class codes.
+    `FaissEngine` is for points that are searched and changed from several threads.
+    """
+
+    capabilities = Capabilities(exact=True, holds_labels=True, ids="integer", labels="integer")
+    metric: Literal["euclidean"] = "euclidean"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self._index.vectors.shape[1])
+
+    def points(self) -> Stored:
+        """All points in the order in which they are kept, which removals change.
+
+        The vectors are a view, which cannot be written to, until the next change.
+        """
+        vectors = self._index.vectors.view()
+        vectors.flags.writeable = False
+        return Stored(self._index.ids.copy(), self._labels.rows.copy(), vectors)
+
+    def fingerprint(self) -> Fingerprint:
+        """Exact search by faiss."""
+        return {"engine": "faiss", "index": "exact"}
+
+    def size(self) -> int:
+        """How many points there are."""
+        return len(self)
+
+    def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
+        """Add points, all or none, in time that does not depend on how many there are."""
+        self.adding(vectors, ids, np.asarray(labels))()
+
+    def remove(self, ids: AnyArray) -> None:
+        """Remove points, all or none, in time that does not depend on how many there are."""
+        self.removing(ids)()
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels, all or none."""
+        self.relabelling(ids, labels)()
+
+    def scan(self) -> Iterator[Stored]:
+        """All ids and labels, in one portion."""
+        yield Stored(*self.ids_and_labels())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def search_other_labels(self, queries: AnyArray, label: int, k: int) -> Found:
+        """The k nearest points that have another label than this."""
+        rows = np.flatnonzero(self._labels.rows != label)
+        if not rows.size:
+            return empty_found(len(queries), 1)
+        others = ExactStorage(
+            self._index.vectors[rows], self._index.ids_of(rows), self._labels.rows[rows]
+        )
+        return others.search(queries, min(k, len(rows)))

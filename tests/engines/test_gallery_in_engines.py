@@ -10,9 +10,8 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import Found, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.gallery import EngineGallery
-from nearsure.gallery import leave_out as leaving_out_module
-from nearsure.gallery.gallery import MemoryGallery
+from nearsure.gallery import Gallery
+from nearsure.gallery import gallery as gallery_module
 from nearsure.gallery.opening import create_gallery, open_gallery
 from nearsure.neighbors import Neighbors
 
@@ -32,13 +31,13 @@ def _points(seed: int = 0) -> tuple[AnyArray, IntArray]:
 
 def _both(
     labels: LabelKind, groups: IntArray | None = None, largest_k: int | None = None
-) -> tuple[MemoryGallery, EngineGallery]:
+) -> tuple[Gallery, Gallery]:
     vectors, codes = _points()
     classes = np.arange(9) if labels == "integer" else np.array([f"class {i}" for i in range(9)])
     engine = NumpyEngine(DIMENSION, labels=labels, largest_k=largest_k)
     gallery = create_gallery(engine, vectors, codes, classes, groups)
-    assert isinstance(gallery, EngineGallery)
-    return MemoryGallery(vectors, codes, groups), gallery
+    assert not gallery.in_memory
+    return Gallery.of_points(vectors, codes, groups), gallery
 
 
 def _assert_same(one: Neighbors, other: Neighbors) -> None:
@@ -86,8 +85,8 @@ def test_the_same_answers_through_changes(labels: LabelKind, with_groups: bool) 
 
 
 def test_all_points_leave_themselves_out_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving_out_module, "PORTION", 7)
-    monkeypatch.setattr(leaving_out_module, "LISTED", 20)
+    monkeypatch.setattr(gallery_module, "PORTION", 7)
+    monkeypatch.setattr(gallery_module, "LISTED", 20)
     support, gallery = _both("integer")
     order = np.argsort(support.ids)
     _assert_same(support.leave_one_out(None, K).take(order), gallery.leave_one_out(None, K))
