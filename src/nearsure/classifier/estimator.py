@@ -25,7 +25,6 @@ from nearsure.classifier.parameters import (
     check_number_of_neighbors,
     check_parameters,
     float_dtypes,
-    is_plain,
     labels_for,
     settings_for,
 )
@@ -987,7 +986,7 @@ class NEDClassifier(
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
-        if hasattr(self, "feature_names_in_") or not is_plain(Q, self.n_features_in_):
+        if hasattr(self, "feature_names_in_") or not _is_plain(Q, self.n_features_in_):
             Q = validate_data(self, Q, dtype=float_dtypes(Q), order="C", reset=False)
         queries = np.asarray(Q)
         return unit_vectors(queries) if self._fit.metric == "cosine" else queries
@@ -1027,8 +1026,10 @@ class NEDClassifier(
         )
 
     def _prior_factors(self) -> FloatArray | None:
-        sizes = self.class_counts_
-        return factors_of_prior(with_newcomers(self._fit.prior, len(sizes)), sizes)
+        prior, sizes = self._fit.prior, self.class_counts_
+        if isinstance(prior, str) and prior == "support":
+            return None
+        return factors_of_prior(with_newcomers(prior, len(sizes)), sizes)
 
     def _self_search(self) -> SelfSearch:
         """Leave-one-out neighbours of those points of the fit that are still there."""
@@ -1107,3 +1108,16 @@ class NEDClassifier(
             EngineChangedWarning,
             stacklevel=3,
         )
+
+
+def _is_plain(Q: ArrayLike, n_features: int) -> bool:
+    """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
+    return (
+        type(Q) is np.ndarray
+        and Q.dtype in (np.float32, np.float64)
+        and Q.flags.c_contiguous
+        and Q.ndim == 2  # noqa: PLR2004
+        and Q.shape[0] >= 1
+        and Q.shape[1] == n_features
+        and bool(np.isfinite(Q).all())
+    )

@@ -275,7 +275,7 @@ def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArr
         or parameters["unknown_share"] is not None
     )
     k = chosen_neighbors(parameters["n_neighbors"], n_points)
-    factors = factors_of_prior(prior, sizes)
+    factors = None if _is_support(prior) else factors_of_prior(prior, sizes)
     if n_points == 1 and needs_own_pass:
         raise InvalidInputError(
             "Nothing can be fitted on n_samples = 1 support point. Give the temperature."
@@ -289,19 +289,6 @@ def float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
     """Half precision becomes single; single and double stay; everything else becomes double."""
     half = getattr(Z, "dtype", None) == np.float16
     return [np.float32] if half else [np.float64, np.float32]
-
-
-def is_plain(Q: ArrayLike, n_features: int) -> bool:
-    """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
-    return (
-        type(Q) is np.ndarray
-        and Q.dtype in (np.float32, np.float64)
-        and Q.flags.c_contiguous
-        and Q.ndim == 2  # noqa: PLR2004
-        and Q.shape[0] >= 1
-        and Q.shape[1] == n_features
-        and bool(np.isfinite(Q).all())
-    )
 
 
 def labels_for(y: ArrayLike, n_points: int, classes: AnyArray, prior: object) -> AnyArray:
