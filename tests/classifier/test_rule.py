@@ -1,17 +1,77 @@
-"""Other priors and every calibrator in the classifier: meaning, agreement, refusals."""
+"""A fitted rule: other neighbours, priors, calibrators, small and uneven classes."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
+from sklearn.neighbors import NearestNeighbors
 from small_galleries import assert_same_answers, drawn
 
-from nearsure import NEDClassifier
+from nearsure import NEDClassifier, Neighbors, fit_confidence, leave_one_out
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
 from nearsure.classifier.parameters import Prior
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
+
+K = 20
+
+
+def made_classes(n: int, seed: int) -> tuple[FloatArray, IntArray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 5, n)
+    centres = np.random.default_rng(99).normal(size=(5, 6))
+    return 1.5 * centres[labels] + rng.normal(size=(n, 6)), labels
+
+
+def found_by_scikit_learn(
+    index: NearestNeighbors, vectors: FloatArray, labels: IntArray, k: int
+) -> Neighbors:
+    distances, ids = index.kneighbors(vectors, k)
+    return Neighbors.from_l2(distances, labels[ids], ids=ids)
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "sharpened", "ned", "gou"])
+def test_answers_are_those_of_the_classifier(rule: str) -> None:
+    gallery, labels = made_classes(400, seed=0)
+    queries, _ = made_classes(100, seed=1)
+    engine = NearestNeighbors().fit(gallery)
+    own = leave_one_out(
+        found_by_scikit_learn(engine, gallery, labels, K + 1), np.arange(len(labels))
+    )
+    fitted = fit_confidence(own, labels, rule=rule)
+    posterior = fitted.posterior(found_by_scikit_learn(engine, queries, labels, K))
+    expected = NEDClassifier(K, rule=rule).fit(gallery, labels).predict_posterior(queries)
+    np.testing.assert_array_equal(posterior.labels, expected.labels)
+    np.testing.assert_allclose(posterior.confidence, expected.confidence, atol=1e-6)
+
+
+def test_a_sample_needs_the_sizes_of_the_classes() -> None:
+    """Counted in a tenth of the points, classes would look small and the correction large."""
+    gallery, labels = made_classes(600, seed=2)
+    sample = np.random.default_rng(0).choice(600, 60, replace=False)
+    engine = NearestNeighbors().fit(gallery)
+    found = found_by_scikit_learn(engine, gallery[sample], labels, K + 1)
+    own = leave_one_out(found, sample)
+    told = fit_confidence(own, labels[sample], class_counts=np.bincount(labels))
+    untold = fit_confidence(own, labels[sample])
+    assert told.sharpened_fit is not None
+    assert untold.sharpened_fit is not None
+    assert told.sharpened_fit.form != untold.sharpened_fit.form
+    with pytest.raises(InvalidInputError, match="class_counts must count"):
+        fit_confidence(own, labels[sample], class_counts=[1, 1, 1, 1, 1])
+
+
+def test_bad_input() -> None:
+    own = Neighbors([[0.0, 1.0]], [[0, 1]])
+    with pytest.raises(InvalidInputError, match="one class code for each of the 1 points"):
+        fit_confidence(own, [0, 1])
+    with pytest.raises(InvalidInputError, match="rule must be one of"):
+        fit_confidence(own, [0], rule="auto")
+    with pytest.raises(InvalidInputError, match="calibration must be one of"):
+        fit_confidence(own, [0], calibration="magic")
+
 
 Z, Y = drawn(240)
 Q, TRUTH = drawn(400, seed=2)
@@ -270,3 +330,115 @@ def test_where_nothing_is_sharpened_points_count_as_they_are(rule: str) -> None:
     prediction = same.predict_with_confidence(np.ones((1, 2)))
     assert prediction.labels[0] == 0
     assert prediction.confidence[0] == pytest.approx(0.5, abs=0.01)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.FitWarning")
+
+
+def draw_members(
+    rng: np.random.Generator, centres: FloatArray, sizes: IntArray, spread: float = 1.0
+) -> tuple[FloatArray, IntArray]:
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return centres[labels] + spread * rng.normal(size=(len(labels), centres.shape[1])), labels
+
+
+@pytest.mark.parametrize(("members", "precision"), [(2, 0.7), (3, 0.6)])
+def test_a_promise_holds_for_classes_of_few_members(members: int, precision: float) -> None:
+    """Scored with the factor that knows the true class, most of these promises were broken."""
+    n_galleries, certainty = 20, 0.9
+    broken = 0
+    for seed in range(n_galleries):
+        rng = np.random.default_rng([members, seed])
+        centres = 2.0 * rng.normal(size=(250, 8))
+        gallery, labels = draw_members(rng, centres, np.full(250, members))
+        queries, truth = draw_members(rng, centres, np.full(250, 8))
+        classifier = NEDClassifier().fit(gallery, labels)
+        accept = classifier.accept_threshold(precision=precision, certainty=certainty)
+        prediction = classifier.predict_with_confidence(queries)
+        accepted = accept.accepts(prediction.confidence)
+        if accepted.any():
+            broken += bool((prediction.labels == truth)[accepted].mean() < precision)
+    assert broken <= binom.ppf(0.99, n_galleries, 1 - certainty)
+
+
+def test_promises_keep_to_the_prior() -> None:
+    """A gallery of 90, 5 and 5%, queries of all classes alike."""
+    n_galleries, broken, covered = 12, 0, []
+    for seed in range(n_galleries):
+        rng = np.random.default_rng(seed)
+        centres = 1.6 * np.eye(3)
+        gallery, labels = draw_members(rng, centres, np.array([1800, 100, 100]))
+        queries, truth = draw_members(rng, centres, np.full(3, 1000))
+        classifier = NEDClassifier(prior="uniform").fit(gallery, labels)
+        prediction = classifier.predict_with_confidence(queries)
+        accept = classifier.accept_threshold(precision=0.85, certainty=0.9)
+        accepted = accept.accepts(prediction.confidence)
+        if accepted.any():
+            broken += bool((prediction.labels == truth)[accepted].mean() < 0.85)
+        sets = classifier.predict_set(queries, alpha=0.1)
+        covered.append(sets.contains(classifier.encode(truth)).mean())
+    assert broken <= binom.ppf(0.99, n_galleries, 0.1)
+    assert np.mean(covered) > 0.88
+
+
+def test_a_new_class_of_three_is_found_beside_large_ones() -> None:
+    """Where the size of a class counted to the power gamma, it hardly ever was."""
+    accuracies = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        centres = 3.0 * rng.normal(size=(21, 8))
+        gallery, labels = draw_members(rng, centres[:20], np.full(20, 30))
+        classifier = NEDClassifier().fit(gallery, labels)
+        few = centres[20] + rng.normal(size=(3, 8))
+        classifier.add(few, np.full(3, 20))
+        queries = centres[20] + rng.normal(size=(200, 8))
+        accuracies.append((classifier.predict(queries) == 20).mean())
+    assert np.mean(accuracies) > 0.9
+
+
+def test_the_history_of_a_gallery_does_not_change_a_refit() -> None:
+    rng = np.random.default_rng(0)
+    vectors, labels = draw_members(rng, 2.0 * rng.normal(size=(4, 5)), np.full(4, 100))
+    straight = NEDClassifier(max_fit_samples=80).fit(vectors, labels)
+    changed = NEDClassifier(max_fit_samples=80).fit(vectors, labels)
+    changed.relabel([5], [3])
+    changed.relabel([5], [0])
+    gone = changed.add(vectors[:3] + 1.0, labels[:3])
+    changed.remove(np.array([7, 300]))
+    changed.add(vectors[[7, 300]], labels[[7, 300]], ids=np.array([7, 300]))
+    changed.remove(gone)
+    assert changed.refit().temperature_ == straight.refit().temperature_
+
+
+def test_all_neighbours_are_all_after_an_addition() -> None:
+    rng = np.random.default_rng(0)
+    vectors, labels = draw_members(rng, 2.0 * rng.normal(size=(3, 4)), np.full(3, 20))
+    classifier = NEDClassifier(n_neighbors="all", rule="ned").fit(vectors, labels)
+    classifier.add(vectors[:5] + 0.1, labels[:5])
+    assert classifier.kneighbors(vectors[:2]).k == 65
+
+
+def test_what_was_learned_of_queries_survives_a_refit() -> None:
+    rng = np.random.default_rng(0)
+    centres = 3.0 * rng.normal(size=(8, 6))
+    gallery, labels = draw_members(rng, centres[:6], np.full(6, 40))
+    queries, _ = draw_members(rng, centres, np.full(8, 60))
+    classifier = NEDClassifier(unknown_share=0.05).fit(gallery, labels)
+    estimate = classifier.adapt_to_queries(queries)
+    assert estimate is not None
+    assert estimate.share > 0.1
+    before = classifier.predict_with_confidence(queries).p_known
+    after = classifier.refit().predict_with_confidence(queries).p_known
+    np.testing.assert_allclose(np.asarray(after), np.asarray(before), atol=1e-9)
+
+
+def test_a_class_in_one_group_plays_no_known_query() -> None:
+    """It has no fellow left, and would teach that known queries lie as far as unknown ones."""
+    rng = np.random.default_rng(0)
+    centres = 4.0 * rng.normal(size=(16, 8))
+    gallery, labels = draw_members(rng, centres[:12], np.full(12, 20))
+    strangers, _ = draw_members(rng, centres[12:], np.full(4, 50))
+    groups = np.where(labels < 6, labels, 100 + np.arange(len(labels)))
+    classifier = NEDClassifier(unknown_share=0.2).fit(gallery, labels, groups=groups)
+    verdicts = classifier.predict_with_confidence(strangers).verdicts
+    assert (np.asarray(verdicts) == "unknown").mean() > 0.8
