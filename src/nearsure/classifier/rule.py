@@ -91,7 +91,7 @@ def self_search(gallery: Gallery, ids: AnyArray, k: int) -> SelfSearch:
         ids,
         gallery.leave_one_out(ids, k),
         codes,
-        factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids)),
+        factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids, codes)),
         mark,
     )
 

@@ -301,14 +301,20 @@ class Gallery:
         codes: IntArray = _join(parts)[places]
         return codes
 
-    def members_left(self, ids: AnyArray) -> IntArray:
-        """How many members each point's class has without the point, or its group, shape (n,)."""
+    def members_left(self, ids: AnyArray, codes: IntArray) -> IntArray:
+        """How many members each point's class has without the point, or its group, shape (n,).
+
+        Parameters
+        ----------
+        ids, codes : array of shape (n,)
+            Of the points.
+        """
         if self.groups_beside is None:
-            left: IntArray = self.class_counts[self.codes_of(ids)] - 1
+            left: IntArray = self.class_counts[codes] - 1
             return left
         own, groups = self.groups_beside.by_id()
-        codes = values_beside(self.codes_beside, own)
-        return members_left_of_groups(codes, groups, np.searchsorted(own, ids))
+        all_codes = values_beside(self.codes_beside, own)
+        return members_left_of_groups(all_codes, groups, np.searchsorted(own, ids))
 
     def add(
         self,
