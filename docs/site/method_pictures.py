@@ -90,7 +90,7 @@ def show_temperatures(points: FloatArray, labels: IntArray) -> Figure:
         xscale="log",
         xlabel="T",
         ylabel="loss of points left out",
-        title="each point leaves itself out",
+        title="each point is left out",
     )
     axes[3].spines[["top", "right"]].set_visible(False)
     return figure
@@ -112,7 +112,7 @@ def show_meaning(points: FloatArray, labels: IntArray) -> Figure:
 
 
 def show_unknown(points: FloatArray, labels: IntArray) -> Figure:
-    """Confidence that is relative, and confidence that knows of strangers."""
+    """Confidence that is relative, and confidence that counts unknown queries."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots(1, 2)
     xs, ys = np.meshgrid(np.linspace(-8, 8, 161), np.linspace(-8, 8, 161))
