@@ -13,8 +13,9 @@ import pytest
 from cli_runs import fitted_model, nearsure, points, refused, succeeded, write_npz
 from PIL import Image
 
-from nearsure.cli import load
-from nearsure.cli.files import ImagePaths, command_line
+from nearsure.cli import backup
+from nearsure.cli.inputs import ImagePaths
+from nearsure.cli.outputs import command_line
 from nearsure.engines.sqlite import SqliteEngine
 
 
@@ -104,7 +105,7 @@ def test_what_an_old_gallery_has_in_its_log_is_not_taken_for_the_new_ones(tmp_pa
     crash += "engine = E(sys.argv[1]); engine.remove([1]); os._exit(0)"
     subprocess.run([sys.executable, "-c", crash, str(old)], check=True, timeout=60)  # noqa: S603
     assert Path(f"{old}-wal").stat().st_size
-    load.place_gallery(made, old, replace=True)
+    backup.place_gallery(made, old, replace=True)
     with SqliteEngine(old) as engine:
         assert engine.size() == 30
 

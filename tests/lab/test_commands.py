@@ -13,7 +13,7 @@ from tiny_images import write_tree
 
 from nearsure import cli
 from nearsure.cli import app, main
-from nearsure.cli.files import command_line
+from nearsure.cli.outputs import command_line
 from nearsure.errors import MissingExtraError
 
 
