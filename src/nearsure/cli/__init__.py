@@ -5,6 +5,7 @@ What is typed imports nothing heavy, so that help and shell completion come at o
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -30,8 +31,7 @@ def main() -> None:
         # Names of files may hold bytes that are no characters: they are shown as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        require("typer", extra="cli", purpose="The nearsure command")
-        import_module("nearsure.cli.app").app(prog_name="nearsure")
+        _load_app()(prog_name="nearsure")
     except NearsureError as error:
         sys.exit(_report(str(error), MISTAKE))
     except OSError as error:
@@ -45,6 +45,15 @@ def main() -> None:
     except KeyboardInterrupt:
         # Before there was a command to interrupt.
         sys.exit(_report("Interrupted.", INTERRUPTED))
+
+
+def _load_app() -> Callable[..., None]:
+    try:
+        app: Callable[..., None] = import_module("nearsure.cli.app").app
+    except ModuleNotFoundError:
+        require("typer", extra="cli", purpose="The nearsure command")
+        raise
+    return app
 
 
 def _describe(error: OSError) -> str:
