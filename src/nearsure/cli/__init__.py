@@ -1,6 +1,6 @@
 """The `nearsure` command: one file a command, and `main`, which needs no typer.
 
-What is typed imports nothing heavy, so that help and shell completion come at once.
+Commands import what is heavy inside their functions, so that help and shell completion are quick.
 """
 
 import os
@@ -25,10 +25,10 @@ def main() -> None:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
     if sys.stdout is None:
-        # Files that are opened would be taken for it.
+        # The next file that is opened would get its number, and be written to.
         sys.exit(_report("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
     if isinstance(sys.stdout, TextIOWrapper):
-        # Names of files may hold bytes that are no characters: they are shown as escapes.
+        # Names of files may hold bytes that are not characters; these are printed as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _load_app()(prog_name="nearsure")
@@ -43,7 +43,7 @@ def main() -> None:
         part = error.object[error.start : error.end]
         sys.exit(_report(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
     except KeyboardInterrupt:
-        # Before there was a command to interrupt.
+        # While the commands are being imported.
         sys.exit(_report("Interrupted.", INTERRUPTED))
 
 

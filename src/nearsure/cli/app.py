@@ -37,7 +37,7 @@ class Commands(TyperGroup):
         """Run the command that was named."""
         try:
             with warnings.catch_warnings():
-                # As sentences, without the source lines that raised them.
+                # Print sentences, without the source lines that raised the warnings.
                 warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
                 result = super().invoke(ctx)
                 sys.stdout.flush()
@@ -91,7 +91,7 @@ MAIN = (
 )
 LAB = (lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
 for command in MAIN + LAB:
-    # The help is the docstring, which ends with examples.
+    # A docstring is the help of its command; the examples at its end become the epilog.
     text, begin, examples = join_lines(inspect.getdoc(command) or "").partition("Example: ")
     app.command(
         help=text.strip(),
@@ -118,5 +118,5 @@ def _nearsure(
         ),
     ] = False,
 ) -> None:
-    """Keep the options that stand before a command."""
+    """Take the options before a command."""
     del version

@@ -70,7 +70,7 @@ def audit(
     settings = engine_options(engine_option, table=table, collection=collection)
     if (points is None) == (model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
-    # Found out before the work is done.
+    # Before the work is done.
     check_files(
         {"GALLERY": points, "--labels": labels_path, "--model": model}, {"--output": output}
     )

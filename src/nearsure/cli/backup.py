@@ -18,7 +18,7 @@ from nearsure.cli.outputs import (
 )
 from nearsure.errors import ConfigError
 
-# Of every SQLite database; the number of the application follows at byte 68.
+# The first bytes of every SQLite database; the application id is at byte 68.
 SQLITE_HEADER = b"SQLite format 3\0"
 
 
@@ -67,7 +67,7 @@ def _copy(source: Path, output: Path, *, names: tuple[str, str], replace: bool) 
     place = resolved(output)
     check_free(place, replace=replace)
     with translate_errors(names[1], output), gallery_draft(place, replace=replace) as copy:
-        # Whoever has it open is found out before the work is done.
+        # Fail before the work is done if another process has it open.
         FileLock(place, str(output)).remove()
         with progress("copying", source.stat().st_size) as advance:
             copy_gallery(resolved(source), copy, advance)
@@ -76,7 +76,7 @@ def _copy(source: Path, output: Path, *, names: tuple[str, str], replace: bool) 
 
 @contextmanager
 def gallery_draft(path: Path, *, replace: bool) -> Iterator[Path]:
-    """Where to make a gallery, which has its name only once the block has ended well."""
+    """A path to make a gallery at, which is moved to `path` if the block ends without an error."""
     draft = Draft.of(path)
     made = draft.path / path.name
     try:
@@ -88,16 +88,16 @@ def gallery_draft(path: Path, *, replace: bool) -> Iterator[Path]:
 
 
 def place_gallery(made: Path, path: Path, *, replace: bool) -> None:
-    """Give a finished gallery its name, unless another one has it that may not go.
+    """Move a finished gallery to its place, unless something there must not be replaced.
 
     Parameters
     ----------
     made : path
         The gallery, closed, perhaps with its index beside it.
     path : path
-        Where it shall be.
+        Its place.
     replace : bool
-        Whether a gallery that is there may go, if no process has it open.
+        Whether to replace a gallery that is there, if no process has it open.
     """
     from nearsure.engines.sqlite.engine import put_in_place
     from nearsure.engines.sqlite.file import FileLock, beside
@@ -115,7 +115,7 @@ def place_gallery(made: Path, path: Path, *, replace: bool) -> None:
 
 
 def check_free(path: Path, *, replace: bool) -> None:
-    """An error if there is something that may not go: any file, or all but a gallery."""
+    """Raise an error if something is there: any file, or with `replace` all but a gallery."""
     if path.exists() and not replace:
         raise ConfigError(
             f"{path} is there already, or another command has just made it. --replace replaces it."
@@ -124,7 +124,7 @@ def check_free(path: Path, *, replace: bool) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """An error if there is something that is no gallery: --replace is no way to lose it."""
+    """Raise an error if something is there that is not a gallery, which --replace never removes."""
     from nearsure.engines.sqlite.schema import APPLICATION_ID
 
     if not path.exists():

@@ -134,7 +134,7 @@ def _check_saved(
     save: Path | None,
     fitting: tuple[object, ...],
 ) -> None:
-    """An error if a saved rule is to fit anything; `fitting` are options of a fit."""
+    """Raise an error if options ask a saved rule to fit; `fitting` are the options of a fit."""
     options.refuse(
         {"GALLERY_HITS": gallery_hits},
         f": {rule} was fitted already. Queries are given with --queries",

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from nearsure.encoders import Encoder
     from nearsure.encoders.inputs import EncoderInput
 
-# Encoded together; a bar moves on after each.
+# Inputs that are encoded together, between two steps of the progress bar.
 PORTION = 32
 FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-# What the other commands look for in an npz file.
+# Names that the other commands find in an npz file.
 ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
 
 Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
@@ -95,7 +95,7 @@ def _encode_all(
 
 
 def _check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
-    """An error if other commands could not take what would be written."""
+    """Raise an error if other commands could not read what would be written."""
     for name, values in (
         ("ids", [one.id for one in inputs]),
         ("labels", [one.label for one in inputs if one.label is not None]),
@@ -161,7 +161,7 @@ def _columns(
     if encoded[0].label is not None:
         columns["label"] = [one.label for one in encoded]
     if encoded[0].image is not None:
-        # Whoever reads the file takes them from its folder.
+        # Readers of the file resolve these paths from its folder.
         columns["image"] = [
             Path(os.path.relpath(one.image, output.parent)).as_posix()
             for one in encoded

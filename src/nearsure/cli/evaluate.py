@@ -231,7 +231,7 @@ def comparable_labels(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArra
 
 
 def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Estimate]":
-    """Each number with its interval, by the names of the report's document and as it has them."""
+    """Metrics with intervals, named and computed as in the report's document."""
     import numpy as np
 
     from nearsure.metrics import (

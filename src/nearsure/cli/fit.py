@@ -144,7 +144,7 @@ def fit(
     settings = inputs.engine_options(engine_option, table=table, collection=collection)
     _check_output(gallery, output, into, settings)
     if output is not None and not is_sqlite(output):
-        # A model that is there is replaced, but not one that somebody makes meanwhile.
+        # A model that is there now is replaced, but not one that appears during the fit.
         replace = output.exists()
     from nearsure.classifier import NEDClassifier
     from nearsure.embedding_files import open_embeddings
@@ -251,7 +251,7 @@ def _save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> No
 
 
 def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
-    """What was fitted on which gallery; the threshold costs no other search."""
+    """The gallery and what was fitted on it; the threshold needs no further search."""
     from nearsure.report.answers import engine_name
     from nearsure.report.document import plain_number
     from nearsure.report.sections import fit_of
@@ -279,11 +279,11 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
         "temperature": None if found is None else found.temperature,
         "standard_error": None if found is None else found.standard_error,
         "parameters": {} if found is None else found.parameters,
-        # Points that all was fitted on, and those without a neighbour of their own class.
+        # Points of the fit, and those of them without a neighbour of their own class.
         "n_fitted": 0 if found is None else found.n_points,
         "n_missed": 0 if found is None else found.n_missed,
-        # From which confidence 99% of the accepted answers are right, and the share of queries that
-        # reaches it; None if that cannot be promised.
+        # The confidence from which 99% of the accepted answers are right, and the share of
+        # queries that reach it; None if that cannot be promised.
         "threshold": threshold,
         "coverage": coverage,
         "promise": promise,
@@ -291,7 +291,7 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
 
 
 def _facts(fitted: Mapping[str, Any]) -> dict[str, str]:
-    """A summary as people read it."""
+    """A summary as text."""
     facts = {
         "gallery": "{n_points:,} points, {n_classes:,} classes, dimension {dimension:,}",
         "engine": "{engine}, {metric}",

@@ -1,4 +1,4 @@
-"""A rule fitted on what an engine of the user's own found, and the JSON file that keeps it."""
+"""A rule fitted on the hits of an engine outside nearsure, and the JSON file that stores it."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ CONVENTIONS = {
     "negative-inner-product": Neighbors.from_negative_inner_product,
 }
 HEADER = ["label", "count"]
-# Of the points that find themselves: with fewer, ids are hardly those of the gallery.
+# Share of the points that find themselves; with fewer, their ids are not those of the gallery.
 LEAST_SHARE = 0.5
 
 KIND, VERSION = "nearsure rule", 1
@@ -100,7 +100,7 @@ class SavedRule:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the file, and check all that it says."""
+        """Read the file, and check its contents."""
         document = _rule_document(path)
         version = document.get("version")
         if isinstance(version, int) and version > VERSION:
@@ -123,7 +123,7 @@ class SavedRule:
 
 
 def load_rule(path: Path, distance: DistanceName | None) -> SavedRule:
-    """The rule of a file, which must have been fitted on this kind of distance, if one is given."""
+    """Read a rule, which must have been fitted on this kind of distance, if one is given."""
     saved = SavedRule.load(path)
     if distance not in {None, saved.distance}:
         raise ConfigError(
@@ -197,7 +197,7 @@ def fit_rule(
 
 
 def _leave_out_own(hits: HitSet, found: Neighbors, codes: IntArray) -> Neighbors:
-    """Neighbours without the points that were searched, if ids tell; doubts are said."""
+    """Leave points out of their own neighbours, by id; print what looks wrong."""
     if found.ids is None or hits.own_ids is None:
         if are_most(nearly_found(found, codes)):
             tell(
@@ -228,11 +228,11 @@ def _leave_out_own(hits: HitSet, found: Neighbors, codes: IntArray) -> Neighbors
 
 
 def _is_sample(hits: HitSet) -> bool:
-    """Whether ids tell that the gallery has more points than these."""
+    """Whether the ids show that the gallery has more points than these."""
     if hits.ids is None or hits.own_ids is None:
         return False
     among = np.isin(hits.ids[_valid(hits)], hits.own_ids)
-    # Where hardly any is, ids are of another numbering, which is found out elsewhere.
+    # If none is, the ids are of another numbering, which `_leave_out_own` detects.
     return bool(among.any() and not among.all())
 
 
@@ -266,7 +266,7 @@ def query_neighbors(hits: HitSet, saved: SavedRule) -> Neighbors:
 def answer_columns(
     hits: HitSet, neighbors: Neighbors, saved: SavedRule, threshold: float | None
 ) -> dict[str, Any]:
-    """Answers as columns by name; prints how good they are, where the truth is known."""
+    """Answers as columns by name; prints how good they are, if the truth is known."""
     posterior = saved.posterior(neighbors)
     codes, confidence = posterior.labels, posterior.confidence
     named = hits.own_ids is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nearsure.engines.contract import Engine
 
 SQLITE_SUFFIXES = (".sqlite", ".sqlite3")
-# Under which an .sqlite gallery keeps the fit; the service reads it, too.
+# Key of the fit among the notes of an .sqlite gallery; the service reads it, too.
 MODEL_NOTE = "model"
 NAMES_SHOWN = 3
 
@@ -42,7 +42,7 @@ def open_queries(
 
 
 def names_of(chunk: "EmbeddingChunk") -> "AnyArray":
-    """What the rows are called: their ids, or else their numbers."""
+    """Ids of the rows, or else their numbers."""
     import numpy as np
 
     if chunk.ids is not None:
@@ -112,7 +112,7 @@ class ImagePaths:
         try:
             path = self._find(written)
         except (OSError, RuntimeError):
-            # Too long, without a right to look, or a link to itself.
+            # The path is too long, not readable, or a link to itself.
             path = None
         if path is None:
             self._refused[written] = None
@@ -135,18 +135,18 @@ class ImagePaths:
         for path in allowed:
             if path.is_file():
                 return path
-        # Reading a missing file gives an error of its own.
+        # Reading a missing file is reported later.
         return next((path for path in allowed if not path.exists()), None)
 
     def _is_below(self, path: Path) -> bool:
-        # A link below the folder is its owner's wish; and so is a folder that is itself a link.
+        # Links below the folder are allowed, and the folder may itself be a link.
         return path.is_relative_to(self._root) or path.resolve().is_relative_to(
             self._root.resolve()
         )
 
 
 def _absolute(path: Path) -> Path:
-    """Without "..", unlike that of Path."""
+    """An absolute path without ".."; Path.absolute would keep it."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
@@ -157,14 +157,14 @@ def is_sqlite(address: str | Path) -> bool:
 
 
 def is_engine(address: str) -> bool:
-    """Whether this names an engine, and no file of embeddings."""
+    """Whether this names an engine, not a file of embeddings."""
     from nearsure.engines.registry import SERVERS
 
     return address in SERVERS or "://" in address or address.endswith(".db") or is_sqlite(address)
 
 
 def check_exists(address: str | Path) -> None:
-    """An error if there is no such .sqlite file, which opening it would make."""
+    """Raise an error if there is no such .sqlite file, as opening it would create one."""
     path = Path(str(address).removeprefix("sqlite:"))
     if not path.is_file():
         raise FileNotFoundError(f"There is no gallery at {path}.")

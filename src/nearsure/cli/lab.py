@@ -76,7 +76,7 @@ def reproduce(
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="Reproducing the paper")
-    # Late, so that the other commands work, and start quickly, without them.
+    # Late, so that the other commands start quickly, and work without them.
     from nearsure.lab.config import read_changes
     from nearsure.lab.experiment import EvaluationSettings
     from nearsure.lab.recipes import check_losses, recipe

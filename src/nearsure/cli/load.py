@@ -31,7 +31,7 @@ ROWS_AT_A_TIME = 8192
 def fill_engine(
     stream: "EmbeddingStream", address: str, options: Mapping[str, Any], *, metric: MetricName
 ) -> "Iterator[Engine]":
-    """A new gallery in an engine; unless the block ends well, its points are removed again.
+    """A new gallery in an engine; if the block fails, its points are removed again.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def fill_sqlite(
     images: ImagePaths,
     replace: bool,
 ) -> "Iterator[SqliteEngine]":
-    """A new gallery in one file, which has its name only once the block has ended well.
+    """A new gallery in one file, which appears only if the block ends without an error.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def fill_sqlite(
     images : ImagePaths
         Where pictures are.
     replace : bool
-        Whether a gallery that is there may go.
+        Whether to replace a gallery that is there.
     """
     from nearsure.engines.sqlite import SqliteEngine
     from nearsure.report.thumbnails import Thumbnails
@@ -119,7 +119,7 @@ def fill_sqlite(
         note = thumbnails.note()
         if note is not None:
             tell(note)
-        # What index "auto" stands for is decided by the number of points when a gallery is opened.
+        # Opened again, as index "auto" is chosen by the number of points at opening.
         with closing(SqliteEngine(made)) as engine:
             yield engine
 
@@ -192,8 +192,8 @@ def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:
         return
     tell("Taking back what was loaded.")
     *whole, last = added
-    # The last chunk first: most often none of it was added, and if it was cut off, an engine
-    # refuses all else until it is taken back.
+    # The last chunk first: usually none of it was added, and if a part was, the engine refuses
+    # other changes until it is removed.
     with suppress(NearsureError):
         engine.remove(last)
     try:

@@ -9,7 +9,7 @@ from typer import Option
 
 from nearsure.errors import ConfigError
 
-# An option in a panel of the help.
+# Options by panel of the help.
 file_option = partial(Option, rich_help_panel="Files")
 engine_option = partial(Option, rich_help_panel="Engine")
 fitting_option = partial(Option, rich_help_panel="Fitting")

@@ -27,9 +27,9 @@ RECORD_SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".parquet": "parquet",
 }
-# A scheme with a path or with somebody's name; of a Path, which has one slash only, too.
+# A scheme with a path or a user name; also as a Path, which keeps one slash only.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:(/|.*@)|(postgres|postgresql|milvus):", re.IGNORECASE)
-# Options of engines whose values are nobody else's business.
+# Options of engines whose values are secret.
 SECRET = re.compile("password|passwd|token|secret|key", re.IGNORECASE)
 
 
@@ -85,7 +85,7 @@ def spinner(work: str) -> Iterator[None]:
 
 
 def show_facts(title: str, facts: Mapping[str, str]) -> None:
-    """Print names and what is to be read of each."""
+    """Print names and values."""
     from rich.table import Table
 
     table = Table(show_header=False)
@@ -223,14 +223,14 @@ def write_records(
 def check_files(
     inputs: Mapping[str, str | Path | None], outputs: Mapping[str, Path | None]
 ) -> None:
-    """An error if an output cannot be written, or is an input or another output.
+    """Raise an error if an output cannot be written, or is an input or another output.
 
-    What commands that were killed have left beside an output is removed.
+    Drafts that killed commands left beside an output are removed.
 
     Parameters
     ----------
     inputs, outputs : mapping of str to path
-        By the name of the option; None and "-" (a standard stream) are no files.
+        By the name of the option; None and "-" (a standard stream) are not files.
     """
     taken: dict[Path, str] = {}
     for option, given in inputs.items():
@@ -243,7 +243,7 @@ def check_files(
         path = Path(str(output).removeprefix("sqlite:"))
         check_writable(option, path)
         if path.exists() and not path.is_file():
-            # What is written to a device destroys nothing.
+            # Writing to a device destroys nothing.
             continue
         other = taken.setdefault(resolved(path), option)
         if other != option:
@@ -255,7 +255,7 @@ def check_files(
 
 
 def refuse_address(option: str, given: str | Path) -> None:
-    """An error, which does not repeat it, if an engine's address stands for a file."""
+    """Raise an error, which does not quote it, if an engine's address stands for a file."""
     text = str(given)
     is_sqlite = text.startswith("sqlite:") and "@" not in text
     if ADDRESS.match(text) and not is_sqlite and not Path(text).exists():
@@ -267,13 +267,13 @@ def refuse_address(option: str, given: str | Path) -> None:
 
 
 def check_suffix(option: str, path: Path | None, allowed: Sequence[str]) -> None:
-    """An error unless a file is named for what it shall be; "-" is none."""
+    """Raise an error unless a file has an allowed suffix; "-" is a standard stream."""
     if path is not None and str(path) != "-" and path.suffix.lower() not in allowed:
         raise ConfigError(f"{option} must end in {' or '.join(allowed)}. Got {path.name} instead.")
 
 
 def check_writable(option: str, path: Path) -> None:
-    """An error if it is plain already that a file cannot be written; folders will be made."""
+    """Raise an error if a file can certainly not be written; missing folders are made later."""
     if path.is_dir():
         raise ConfigError(f"{option}: {path} is a folder: name a file in it.")
     in_place = path.exists() and not path.is_file()
@@ -292,7 +292,7 @@ def translate_errors(option: str, path: Path) -> Iterator[None]:
     try:
         yield
     except NearsureError:
-        # Some are errors of the system, too, and sentences already.
+        # Some of these are OSErrors, too, with sentences already.
         raise
     except OSError as error:
         raise ConfigError(

@@ -179,7 +179,7 @@ def _gallery_pictures(
 
 
 class NamedImages(Mapping[object, "Picture"]):
-    """Images of a file by the text of an id; it is looked for one when it is asked for.
+    """Images of a file by the text of an id, each looked up when it is needed.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class NamedImages(Mapping[object, "Picture"]):
 
 
 class KeptPictures(Mapping[object, "Picture"]):
-    """The thumbnails of an .sqlite gallery by id, read when one is asked for."""
+    """The thumbnails of an .sqlite gallery by id, each read when it is needed."""
 
     def __init__(self, engine: "SqliteEngine") -> None:
         self._engine = engine

@@ -90,7 +90,7 @@ def serve(
     Example: nearsure serve postgres --table birds --model birds.safetensors
     """
     require("fastapi", extra="serve", purpose="The service")
-    # Ours from this level on; of what the service is built on, warnings.
+    # The level is that of nearsure's own log; of libraries, warnings are logged.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("nearsure").setLevel(log_level.upper())
     from nearsure.cli.inputs import check_exists, engine_options, is_sqlite
@@ -122,7 +122,7 @@ def serve(
 
 @dataclass(frozen=True)
 class Tokens:
-    """Who may ask, and who may change anything."""
+    """Tokens of those who may ask, and of those who may also change the gallery."""
 
     read: tuple[str, ...] = field(default=(), repr=False)
     write: tuple[str, ...] = field(default=(), repr=False)
@@ -160,7 +160,7 @@ def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...
         return ()
     tokens = tuple(token.strip() for token in environment[name].split(",") if token.strip())
     if not tokens:
-        # Whoever sets it wants tokens, and would be served without.
+        # A variable that is set by mistake must not turn authentication off.
         raise ConfigError(
             f"{name} must hold tokens, separated by commas. It is empty: {MAKE_ONE}, or unset it."
         )
@@ -171,7 +171,7 @@ def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # Not what is wrong with it: that may quote a token.
+        # The reason is left out, as it may quote a token.
         raise ConfigError(
             f'{path} must be TOML, such as read = ["..."] and write = ["..."]. It is not.'
         ) from error
