@@ -44,7 +44,8 @@ def crashing(path: Path) -> Iterator[SqliteEngine]:
 
 def crash(path: Path) -> None:
     with crashing(path) as engine:
-        engine.add(np.ones((300, 4)), [f"late {i}" for i in range(300)], ["late"] * 300)
+        names = np.array([f"late {i}" for i in range(300)])
+        engine.add(np.ones((300, 4)), names, np.full(300, "late"))
         engine.remove(np.array(["p0"]))
 
 
