@@ -86,8 +86,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 MAIN = (
-    *(embed.embed, fit.fit, predict.predict, evaluate.evaluate, report.report, audit.audit),
-    *(calibrate.calibrate, serve.serve, backup.backup, backup.restore, lab.demo),
+    embed.embed,
+    fit.fit,
+    predict.predict,
+    evaluate.evaluate,
+    report.report,
+    audit.audit,
+    calibrate.calibrate,
+    serve.serve,
+    backup.backup,
+    backup.restore,
+    lab.demo,
 )
 LAB = (lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
 for command in MAIN + LAB:
