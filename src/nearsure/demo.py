@@ -82,19 +82,17 @@ def main(arguments: list[str] | None = None) -> None:
             )
     print()
 
-    for path in (
-        _draw_reliability(output, prediction.neighbors, codes, fit.temperature),
-        _draw_neighbor_curve(
-            output, (gallery, classifier.encode(gallery_labels)), (queries, codes)
-        ),
-        _draw_trust(output, prediction.confidence, correct),
+    own_codes = classifier.encode(gallery_labels)
+    for name, figure in (
+        ("reliability.png", _draw_reliability(prediction.neighbors, codes, fit.temperature)),
+        ("neighbors.png", _draw_neighbor_curve((gallery, own_codes), (queries, codes))),
+        ("trust.png", _draw_trust(prediction.confidence, correct)),
     ):
-        print(f"wrote {path}")
+        figure.savefig(output / name, dpi=100)
+        print(f"wrote {output / name}")
 
 
-def _draw_reliability(
-    output: Path, neighbors: Neighbors, truth: IntArray, temperature: float
-) -> Path:
+def _draw_reliability(neighbors: Neighbors, truth: IntArray, temperature: float) -> "Figure":
     """The four rules that give a probability (the paper's Figure 1)."""
     figure, axes = _subplots(2, 2, figsize=(10, 10))
     rules: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
@@ -103,12 +101,12 @@ def _draw_reliability(
         ReliabilityDisplay.from_predictions(
             posterior.confidence, posterior.labels == truth, name=TITLES[rule]
         ).plot(ax=ax)
-    return _save(figure, output / "reliability.png")
+    return figure
 
 
 def _draw_neighbor_curve(
-    output: Path, gallery: tuple[FloatArray, IntArray], queries: tuple[FloatArray, IntArray]
-) -> Path:
+    gallery: tuple[FloatArray, IntArray], queries: tuple[FloatArray, IntArray]
+) -> "Figure":
     """Accuracy and ECE against k (the paper's Figure 2); T is fitted anew for each k."""
     vectors, codes = gallery
     ks = [k for k in K_CURVE if k < len(codes)]
@@ -120,15 +118,15 @@ def _draw_neighbor_curve(
     )
     figure, axes = _subplots(1, 2, figsize=(12, 5))
     display.plot(ax=list(axes))
-    return _save(figure, output / "neighbors.png")
+    return figure
 
 
-def _draw_trust(output: Path, confidence: FloatArray, correct: BoolArray) -> Path:
+def _draw_trust(confidence: FloatArray, correct: BoolArray) -> "Figure":
     """How the confidence is spread, and what accepting only the surest queries gives."""
     figure, (left, right) = _subplots(1, 2, figsize=(12, 5))
     ConfidenceHistogramDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=left)
     RiskCoverageDisplay.from_predictions(confidence, correct, name=OURS).plot(ax=right)
-    return _save(figure, output / "trust.png")
+    return figure
 
 
 def _subplots(
@@ -137,11 +135,6 @@ def _subplots(
     pyplot = require("matplotlib.pyplot", extra="plot", purpose="The demonstration")
     figure, axes = pyplot.subplots(rows, columns, figsize=figsize, layout="constrained")
     return figure, axes
-
-
-def _save(figure: "Figure", path: Path) -> Path:
-    figure.savefig(path, dpi=100)
-    return path
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from small_galleries import assert_same_answers, drawn
 
 from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
-from nearsure.cli.rule_file import SavedRule
+from nearsure.cli.hit_rule import SavedRule
 from nearsure.errors import EngineChangedWarning, InvalidInputError, ModelFileError
 from nearsure.gallery import Gallery
 from nearsure.model_file import FORMAT_VERSION, read_model_bytes

@@ -1,5 +1,6 @@
 """What is the same for every command: help, version, completion, warnings, Ctrl-C, quick starts."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -7,9 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from cli_runs import nearsure, succeeded
+from cli_runs import nearsure, points, refused, succeeded, write_npz
 
 import nearsure as package
+from nearsure import NEDClassifier
 from nearsure.calibration import CALIBRATORS
 from nearsure.cli import options
 from nearsure.errors import ManyMissesWarning, StaleFitWarning
@@ -29,6 +31,8 @@ COMMANDS = (
     "demo",
 )
 LAB = ("reproduce", "ablation", "summary", "corruptions")
+# A name that is no UTF-8, as a file system may hold it.
+NAME = os.fsdecode(b"\xff-owls")
 
 
 def test_help_names_every_command_and_every_exit_code() -> None:
@@ -110,6 +114,51 @@ def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert asked == [["--output", str(tmp_path)]]
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), MemoryError("Unable to allocate 9 TiB"), KeyError("a bug")]
+)
+def test_too_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    monkeypatch.setattr(NEDClassifier, "fit", fail)
+    words = ["fit", gallery, "-o", tmp_path / "m.safetensors"]
+    if isinstance(error, MemoryError):
+        assert f"memory{f' ({error})' if str(error) else ''}." in refused(*words)
+    else:
+        # Other errors are bugs, and keep their traceback.
+        with pytest.raises(type(error)):
+            refused(*words)
+
+
+def test_names_of_files_that_are_no_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / NAME
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write_npz(folder / f"{NAME}.npz", *points())
+    runs = [
+        succeeded(*words)
+        for words in (
+            ["fit", f"{NAME}.npz", "-o", f"{NAME}.safetensors"],
+            ["fit", f"{NAME}.npz", "-o", f"{NAME}.sqlite"],
+            ["predict", f"{NAME}.npz", "-m", f"{NAME}.sqlite", "-o", f"{NAME}.csv"],
+            ["report", "-m", f"{NAME}.safetensors", "-o", f"{NAME}.html", "--resamples", "10"],
+            ["backup", f"{NAME}.sqlite", f"{NAME}2.sqlite"],
+            ["restore", f"{NAME}2.sqlite", f"{NAME}.sqlite", "--replace"],
+            ["audit", "-m", f"{NAME}.sqlite", "--json"],
+        )
+    ]
+    assert [run.err for run in runs] == [""] * 7
+    assert "wrote \\udcff-owls.csv" in runs[2].out
+    assert runs[-1].json["n_points"] == 90
+    assert {path.suffix for path in folder.iterdir()} == {
+        *(".npz", ".safetensors", ".sqlite", ".csv", ".html", ".lock")
+    }
+
+
 HEAVY = {
     "torch",
     "fastapi",
@@ -127,10 +176,12 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("words", [("--help",), ("fit", "--help"), ("--version",)])
-def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
+def test_help_loads_nothing_heavy() -> None:
     loaded = modules_after(
-        "try:\n    nearsure.cli.main()\nexcept SystemExit as end:\n    assert not end.code", *words
+        "for words in (['--help'], ['fit', '--help'], ['--version']):\n"
+        "    sys.argv = ['nearsure', *words]\n"
+        "    try:\n        nearsure.cli.main()\n"
+        "    except SystemExit as end:\n        assert not end.code"
     )
     assert "nearsure.cli.app" in loaded
     assert not HEAVY & {name.partition(".")[0] for name in loaded}
@@ -142,11 +193,11 @@ def test_shell_completion_loads_neither_rich_nor_pydantic() -> None:
     assert not {"rich", "pydantic"} & modules_after("import nearsure.cli.app")
 
 
-def modules_after(program: str, *words: str) -> set[str]:
+def modules_after(program: str) -> set[str]:
     """Names of the modules that a process of its own has loaded at the end of a program."""
     listing = "sys.stderr.write('\\n'.join(sys.modules))"
     ran = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", f"import sys, nearsure.cli\n{program}\n{listing}", *words],
+        [sys.executable, "-c", f"import sys, nearsure.cli\n{program}\n{listing}"],
         check=True,
         capture_output=True,
         text=True,

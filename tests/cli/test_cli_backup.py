@@ -3,10 +3,8 @@
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,11 @@ import numpy as np
 import pytest
 from cli_runs import nearsure, points, refused, succeeded, write_npz
 
+from nearsure.cli import backup
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.engines.sqlite import engine as creation
 
 DIMENSION = 4
-# Changes a gallery, and ends without closing it.
-CRASH = """
-import os, sys
-import numpy as np
-from nearsure.engines.sqlite import SqliteEngine
-engine = SqliteEngine(sys.argv[1])
-engine.add(np.ones((300, 4)), [f"late {i}" for i in range(300)], ["late"] * 300)
-engine.remove(np.array(["p0"]))
-os._exit(0)
-"""
 
 
 def beside(path: Path) -> list[str]:
@@ -42,9 +31,22 @@ def contents(path: Path) -> dict[str, str]:
     return dict(zip(stored.ids.tolist(), np.asarray(stored.labels).tolist(), strict=True))
 
 
+@contextmanager
+def crashing(path: Path) -> Iterator[SqliteEngine]:
+    """A gallery whose changes in the block stay in its log, as after a crash."""
+    with SqliteEngine(path) as engine:
+        yield engine
+        left = {file: file.read_bytes() for file in (path, Path(f"{path}-wal"))}
+    assert all(left.values())
+    for file, content in left.items():
+        file.write_bytes(content)
+
+
 def crash(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", CRASH, str(path)], check=True, timeout=60)  # noqa: S603
-    assert Path(f"{path}-wal").stat().st_size
+    with crashing(path) as engine:
+        names = np.array([f"late {i}" for i in range(300)])
+        engine.add(np.ones((300, 4)), names, np.full(300, "late"))
+        engine.remove(np.array(["p0"]))
 
 
 @pytest.fixture
@@ -231,3 +233,45 @@ def test_nobody_may_read_a_backup_who_may_not_read_the_gallery(
     gallery.chmod(0o640)
     succeeded("backup", gallery, tmp_path / "copy.sqlite")
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o640
+
+
+def test_only_a_gallery_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    photos = tmp_path / "photos.sqlite"
+    with closing(sqlite3.connect(photos)) as connection:
+        connection.execute("CREATE TABLE precious (a)")
+    before = photos.read_bytes()
+    words = ["fit", gallery, "--replace", "-o"]
+    assert "photos.sqlite is none" in refused(*words, photos)
+    assert photos.read_bytes() == before
+    path = tmp_path / "new" / "g.sqlite"
+    succeeded("fit", gallery, "-o", path)
+    write_npz(gallery, *points(60))
+
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as on_a_full_disk:
+        on_a_full_disk.setattr(Path, "replace", full)
+        assert nearsure(*words, path).code == 2
+    with SqliteEngine(path) as engine:
+        assert engine.size() == 90
+    succeeded(*words, path)
+    with SqliteEngine(path) as engine:
+        assert engine.size() == 60
+    assert sorted(one.name for one in path.parent.iterdir()) == ["g.sqlite", "g.sqlite.lock"]
+
+
+def test_what_an_old_gallery_has_in_its_log_is_not_taken_for_the_new_ones(tmp_path: Path) -> None:
+    vectors, labels = points()
+    made = tmp_path / "made" / "g.sqlite"
+    old = tmp_path / "g.sqlite"
+    made.parent.mkdir()
+    for path, n in ((made, 30), (old, 90)):
+        with SqliteEngine.create(path, 4, ids="integer") as engine:
+            engine.add(vectors[:n], np.arange(n), labels[:n])
+    with crashing(old) as engine:
+        engine.remove(np.array([1]))
+    backup.place_gallery(made, old, replace=True)
+    with SqliteEngine(old) as engine:
+        assert engine.size() == 30

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from nearsure import NEDClassifier, open_engine
 from nearsure.cli import fit as fit_command
-from nearsure.cli.console import spinner
+from nearsure.cli.outputs import spinner
 from nearsure.engines.sqlite import SqliteEngine
 
 

@@ -76,10 +76,7 @@ def interrupt(folder: Path, running: subprocess.Popen[bytes], lines: bytes) -> N
     assert names(folder) == set()
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_what_a_killed_command_left_is_removed_by_the_next(
-    tmp_path: Path, end: signal.Signals
-) -> None:
+def test_what_killed_commands_left_is_removed_by_the_next(tmp_path: Path) -> None:
     """But never what another one is writing."""
     folder = tmp_path / "out"
     folder.mkdir()
@@ -87,27 +84,29 @@ def test_what_a_killed_command_left_is_removed_by_the_next(
     vectors, labels = points(9000)
     queries = write_npz(tmp_path / "q.npz", *points(5))
     with (
+        started(folder, "fit", "-", "-o", "ended.sqlite") as ended,
         started(folder, "fit", "-", "-o", "killed.sqlite") as killed,
         started(folder, "predict", "-", "-m", model, "-o", "running.csv") as running,
     ):
         try:
-            for process in (killed, running):
+            for process in (ended, killed, running):
                 assert process.stdin is not None
                 process.stdin.write(jsonl(vectors, labels.tolist()))
                 process.stdin.flush()
-            wait_for(
-                lambda: {"killed", "running"} <= {name.split(".")[1] for name in names(folder)}
-            )
-            killed.send_signal(end)
-            killed.wait(PATIENCE)
-            assert any("killed" in name for name in names(folder))
+            drafts = {"ended", "killed", "running"}
+            wait_for(lambda: drafts <= {name.split(".")[1] for name in names(folder)})
+            for process, end in ((ended, signal.SIGTERM), (killed, signal.SIGKILL)):
+                process.send_signal(end)
+                process.wait(PATIENCE)
+            for left in ("ended", "killed"):
+                assert any(left in name for name in names(folder))
             succeeded("predict", queries, "-m", model, "-o", folder / "next.csv")
-            assert not any("killed" in name for name in names(folder))
+            assert not any("ended" in name or "killed" in name for name in names(folder))
             running.communicate(timeout=PATIENCE)
             assert running.returncode == 0
         finally:
-            killed.kill()
-            running.kill()
+            for process in (ended, killed, running):
+                process.kill()
     assert names(folder) == {"next.csv", "running.csv"}
     assert (folder / "running.csv").read_text().count("\n") == 9001
 

@@ -9,9 +9,15 @@ import pytest
 from cli_runs import nearsure, refused, succeeded
 
 from nearsure import service
-from nearsure.cli.serve import EXAMPLES, read_tokens
+from nearsure.cli.serve import read_tokens, serve
 from nearsure.service import ServiceSettings
 from nearsure.service.auth import Tokens, check_listening
+
+EXAMPLES = [
+    " ".join(paragraph.split()).removeprefix("Example: ")
+    for paragraph in str(serve.__doc__).split("\n\n")
+    if paragraph.strip().startswith("Example: ")
+]
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ import pytest
 import typer
 from tiny_images import write_tree
 
-from nearsure import cli
 from nearsure.cli import app, main
-from nearsure.cli.files import command_line
-from nearsure.errors import MissingExtraError
+from nearsure.cli.outputs import command_line
 
 
 def nearsure(monkeypatch: pytest.MonkeyPatch, *words: str | int | Path) -> int:
@@ -208,13 +206,12 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
 def test_a_missing_extra_is_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(module: str, *, extra: str, purpose: str) -> None:
-        raise MissingExtraError(f"{purpose} needs {module}: pip install 'nearsure[{extra}]'")
-
-    monkeypatch.setattr(cli, "require", missing)
+    monkeypatch.delitem(sys.modules, "nearsure.cli.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
     assert nearsure(monkeypatch, "evaluate", "x.npz") == 2
     assert capsys.readouterr().err == (
-        "nearsure: The nearsure command needs typer: pip install 'nearsure[cli]'\n"
+        "nearsure: The nearsure command needs typer, which is not installed: "
+        "pip install 'nearsure[cli]'\n"
     )
 
 

@@ -1,10 +1,11 @@
 """The `nearsure` command: one file a command, and `main`, which needs no typer.
 
-What is typed imports nothing heavy, so that help and shell completion come at once.
+Commands import what is heavy inside their functions, so that help and shell completion are quick.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -24,14 +25,13 @@ def main() -> None:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
     if sys.stdout is None:
-        # Files that are opened would be taken for it.
+        # The next file that is opened would get its number, and be written to.
         sys.exit(_report("Standard output is closed: > /dev/null keeps it quiet.", MISTAKE))
     if isinstance(sys.stdout, TextIOWrapper):
-        # Names of files may hold bytes that are no characters: they are shown as escapes.
+        # Names of files may hold bytes that are not characters; these are printed as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        require("typer", extra="cli", purpose="The nearsure command")
-        import_module("nearsure.cli.app").app(prog_name="nearsure")
+        _load_app()(prog_name="nearsure")
     except NearsureError as error:
         sys.exit(_report(str(error), MISTAKE))
     except OSError as error:
@@ -43,8 +43,17 @@ def main() -> None:
         part = error.object[error.start : error.end]
         sys.exit(_report(f"{part!r} cannot be written as {error.encoding}: rename it.", MISTAKE))
     except KeyboardInterrupt:
-        # Before there was a command to interrupt.
+        # While the commands are being imported.
         sys.exit(_report("Interrupted.", INTERRUPTED))
+
+
+def _load_app() -> Callable[..., None]:
+    try:
+        app: Callable[..., None] = import_module("nearsure.cli.app").app
+    except ModuleNotFoundError:
+        require("typer", extra="cli", purpose="The nearsure command")
+        raise
+    return app
 
 
 def _describe(error: OSError) -> str:

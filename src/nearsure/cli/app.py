@@ -1,8 +1,10 @@
 """All commands together, and what is the same for each: warnings, Ctrl-C, a closed pipe."""
 
+import inspect
 import os
 import re
 import sys
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,15 +12,13 @@ import typer
 from typer.core import TyperGroup
 
 from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
-from nearsure.cli.console import print_warnings, tell
-from nearsure.cli.options import join_lines, register
+from nearsure.cli.outputs import tell
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
     from typer import Context
 
 INTERRUPTED = 130
-LAB = "The lab"
 RESUMABLE = ("reproduce", "ablation")
 GOES_ON = "Interrupted; the same command goes on from here."
 NOTHING_LEFT = "Interrupted; nothing was left half-written."
@@ -36,7 +36,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
         """Run the command that was named."""
         try:
-            with print_warnings():
+            with warnings.catch_warnings():
+                # Print sentences, without the source lines that raised the warnings.
+                warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
@@ -64,6 +66,17 @@ def _with_options(message: str, ctx: "Context") -> str:
     return f"{message} ({', '.join(options)})" if options else message
 
 
+def join_lines(text: str) -> str:
+    r"""Join each paragraph into one line, so that the terminal decides where lines break.
+
+    Examples
+    --------
+    >>> join_lines("one\ntwo\n\nthree")
+    'one two\n\nthree'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 app = typer.Typer(
     cls=Commands,
     help="Calibrated confidence for nearest-neighbour search results.",
@@ -72,21 +85,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-register(app, embed.embed, *embed.EXAMPLES)
-register(app, fit.fit, *fit.EXAMPLES)
-register(app, predict.predict, *predict.EXAMPLES)
-register(app, evaluate.evaluate, *evaluate.EXAMPLES)
-register(app, report.report, *report.EXAMPLES)
-register(app, audit.audit, *audit.EXAMPLES)
-register(app, calibrate.calibrate, *calibrate.EXAMPLES)
-register(app, serve.serve, *serve.EXAMPLES)
-register(app, backup.backup, "nearsure backup birds.sqlite backups/birds.sqlite")
-register(app, backup.restore, "nearsure restore backups/birds.sqlite birds.sqlite --replace")
-register(app, lab.demo, "nearsure demo --output pictures")
-register(app, lab.reproduce, "nearsure reproduce glyphs --robust", panel=LAB)
-register(app, lab.ablation, "nearsure ablation --data embeddings", panel=LAB)
-register(app, lab.corruptions, "nearsure corruptions photo.jpg --output sheet.png", panel=LAB)
-register(app, lab.summary, "nearsure summary results", panel=LAB)
+MAIN = (
+    embed.embed,
+    fit.fit,
+    predict.predict,
+    evaluate.evaluate,
+    report.report,
+    audit.audit,
+    calibrate.calibrate,
+    serve.serve,
+    backup.backup,
+    backup.restore,
+    lab.demo,
+)
+LAB = (lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
+for command in MAIN + LAB:
+    # A docstring is the help of its command; the examples at its end become the epilog.
+    text, begin, examples = join_lines(inspect.getdoc(command) or "").partition("Example: ")
+    app.command(
+        help=text.strip(),
+        epilog=begin + examples,
+        rich_help_panel="The lab" if command in LAB else None,
+    )(command)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001
@@ -107,5 +127,5 @@ def _nearsure(
         ),
     ] = False,
 ) -> None:
-    """Keep the options that stand before a command."""
+    """Take the options before a command."""
     del version

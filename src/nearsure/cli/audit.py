@@ -1,33 +1,20 @@
 """`nearsure audit`."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
-from nearsure.cli.console import show_json, show_table, spinner
-from nearsure.cli.files import SUFFIXES, Columns, Destination, check_files, labels_of, open_file
-from nearsure.cli.models import engine_options, open_model
-from nearsure.cli.options import (
-    Collection,
-    EngineOption,
-    Gallery,
-    GuardFormulas,
-    IdsKey,
-    InputFormat,
-    Json,
-    Labels,
-    LabelsKey,
-    Metric,
-    Neighbors,
-    OptionalModel,
-    RecordsFile,
-    Rows,
-    Table,
-    VectorsKey,
-    number_or,
-    refuse,
+from nearsure.cli import options
+from nearsure.cli.inputs import engine_options, labels_of, open_model
+from nearsure.cli.outputs import (
+    RECORD_SUFFIXES,
+    check_files,
+    choose_format,
+    show_json,
+    show_table,
+    spinner,
+    write_records,
 )
 from nearsure.errors import ConfigError
 
@@ -36,108 +23,103 @@ if TYPE_CHECKING:
     from nearsure.report.document import Audit, Label
 
 
-EXAMPLES = (
-    "nearsure audit gallery.npz -o suspects.csv",
-    "nearsure audit --model birds.sqlite --json",
-)
-
-
 def audit(
     points: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[GALLERY]",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or give --model.",
         ),
     ] = None,
     *,
-    model: OptionalModel = None,
-    labels_path: Labels = None,
-    vectors_key: VectorsKey = None,
-    labels_key: LabelsKey = None,
-    ids_key: IdsKey = None,
-    input_format: InputFormat = None,
-    n_neighbors: Neighbors = "auto",
-    metric: Metric = None,
-    gallery: Gallery = None,
-    table: Table = None,
-    collection: Collection = None,
-    engine_option: EngineOption = None,
-    output: RecordsFile = None,
-    guard_formulas: GuardFormulas = False,
-    as_json: Json = False,
-    rows: Rows = 10,
+    model: options.OptionalModel = None,
+    labels_path: options.Labels = None,
+    vectors_key: options.VectorsKey = None,
+    labels_key: options.LabelsKey = None,
+    ids_key: options.IdsKey = None,
+    input_format: options.InputFormat = None,
+    n_neighbors: options.Neighbors = "auto",
+    metric: options.Metric = None,
+    gallery: options.Gallery = None,
+    table: options.Table = None,
+    collection: options.Collection = None,
+    engine_option: options.EngineOption = None,
+    output: options.RecordsFile = None,
+    guard_formulas: options.GuardFormulas = False,
+    as_json: options.Json = False,
+    rows: options.Rows = 10,
 ) -> None:
     """What is wrong with a gallery: suspect labels, near-duplicates, confusable and small classes.
 
     Every point is searched among the others. -o writes all suspect labels, the least believed
     first.
+
+    Example: nearsure audit gallery.npz -o suspects.csv
+
+    Example: nearsure audit --model birds.sqlite --json
     """
-    columns = Columns(labels_path, vectors_key, labels_key, ids_key, format=input_format)
-    asked = number_or("-k", n_neighbors, ("auto", "all"))
-    options = engine_options(engine_option, table=table, collection=collection)
+    columns: dict[str, Any] = {
+        "labels_path": labels_path,
+        "vectors_key": vectors_key,
+        "labels_key": labels_key,
+        "ids_key": ids_key,
+        "format": input_format,
+    }
+    asked = options.number_or("-k", n_neighbors, ("auto", "all"))
+    settings = engine_options(engine_option, table=table, collection=collection)
     if (points is None) == (model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
-    # Found out before the work is done.
+    # Before the work is done.
     check_files(
         {"GALLERY": points, "--labels": labels_path, "--model": model}, {"--output": output}
     )
-    if output is not None and output.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"--output must end in {', '.join(SUFFIXES)}. Got {output.name} instead.")
-    if guard_formulas and output is None:
-        raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
-    destination = None
+    chosen = None
     if output is not None:
-        destination = Destination.from_options(
-            output, None, as_json=False, rows=rows, guard_formulas=guard_formulas
-        )
+        if output.suffix.lower() not in RECORD_SUFFIXES:
+            allowed = ", ".join(RECORD_SUFFIXES)
+            raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
+        chosen = choose_format(output, None, guard_formulas=guard_formulas)
+    elif guard_formulas:
+        raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
     if model is None:
-        if gallery is not None or options:
+        if gallery is not None or settings:
             raise ConfigError("--gallery and options of an engine must be given with --model.")
-        found = _audit_file(str(points), columns, n_neighbors=asked, metric=metric or "euclidean")
+        parameters = {"n_neighbors": asked, "metric": metric or "euclidean"}
+        found = _audit_file(str(points), columns, parameters)
     else:
         of_files = {
             "-k": asked != "auto",
             "--metric": metric,
-            "Names of columns": columns != Columns(),
+            "Names of columns": set(columns.values()) != {None},
         }
-        refuse(of_files, " with --model, which was fitted already", when=True)
-        with open_model(model, gallery, options) as classifier:
+        options.refuse(of_files, " with --model, which was fitted already")
+        with open_model(model, gallery, settings) as classifier:
             found = _audit(classifier)
     if as_json:
         show_json(asdict(found))
     else:
         _show(found, rows)
-    if destination is not None:
+    if chosen is not None:
         names = ("id", "label", "suggested", "p_own", "p_suggested", "trust")
         suspects = {name: [getattr(one, name) for one in found.suspects] for name in names}
-        destination.write("", [suspects], say=not as_json)
+        write_records([suspects], output, chosen, guard_formulas=guard_formulas, quiet=as_json)
 
 
-def _audit_file(source: str, columns: Columns, **parameters: Any) -> "Audit":  # noqa: ANN401
+def _audit_file(source: str, columns: dict[str, Any], parameters: dict[str, Any]) -> "Audit":
     from nearsure.classifier import NEDClassifier
+    from nearsure.embedding_files import open_embeddings
+    from nearsure.report.document import plain_label
 
-    with open_file(source, columns, labels="required") as stream:
+    with open_embeddings(source, labels="required", **columns) as stream:
         points = stream.read_all()
     classifier = NEDClassifier(**parameters)
     with spinner("fitting"):
         classifier.fit(points.vectors, labels_of(points))
     found = _audit(classifier)
-    return found if points.ids is None else _with_ids(found, points.ids.tolist())
-
-
-def _audit(classifier: "NEDClassifier") -> "Audit":
-    from nearsure.report.answers import gallery_size
-    from nearsure.report.sections import audit_of
-
-    with spinner("auditing"):
-        return audit_of(classifier, n_suspects=gallery_size(classifier))
-
-
-def _with_ids(found: "Audit", names: Sequence[object]) -> "Audit":
-    """The ids of the file in place of row numbers."""
-    from nearsure.report.document import plain_label
+    if points.ids is None:
+        return found
+    names = points.ids.tolist()
 
     def name(row: "Label") -> "Label":
         return plain_label(names[int(row)])
@@ -152,53 +134,44 @@ def _with_ids(found: "Audit", names: Sequence[object]) -> "Audit":
     )
 
 
+def _audit(classifier: "NEDClassifier") -> "Audit":
+    from nearsure.report.sections import audit_of
+
+    with spinner("auditing"):
+        return audit_of(classifier, n_suspects=classifier.n_support_)
+
+
 def _show(found: "Audit", rows: int) -> None:
     show_table(
         f"Labels believed less than another: {found.n_suspects:,} of {found.n_points:,} points",
         ("id", "label", "p", "suggested", "p", "trust"),
         [
-            [
-                str(one.id),
-                str(one.label),
-                f"{one.p_own:.1%}",
-                "-" if one.suggested is None else str(one.suggested),
-                f"{one.p_suggested:.1%}",
-                f"{one.trust:.2f}",
-            ]
-            for one in found.suspects[:rows]
+            [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]
+            for s in found.suspects[:rows]
         ],
     )
     show_table(
         f"Nearly identical points labelled differently: {found.n_duplicates:,} pairs",
         ("id", "label", "id", "label", "squared distance"),
         [
-            [
-                str(pair.first_id),
-                str(pair.first_label),
-                str(pair.second_id),
-                str(pair.second_label),
-                f"{pair.sq_distance:.3g}",
-            ]
-            for pair in found.duplicates[:rows]
+            [d.first_id, d.first_label, d.second_id, d.second_label, f"{d.sq_distance:.3g}"]
+            for d in found.duplicates[:rows]
         ],
     )
     show_table(
         "Classes that claim most of each other",
         ("class", "class", "mean p"),
-        [
-            [str(pair.first), str(pair.second), f"{pair.confusion:.1%}"]
-            for pair in found.confusable[:rows]
-        ],
+        [[pair.first, pair.second, f"{pair.confusion:.1%}"] for pair in found.confusable[:rows]],
     )
     show_table(
         f"Classes too small, or that miss themselves: {found.n_small:,}",
         ("class", "members", "missed", "accuracy"),
         [
             [
-                str(one.label),
+                one.label,
                 f"{one.n_members:,}",
                 f"{one.n_missed:,}",
-                "-" if one.accuracy is None else f"{one.accuracy:.1%}",
+                None if one.accuracy is None else f"{one.accuracy:.1%}",
             ]
             for one in found.small[:rows]
         ],

@@ -1,70 +1,137 @@
-"""`nearsure backup` and `nearsure restore`: a gallery in one file, copied whole."""
+"""`nearsure backup` and `nearsure restore`, and how an .sqlite gallery gets its name."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from nearsure.atomic import Draft, resolved
-from nearsure.cli.console import progress
-from nearsure.cli.files import check_files, check_suffix, print_written, translate_errors
-from nearsure.cli.load import check_free, place_gallery
-from nearsure.cli.models import SQLITE_SUFFIXES, check_exists
+from nearsure.cli.inputs import SQLITE_SUFFIXES, check_exists
+from nearsure.cli.outputs import (
+    check_files,
+    check_suffix,
+    print_written,
+    progress,
+    translate_errors,
+)
+from nearsure.errors import ConfigError
+
+# The first bytes of every SQLite database; the application id is at byte 68.
+SQLITE_HEADER = b"SQLite format 3\0"
 
 
 def backup(
-    gallery: Annotated[Path, typer.Argument(help="gallery.sqlite, which may be served meanwhile.")],
-    output: Annotated[Path, typer.Argument(help="backup.sqlite, a gallery like any other.")],
+    gallery: Annotated[Path, Argument(help="gallery.sqlite, which may be served meanwhile.")],
+    output: Annotated[Path, Argument(help="backup.sqlite, a gallery like any other.")],
     *,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a backup that is there already.")
+        bool, Option("--replace", help="Replace a backup that is there already.")
     ] = False,
 ) -> None:
     """Copy an .sqlite gallery as it is at this moment, also while it is being served.
 
     A file that is open must not be copied in another way: what was written last is in its -wal.
+
+    Example: nearsure backup birds.sqlite backups/birds.sqlite
     """
-    _copy({"GALLERY": gallery}, {"OUTPUT": output}, replace=replace)
+    _copy(gallery, output, names=("GALLERY", "OUTPUT"), replace=replace)
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="What nearsure backup wrote, or another copy.")],
-    gallery: Annotated[
-        Path, typer.Argument(help="gallery.sqlite, which no service may have open.")
-    ],
+    backup: Annotated[Path, Argument(help="What nearsure backup wrote, or another copy.")],
+    gallery: Annotated[Path, Argument(help="gallery.sqlite, which no service may have open.")],
     *,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a gallery that is there already.")
+        bool, Option("--replace", help="Replace a gallery that is there already.")
     ] = False,
 ) -> None:
     """Put a copy of a gallery in place, and remove what the gallery that was there left.
 
     A copy must not be put there in another way: the -wal of a gallery that crashed would ruin it.
+
+    Example: nearsure restore backups/birds.sqlite birds.sqlite --replace
     """
-    _copy({"BACKUP": backup}, {"GALLERY": gallery}, replace=replace)
+    _copy(backup, gallery, names=("BACKUP", "GALLERY"), replace=replace)
 
 
-def _copy(source: dict[str, Path], target: dict[str, Path], *, replace: bool) -> None:
-    """Copy one file, named as it was typed, to another."""
+def _copy(source: Path, output: Path, *, names: tuple[str, str], replace: bool) -> None:
+    """Copy one file to another; `names` are those of the arguments."""
     from nearsure.engines.sqlite.engine import copy_gallery
     from nearsure.engines.sqlite.file import FileLock
 
-    ((_, own),), ((option, output),) = source.items(), target.items()
-    check_suffix(option, output, SQLITE_SUFFIXES)
-    check_files(source, target)
-    check_exists(own)
+    check_suffix(names[1], output, SQLITE_SUFFIXES)
+    check_files({names[0]: source}, {names[1]: output})
+    check_exists(source)
     place = resolved(output)
     check_free(place, replace=replace)
-    with translate_errors(option, output):
-        draft = Draft.of(place)
-        try:
-            # Whoever has it open is found out before the work is done.
-            FileLock(place, str(output)).remove()
-            draft.path.mkdir()
-            copy = draft.path / place.name
-            with progress("copying", own.stat().st_size) as advance:
-                copy_gallery(resolved(own), copy, advance)
-            place_gallery(copy, place, replace=replace)
-        finally:
-            draft.discard()
-    print_written([output])
+    with translate_errors(names[1], output), gallery_draft(place, replace=replace) as copy:
+        # Fail before the work is done if another process has it open.
+        FileLock(place, str(output)).remove()
+        with progress("copying", source.stat().st_size) as advance:
+            copy_gallery(resolved(source), copy, advance)
+    print_written(output)
+
+
+@contextmanager
+def gallery_draft(path: Path, *, replace: bool) -> Iterator[Path]:
+    """A path to make a gallery at, which is moved to `path` if the block ends without an error."""
+    draft = Draft.of(path)
+    made = draft.path / path.name
+    try:
+        draft.path.mkdir()
+        yield made
+        place_gallery(made, path, replace=replace)
+    finally:
+        draft.discard()
+
+
+def place_gallery(made: Path, path: Path, *, replace: bool) -> None:
+    """Move a finished gallery to its place, unless something there must not be replaced.
+
+    Parameters
+    ----------
+    made : path
+        The gallery, closed, perhaps with its index beside it.
+    path : path
+        Its place.
+    replace : bool
+        Whether to replace a gallery that is there, if no process has it open.
+    """
+    from nearsure.engines.sqlite.engine import put_in_place
+    from nearsure.engines.sqlite.file import FileLock, beside
+    from nearsure.engines.sqlite.index import CACHE_SUFFIX
+
+    lock = FileLock(path, str(path))
+    try:
+        check_free(path, replace=replace)
+        put_in_place(made, path)
+        index = beside(made, CACHE_SUFFIX)
+        if index.is_file():
+            index.replace(beside(path, CACHE_SUFFIX))
+    finally:
+        lock.remove()
+
+
+def check_free(path: Path, *, replace: bool) -> None:
+    """Raise an error if something is there: any file, or with `replace` all but a gallery."""
+    if path.exists() and not replace:
+        raise ConfigError(
+            f"{path} is there already, or another command has just made it. --replace replaces it."
+        )
+    check_replaceable(path)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise an error if something is there that is not a gallery, which --replace never removes."""
+    from nearsure.engines.sqlite.schema import APPLICATION_ID
+
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            header = file.read(len(SQLITE_HEADER) + 56)
+        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4):
+            return
+    raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")

@@ -1,17 +1,17 @@
 """`nearsure embed`: images or texts to vectors, for those who have none yet."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from nearsure.atomic import atomic_write
-from nearsure.cli.console import progress, tell
-from nearsure.cli.files import check_files, translate_errors
-from nearsure.cli.options import OUTPUT
+from nearsure.cli.options import output_option
+from nearsure.cli.outputs import Format, check_files, progress, tell, translate_errors
 from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
 
 if TYPE_CHECKING:
@@ -21,51 +21,44 @@ if TYPE_CHECKING:
     from nearsure.encoders import Encoder
     from nearsure.encoders.inputs import EncoderInput
 
-# Encoded together; a bar moves on after each.
+# Inputs that are encoded together, between two steps of the progress bar.
 PORTION = 32
-FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-# What the other commands look for in an npz file.
+FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+# Names that the other commands find in an npz file.
 ARRAYS = {"id": "ids", "label": "labels", "image": "images", "vector": "vectors"}
 
 Encoded: TypeAlias = "tuple[Sequence[EncoderInput], NDArray[np.float32]]"
-EXAMPLES = (
-    "nearsure embed photos --encoder image -o gallery.npz",
-    "nearsure embed sentences.csv --encoder text -o gallery.parquet",
-)
 
 
 def embed(
     source: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="Folder of images, a folder for each class; or txt, csv or jsonl file of texts."
         ),
     ],
     *,
-    encoder: Annotated[
-        str, typer.Option(help="image, text, or module:attribute for one of your own.")
-    ],
+    encoder: Annotated[str, Option(help="image, text, or module:attribute for one of your own.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="npz, jsonl, csv or parquet file.", rich_help_panel=OUTPUT
-        ),
+        Path, output_option("--output", "-o", help="npz, jsonl, csv or parquet file.")
     ],
     skip_broken_images: Annotated[
-        bool, typer.Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+        bool, Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
     ] = False,
 ) -> None:
     """Turn images or texts into vectors, with ids and labels.
 
     An image's label is the folder that it lies in, its id the path below SOURCE. Texts are lines,
     or the column "text" beside "label" and "id".
+
+    Example: nearsure embed photos --encoder image -o gallery.npz
+
+    Example: nearsure embed sentences.csv --encoder text -o gallery.parquet
     """
-    from nearsure.embedding_files import open_records
     from nearsure.encoders import open_encoder
     from nearsure.encoders.inputs import image_inputs, text_inputs
 
-    suffix = output.suffix.lower()
-    if suffix not in {".npz", *FORMATS}:
+    if output.suffix.lower() not in {".npz", *FORMATS}:
         raise ConfigError(
             f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
         )
@@ -74,9 +67,9 @@ def embed(
     inputs = image_inputs(source) if loaded.kind == "image" else text_inputs(source)
     _check_inputs(inputs, source)
     written = 0
-    with _npz(output) if suffix == ".npz" else open_records(output, FORMATS[suffix]) as records:  # type: ignore[arg-type]
+    with _open_output(output) as write:
         for encoded, vectors in _encode_all(loaded, inputs, skip=skip_broken_images):
-            records.write(_columns(encoded, vectors, output))
+            write(_columns(encoded, vectors, output))
             written += len(encoded)
         if not written:
             raise BrokenImageError(f"None of the {len(inputs)} images of {source} can be decoded.")
@@ -84,13 +77,6 @@ def embed(
         broken = len(inputs) - written
         tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
     typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
-
-
-class Records(Protocol):
-    """A writer of rows, given as columns."""
-
-    def write(self, columns: dict[str, Any]) -> None:
-        """Write some rows."""
 
 
 def _encode_all(
@@ -109,7 +95,7 @@ def _encode_all(
 
 
 def _check_inputs(inputs: "Sequence[EncoderInput]", source: Path) -> None:
-    """An error if other commands could not take what would be written."""
+    """Raise an error if other commands could not read what would be written."""
     for name, values in (
         ("ids", [one.id for one in inputs]),
         ("labels", [one.label for one in inputs if one.label is not None]),
@@ -175,7 +161,7 @@ def _columns(
     if encoded[0].label is not None:
         columns["label"] = [one.label for one in encoded]
     if encoded[0].image is not None:
-        # Whoever reads the file takes them from its folder.
+        # Readers of the file resolve these paths from its folder.
         columns["image"] = [
             Path(os.path.relpath(one.image, output.parent)).as_posix()
             for one in encoded
@@ -185,25 +171,22 @@ def _columns(
 
 
 @contextmanager
-def _npz(path: Path) -> Iterator[Records]:
-    """Collect rows and write them as arrays at the end."""
+def _open_output(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Open a file; gives the function that writes rows, given as columns."""
+    from nearsure.embedding_files import open_records
+
+    chosen = FORMATS.get(path.suffix.lower())
+    if chosen is not None:
+        with open_records(path, chosen) as records:
+            yield records.write
+        return
     import numpy as np
 
-    rows = _Rows()
-    yield rows
+    parts: list[dict[str, Any]] = []
+    yield parts.append
+    arrays: dict[str, Any] = {
+        ARRAYS[name]: np.concatenate([np.asarray(part[name]) for part in parts])
+        for name in parts[0]
+    }
     with translate_errors("--output", path), atomic_write(path, keep_suffix=True) as draft:
-        np.savez(
-            draft,
-            **{  # type: ignore[arg-type]
-                ARRAYS[name]: np.concatenate([np.asarray(part[name]) for part in rows.parts])
-                for name in rows.parts[0]
-            },
-        )
-
-
-class _Rows:
-    def __init__(self) -> None:
-        self.parts: list[dict[str, Any]] = []
-
-    def write(self, columns: dict[str, Any]) -> None:
-        self.parts.append(columns)
+        np.savez(draft, **arrays)

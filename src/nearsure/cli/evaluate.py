@@ -1,47 +1,18 @@
 """`nearsure evaluate`, with and without a model."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from nearsure.atomic import resolved
-from nearsure.cli.console import (
-    finite_or_none,
-    progress,
-    show_facts,
-    show_json,
-    show_table,
-    spinner,
-    tell,
-)
-from nearsure.cli.files import (
-    Columns,
-    check_dimension,
-    check_files,
-    command_line,
-    labels_of,
-    open_file,
-    print_written,
-)
-from nearsure.cli.models import engine_options, open_model
-from nearsure.cli.options import (
-    Collection,
-    EngineOption,
-    InputFormat,
-    Json,
-    Labels,
-    LabelsKey,
-    OptionalModel,
-    Precision,
-    Resamples,
-    Seed,
-    Table,
-    VectorsKey,
-    refuse,
-)
+from nearsure.cli import options, outputs
+from nearsure.cli.inputs import engine_options, labels_of, open_model, open_queries
+from nearsure.cli.outputs import progress, show_facts, show_json, show_table, spinner, tell
 from nearsure.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,78 +24,46 @@ if TYPE_CHECKING:
     from nearsure.embedding_files import EmbeddingSet, EmbeddingStream
     from nearsure.report.document import Estimate
 
-
-EXAMPLES = (
-    "nearsure evaluate queries.npz --model model.safetensors --precision 0.99",
-    (
-        "nearsure evaluate sentences.npz --vectors-key test_x --labels-key test_y "
-        "--gallery-vectors-key train_x --gallery-labels-key train_y"
-    ),
-)
-TABLES = "The paper's tables, without --model"
-TITLES = {
-    "accuracy": "Accuracy",
-    "mean_confidence": "Mean confidence",
-    "ece": "Calibration error (ECE)",
-    "brier": "Brier score",
-    "nll": "Log loss",
-    "aurc": "Area under risk-coverage",
-    "error_auroc": "Error detection (AUROC)",
-    "known_accuracy": "Accuracy on known classes",
-    "unknown_auroc": "Unknown detection (AUROC)",
-}
-NOT_PERCENT = ("brier", "nll")
+table_option = partial(Option, rich_help_panel="The paper's tables, without --model")
 ROWS_AT_A_TIME = 8192
 
 
 def evaluate(
     embeddings: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="QUERIES",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
             "standard input.",
         ),
     ],
     *,
-    model: OptionalModel = None,
-    labels_path: Labels = None,
-    vectors_key: VectorsKey = None,
-    labels_key: LabelsKey = None,
-    input_format: InputFormat = None,
+    model: options.OptionalModel = None,
+    labels_path: options.Labels = None,
+    vectors_key: options.VectorsKey = None,
+    labels_key: options.LabelsKey = None,
+    input_format: options.InputFormat = None,
     gallery: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="File of the gallery, if it is another one. With --model: address of the engine "
             "that holds the points, if the model does not."
         ),
     ] = None,
-    table: Table = None,
-    collection: Collection = None,
-    engine_option: EngineOption = None,
-    precision: Precision = None,
-    seed: Seed = 0,
-    resamples: Resamples = 1000,
-    as_json: Json = False,
-    gallery_labels: Annotated[
-        Path | None, typer.Option(help="File of its labels.", rich_help_panel=TABLES)
-    ] = None,
-    gallery_vectors_key: Annotated[
-        str | None, typer.Option(help="Its vectors.", rich_help_panel=TABLES)
-    ] = None,
-    gallery_labels_key: Annotated[
-        str | None, typer.Option(help="Its labels.", rich_help_panel=TABLES)
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Of the data, in titles.", rich_help_panel=TABLES)
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option("-k", min=1, help="Neighbours; 50 by default.", rich_help_panel=TABLES),
-    ] = None,
+    table: options.Table = None,
+    collection: options.Collection = None,
+    engine_option: options.EngineOption = None,
+    precision: options.Precision = None,
+    seed: options.Seed = 0,
+    resamples: options.Resamples = 1000,
+    as_json: options.Json = False,
+    gallery_labels: Annotated[Path | None, table_option(help="File of its labels.")] = None,
+    gallery_vectors_key: Annotated[str | None, table_option(help="Its vectors.")] = None,
+    gallery_labels_key: Annotated[str | None, table_option(help="Its labels.")] = None,
+    name: Annotated[str | None, table_option(help="Of the data, in titles.")] = None,
+    k: Annotated[int | None, table_option("-k", min=1, help="Neighbours; 50 by default.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder of the report.", rich_help_panel=TABLES),
+        Path | None, table_option("--output", "-o", help="Folder of the report.")
     ] = None,
 ) -> None:
     """How good answers and their confidence are, on labelled queries.
@@ -133,8 +72,17 @@ def evaluate(
 
     Without: the paper's tables and figures, rules side by side. Without a gallery, every point is
     searched among the others, and half of the points among the other half.
+
+    Example: nearsure evaluate queries.npz --model model.safetensors --precision 0.99
+
+    Example: nearsure evaluate sentences.npz --vectors-key test_x --labels-key test_y
+    --gallery-vectors-key train_x --gallery-labels-key train_y
     """
-    columns = Columns(labels_path, vectors_key, labels_key, format=input_format)
+    columns: dict[str, Any] = {
+        "labels_path": labels_path,
+        "vectors_key": vectors_key,
+        "labels_key": labels_key,
+    }
     of_models = {
         "--precision": precision,
         "--json": as_json,
@@ -143,7 +91,6 @@ def evaluate(
         "--engine-option": engine_option,
         "--input-format": input_format,
     }
-    refuse(of_models, " here, which --model has", when=model is None)
     of_tables = {
         "--gallery-labels": gallery_labels,
         "--gallery-vectors-key": gallery_vectors_key,
@@ -152,25 +99,26 @@ def evaluate(
         "--output": output,
         "-k": k,
     }
-    refuse(of_tables, " here, which is of the tables without --model", when=model is not None)
     if model is None:
-        _write_tables(
-            embeddings,
-            columns,
-            gallery,
-            Columns(gallery_labels, gallery_vectors_key, gallery_labels_key),
-            settings={"k": 50 if k is None else k, "seed": seed, "n_resamples": resamples},
-            name=name,
-            output=output,
-        )
+        options.refuse(of_models, " here, which --model has")
+        gallery_columns: dict[str, Any] = {
+            "labels_path": gallery_labels,
+            "vectors_key": gallery_vectors_key,
+            "labels_key": gallery_labels_key,
+        }
+        settings = {"k": 50 if k is None else k, "seed": seed, "n_resamples": resamples}
+        queries, supports = _load(embeddings, columns, gallery, gallery_columns)
+        title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
+        _write_tables(queries, supports, title, output or Path("results") / title, settings)
         return
-    options = engine_options(engine_option, table=table, collection=collection)
-    check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
+    options.refuse(of_tables, " here, which is of the tables without --model")
+    engine = engine_options(engine_option, table=table, collection=collection)
+    outputs.check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
+    columns |= {"format": input_format, "labels": "required"}
     with (
-        open_model(model, gallery, options) as classifier,
-        open_file(embeddings, columns, labels="required") as stream,
+        open_model(model, gallery, engine) as classifier,
+        open_queries(embeddings, classifier, **columns) as stream,
     ):
-        check_dimension(stream, classifier, embeddings)
         scores = _score(classifier, stream)
         threshold = None if precision is None else classifier.accept_threshold(precision=precision)
     _warn(scores)
@@ -211,6 +159,7 @@ def _show(
     as_json: bool,
 ) -> None:
     from nearsure.metrics import calibration_floor
+    from nearsure.report.sections import TITLES
 
     with spinner("resampling"):
         estimates = _estimate(scores, seed=seed, n_resamples=n_resamples)
@@ -218,10 +167,7 @@ def _show(
     accepted = None if threshold is None else _apply(threshold, scores)
     counts = {"n_queries": len(scores.known), "n_unknown": int((~scores.known).sum())}
     if as_json:
-        metrics = {
-            name: {"value": one.value, "low": one.low, "high": one.high}
-            for name, one in estimates.items()
-        }
+        metrics = {name: asdict(one) for name, one in estimates.items()}
         show_json({**counts, "metrics": metrics, "ece_floor": floor, "threshold": accepted})
         return
     rows = [[TITLES[name], *_cells(name, one)] for name, one in estimates.items()]
@@ -238,11 +184,11 @@ def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     import numpy as np
 
     from nearsure.metrics import row_brier_scores, row_negative_log_likelihoods
-    from nearsure.report.answers import codes_in_gallery, members_of_classes, nearly_found
+    from nearsure.report.answers import codes_in_gallery, nearly_found
     from nearsure.report.sections import LEAST_PROBABILITY
 
     parts: list[tuple[Any, ...]] = []
-    sizes, classes = members_of_classes(classifier), classifier.classes_
+    sizes, classes = classifier.class_counts_, classifier.classes_
     with progress("predicting", stream.n_rows) as advance:
         for chunk in stream.chunks(ROWS_AT_A_TIME):
             prediction = classifier.predict_with_confidence(chunk.vectors)
@@ -285,7 +231,7 @@ def comparable_labels(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArra
 
 
 def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Estimate]":
-    """Each number with its interval, by the names of the report's document and as it has them."""
+    """Metrics with intervals, named and computed as in the report's document."""
     import numpy as np
 
     from nearsure.metrics import (
@@ -325,19 +271,17 @@ def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Esti
 
 def _apply(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
     """What a threshold, chosen on the gallery, does to these queries."""
-    from nearsure.report.document import share_of
+    from nearsure.report.document import plain_number, share_of
 
     accepted = threshold.accepts(scores.confidence)
     n_accepted, n_right = int(accepted.sum()), int(scores.correct[accepted].sum())
     right = share_of(n_right, n_accepted) if n_accepted else None
     return {
-        "threshold": finite_or_none(threshold.threshold),
+        "threshold": plain_number(threshold.threshold),
         "sentence": str(threshold),
         "accepted": n_accepted,
         "coverage": n_accepted / len(scores.correct),
-        "precision": None
-        if right is None
-        else {"value": right.value, "low": right.low, "high": right.high},
+        "precision": None if right is None else asdict(right),
     }
 
 
@@ -365,74 +309,65 @@ def _describe(accepted: dict[str, Any]) -> str:
 
 
 def _cells(name: str, one: "Estimate") -> list[str]:
+    from nearsure.report.sections import NOT_IN_PERCENT
+
     if one.value is None:
         return ["undefined", ""]
-    spec = ".4f" if name in NOT_PERCENT else ".2%"
+    spec = ".4f" if name in NOT_IN_PERCENT else ".2%"
     value = format(one.value, spec)
     if one.low is None or one.high is None:
         return [value, ""]
     return [value, f"{one.low:{spec}} to {one.high:{spec}}"]
 
 
+def _load(
+    source: str, columns: dict[str, Any], gallery: str | None, gallery_columns: dict[str, Any]
+) -> "tuple[EmbeddingSet, EmbeddingSet | None]":
+    """Queries, and the gallery if there is one."""
+    from nearsure.embedding_files import load_embeddings
+
+    queries = load_embeddings(source, **columns)
+    if gallery is None and set(gallery_columns.values()) == {None}:
+        return queries, None
+    same_file = gallery is None or _is_same(gallery, source)
+    if same_file and gallery_columns["vectors_key"] in {None, columns["vectors_key"]}:
+        raise ConfigError(
+            "The gallery must be other vectors than the queries, or each query finds itself: "
+            "give another file (--gallery) or another array (--gallery-vectors-key)."
+        )
+    if gallery is not None:
+        for key in ("vectors_key", "labels_key"):
+            gallery_columns[key] = gallery_columns[key] or columns[key]
+    return queries, load_embeddings(gallery or source, **gallery_columns)
+
+
+def _is_same(one: str, other: str) -> bool:
+    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))
+
+
 def _write_tables(
-    embeddings: str,
-    columns: Columns,
-    gallery: str | None,
-    gallery_columns: Columns,
-    *,
+    queries: "EmbeddingSet",
+    supports: "EmbeddingSet | None",
+    title: str,
+    output: Path,
     settings: dict[str, int],
-    name: str | None,
-    output: Path | None,
 ) -> None:
     """Evaluate every rule, print tables, and write the report."""
     from nearsure.lab.experiment import EvaluationSettings, run_experiment
     from nearsure.lab.report import write_report
 
-    queries = _load(embeddings, columns)
-    supports: EmbeddingSet | None = None
-    if gallery is not None or gallery_columns != Columns():
-        same_file = gallery is None or _is_same(gallery, embeddings)
-        if same_file and gallery_columns.vectors_key in {None, columns.vectors_key}:
-            raise ConfigError(
-                "The gallery must be other vectors than the queries, or each query finds itself: "
-                "give another file (--gallery) or another array (--gallery-vectors-key)."
-            )
-        if gallery is not None:
-            gallery_columns = replace(
-                gallery_columns,
-                vectors_key=gallery_columns.vectors_key or columns.vectors_key,
-                labels_key=gallery_columns.labels_key or columns.labels_key,
-            )
-        supports = _load(gallery or embeddings, gallery_columns)
-    title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
-    experiment = run_experiment(
-        "given embeddings", queries, supports, EvaluationSettings(**settings)
-    )
+    chosen = EvaluationSettings(**settings)
+    experiment = run_experiment("given embeddings", queries, supports, chosen)
     for protocol, evaluation in experiment.evaluations.items():
         typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
         for note in evaluation.notes:
             typer.echo(f"Note: {note}\n")
     files = write_report(
-        output or Path("results") / title,
+        output,
         title,
         [experiment],
-        command=command_line(),
-        settings=asdict(EvaluationSettings(**settings)),
+        command=outputs.command_line(),
+        settings=asdict(chosen),
         main=experiment.name,
     )
-    print_written(files)
-
-
-def _load(source: str, columns: Columns) -> "EmbeddingSet":
-    from nearsure.embedding_files import load_embeddings
-
-    return load_embeddings(
-        source,
-        labels_path=columns.labels,
-        vectors_key=columns.vectors_key,
-        labels_key=columns.labels_key,
-    )
-
-
-def _is_same(one: str, other: str) -> bool:
-    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))
+    outputs.print_written(*files)

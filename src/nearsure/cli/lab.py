@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from nearsure.cli.files import command_line, print_written
-from nearsure.cli.options import Resamples, Seed, TableNeighbors
+from nearsure.cli.options import Resamples, Seed
+from nearsure.cli.outputs import command_line, print_written
 from nearsure.errors import ConfigError
 from nearsure.extras import require
 
@@ -21,49 +22,48 @@ TRAINING_MODULES = (
     "tqdm",
 )
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder of the report.")]
+Cache = Annotated[Path, Option(help="Folder of what is kept between runs.")]
+CACHE = Path("runs")
 
 
 def reproduce(
     dataset: Annotated[
-        str, typer.Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
+        str, Argument(help="glyphs, cub200, cars196, sop, inshop or class-folders.")
     ],
     *,
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
+    root: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
     loss: Annotated[
-        list[str] | None, typer.Option(help="Only this loss; may be given more than once.")
+        list[str] | None, Option(help="Only this loss; may be given more than once.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML or JSON with settings that replace the recipe's.")
+        Path | None, Option(help="TOML or JSON with settings that replace the recipe's.")
     ] = None,
     part: Annotated[
-        str, typer.Option(help="standard, or tuning: seen classes alone, to choose schedules.")
+        str, Option(help="standard, or tuning: seen classes alone, to choose schedules.")
     ] = "standard",
     skip_broken_images: Annotated[
-        bool, typer.Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+        bool, Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
     ] = False,
     drop_single_images: Annotated[
-        bool, typer.Option("--drop-single-images", help="Leave out classes with one image.")
+        bool, Option("--drop-single-images", help="Leave out classes with one image.")
     ] = False,
     robust: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--robust", help="Corrupt and attack the queries instead: the paper's Tables 2 and 3."
         ),
     ] = False,
     corrupted_queries: Annotated[
-        int | None, typer.Option(min=1, help="With --robust: how many queries to corrupt.")
+        int | None, Option(min=1, help="With --robust: how many queries to corrupt.")
     ] = None,
     attacked_queries: Annotated[
-        int | None, typer.Option(min=1, help="With --robust: how many queries to attack.")
+        int | None, Option(min=1, help="With --robust: how many queries to attack.")
     ] = None,
-    k: TableNeighbors = 50,
+    k: Annotated[int, Option("-k", min=1, help="Neighbours of the tables.")] = 50,
     seed: Seed = 0,
     resamples: Resamples = 1000,
-    output: Output = None,
-    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
-        "runs"
-    ),
+    output: Annotated[Path | None, Option("--output", "-o", help="Folder of the report.")] = None,
+    cache: Cache = CACHE,
 ) -> None:
     """Train, embed, search and score: the paper's Tables 1 and 4 and Figures 1 and 2.
 
@@ -71,10 +71,12 @@ def reproduce(
     Tables 2 and 3, for the first loss.
 
     Interrupted at any moment, the same command goes on where it stopped.
+
+    Example: nearsure reproduce glyphs --robust
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="Reproducing the paper")
-    # Late, so that the other commands work, and start quickly, without them.
+    # Late, so that the other commands start quickly, and work without them.
     from nearsure.lab.config import read_changes
     from nearsure.lab.experiment import EvaluationSettings
     from nearsure.lab.recipes import check_losses, recipe
@@ -100,10 +102,11 @@ def reproduce(
     if loss:
         chosen = chosen.only(check_losses(loss))
     settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
-    folder = Path("results") / _folder_name(dataset, chosen.part)
+    tuned = "" if chosen.part == "standard" else f"-{chosen.part}"
+    folder = Path("results") / f"{dataset}{tuned}"
     shared: dict[str, Any] = {"cache": cache, "command": command_line(), "say": typer.echo}
     if not robust:
-        print_written(run(chosen, settings, output=output or folder, **shared))
+        print_written(*run(chosen, settings, output=output or folder, **shared))
         return
     require("cv2", extra="robust", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
@@ -114,28 +117,28 @@ def reproduce(
         damage |= {"attacked_queries": attacked_queries} if attacked_queries else {}
     damaged = robust_settings(dataset, damage, source=f"{config}, [robust]")
     folder = output or folder / "robustness"
-    print_written(reproduce_robust(chosen, settings, damaged, output=folder, **shared))
+    print_written(*reproduce_robust(chosen, settings, damaged, output=folder, **shared))
 
 
 def ablation(
     *,
     data: Annotated[
         Path | None,
-        typer.Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
+        Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
     ] = None,
     resamples: Resamples = 1000,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="Folder of the report.")] = Path(
         "results/ablation"
     ),
-    cache: Annotated[Path, typer.Option(help="Folder of what is kept between runs.")] = Path(
-        "runs"
-    ),
+    cache: Cache = CACHE,
 ) -> None:
     """Every rule and form with every calibrator, on glyphs, birds and sentences.
 
     Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
     is absent is skipped and said. Interrupted at any moment, the same command goes on where it
     stopped.
+
+    Example: nearsure ablation --data embeddings
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="The ablation, which reads what training left,")
@@ -144,48 +147,51 @@ def ablation(
     from nearsure.lab.ablation.run import run_ablation
 
     results = run_ablation(data=data, cache=cache, n_resamples=resamples, say=typer.echo)
-    print_written(write_ablation(output, results, command=command_line()))
+    print_written(*write_ablation(output, results, command=command_line()))
 
 
 def corruptions(
     image: Annotated[
-        Path | None, typer.Argument(help="Image file; by default a drawn landscape.")
+        Path | None, Argument(help="Image file; by default a drawn landscape.")
     ] = None,
     *,
     size: Annotated[
-        int, typer.Option(min=16, max=1024, help="Side of the central square that is corrupted.")
+        int, Option(min=16, max=1024, help="Side of the central square that is corrupted.")
     ] = 224,
     seed: Seed = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="PNG or JPEG file.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="PNG or JPEG file.")] = Path(
         "corruptions.png"
     ),
 ) -> None:
-    """A picture of an image under 15 corruptions at 5 severities."""
+    """A picture of an image under 15 corruptions at 5 severities.
+
+    Example: nearsure corruptions photo.jpg --output sheet.png
+    """
     for module in ("cv2", "PIL"):
         require(module, extra="robust", purpose="Corrupting images")
+    from nearsure.lab.figures import save_picture
     from nearsure.robustness import corruption_sheet
+    from nearsure.robustness.sheet import example_scene
 
     if image is None:
-        from nearsure.robustness.sheet import example_scene
-
         pixels = example_scene(size)
     else:
+        # These need more than the extra "robust".
         from nearsure.lab.datasets.images import read_image
         from nearsure.lab.images import central_view
 
         pixels = central_view(read_image(image), size)
-    from nearsure.lab.figures import save_picture
-
     output.parent.mkdir(parents=True, exist_ok=True)
-    print_written([save_picture(corruption_sheet(pixels, seed=seed), output)])
+    print_written(save_picture(corruption_sheet(pixels, seed=seed), output))
 
 
 def summary(
-    folder: Annotated[Path, typer.Argument(help="Holds <data set>/results.json.")] = Path(
-        "results"
-    ),
+    folder: Annotated[Path, Argument(help="Holds <data set>/results.json.")] = Path("results"),
 ) -> None:
-    """One table of all results below a folder, and two of corrupted and attacked queries."""
+    """One table of all results below a folder, and two of corrupted and attacked queries.
+
+    Example: nearsure summary results
+    """
     from nearsure.lab.robust.tables import robust_summary
     from nearsure.lab.tables import summary as summary_of
 
@@ -195,17 +201,16 @@ def summary(
         typer.echo(f"\n{damaged}")
 
 
-def _folder_name(dataset: str, part: str) -> str:
-    return dataset if part == "standard" else f"{dataset}-{part}"
-
-
 def demo(
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the pictures.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="Folder of the pictures.")] = Path(
         "demo-output"
     ),
 ) -> None:
-    """The main job in one run, on handwritten digits: a table, thresholds and pictures."""
+    """The main job in one run, on handwritten digits: a table, thresholds and pictures.
+
+    Example: nearsure demo --output pictures
+    """
     from nearsure.demo import main
 
     main(["--output", str(output)])

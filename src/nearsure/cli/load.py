@@ -1,17 +1,19 @@
-"""Stream embeddings into an engine, chunk by chunk; a load that fails is undone."""
+"""Stream embeddings into a new gallery, chunk by chunk; a load that fails is undone."""
 
 import base64
+import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from nearsure.atomic import Draft, resolved
-from nearsure.cli.console import progress, tell
-from nearsure.cli.files import ImagePaths, names_of
-from nearsure.cli.models import Kind, create_gallery
-from nearsure.errors import ConfigError, NearsureError
+from nearsure.atomic import resolved
+from nearsure.cli.backup import check_replaceable, gallery_draft
+from nearsure.cli.inputs import ImagePaths, names_of
+from nearsure.cli.outputs import progress, tell
+from nearsure.errors import ConfigError, GalleryNotFoundError, NearsureError
+from nearsure.extras import require
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray
@@ -19,62 +21,17 @@ if TYPE_CHECKING:
     from nearsure.engines.contract import Engine
     from nearsure.engines.sqlite import SqliteEngine
 
-
-class PictureLoader:
-    """Makes thumbnails and stores them beside their points.
-
-    Parameters
-    ----------
-    engine : SqliteEngine
-        The gallery.
-    images : ImagePaths
-        Where pictures are.
-    """
-
-    def __init__(self, engine: "SqliteEngine", images: ImagePaths) -> None:
-        from nearsure.report.thumbnails import Thumbnails
-
-        self._engine, self._images = engine, images
-        self._thumbnails = Thumbnails()
-
-    def put(self, names: "AnyArray", chunk: "EmbeddingChunk") -> None:
-        """Store the pictures of the points that have one.
-
-        Parameters
-        ----------
-        names : array of shape (m,)
-            Ids of the points, which are in the gallery already.
-        chunk : EmbeddingChunk
-            Their rows.
-        """
-        small = {}
-        for name, picture in zip(names.tolist(), chunk.pictures or (), strict=False):
-            address = self._thumbnails.of(self._images.of(picture))
-            if address is not None:
-                small[name] = base64.b64decode(address.partition(",")[2])
-        if small:
-            self._engine.put_pictures(small)
-
-    def tell(self) -> None:
-        """Print which pictures could not be read."""
-        self._images.tell()
-        note = self._thumbnails.note()
-        if note is not None:
-            tell(note)
-
-
 MetricName = Literal["euclidean", "cosine"]
+Kind = Literal["integer", "text"]
 # Large enough that an engine's transactions cost little.
 ROWS_AT_A_TIME = 8192
-# Of every SQLite database; the number of the application follows at byte 68.
-SQLITE_HEADER = b"SQLite format 3\0"
 
 
 @contextmanager
 def fill_engine(
     stream: "EmbeddingStream", address: str, options: Mapping[str, Any], *, metric: MetricName
 ) -> "Iterator[Engine]":
-    """A new gallery in an engine; unless the block ends well, its points are removed again.
+    """A new gallery in an engine; if the block fails, its points are removed again.
 
     Parameters
     ----------
@@ -87,15 +44,8 @@ def fill_engine(
     """
     chunks = stream.chunks(ROWS_AT_A_TIME)
     first = next(chunks)
-    engine = create_gallery(
-        address,
-        stream.dimension,
-        metric=metric,
-        ids=_kind(names_of(first)),
-        labels=_kind(first.labels),
-        options=options,
-    )
-    try:
+    settings = {"metric": metric, **options}
+    with closing(create_gallery(address, stream.dimension, _kinds(first), settings)) as engine:
         added: list[AnyArray] = []
         try:
             with progress("loading", stream.n_rows) as advance:
@@ -108,8 +58,6 @@ def fill_engine(
         except BaseException:
             _remove_added(engine, added)
             raise
-    finally:
-        engine.close()
 
 
 @contextmanager
@@ -122,7 +70,7 @@ def fill_sqlite(
     images: ImagePaths,
     replace: bool,
 ) -> "Iterator[SqliteEngine]":
-    """A new gallery in one file, which has its name only once the block has ended well.
+    """A new gallery in one file, which appears only if the block ends without an error.
 
     Parameters
     ----------
@@ -135,9 +83,10 @@ def fill_sqlite(
     images : ImagePaths
         Where pictures are.
     replace : bool
-        Whether a gallery that is there may go.
+        Whether to replace a gallery that is there.
     """
     from nearsure.engines.sqlite import SqliteEngine
+    from nearsure.report.thumbnails import Thumbnails
 
     if path.exists() and not replace:
         raise ConfigError(
@@ -146,90 +95,96 @@ def fill_sqlite(
         )
     path = resolved(path)
     check_replaceable(path)
-    draft = Draft.of(path)
-    made = draft.path / path.name
-    try:
-        draft.path.mkdir()
+    with gallery_draft(path, replace=replace) as made:
         chunks = stream.chunks(ROWS_AT_A_TIME)
         first = next(chunks)
-        engine = SqliteEngine.create(
-            made,
-            stream.dimension,
-            metric=metric,
-            ids=_kind(names_of(first)),
-            labels=_kind(first.labels),
-            index=index,
-        )
-        try:
-            pictures = PictureLoader(engine, images)
-            with progress("loading", stream.n_rows) as advance:
-                for chunk in chain([first], chunks):
-                    names = names_of(chunk)
-                    engine.add(chunk.vectors, names, chunk.labels)
-                    pictures.put(names, chunk)
-                    advance(len(chunk))
-            pictures.tell()
-        finally:
-            engine.close()
-        # What index "auto" stands for is decided by the number of points when a gallery is opened.
-        engine = SqliteEngine(made)
-        try:
+        settings: dict[str, Any] = {"metric": metric, "index": index, **_kinds(first)}
+        thumbnails = Thumbnails()
+        with (
+            closing(SqliteEngine.create(made, stream.dimension, **settings)) as engine,
+            progress("loading", stream.n_rows) as advance,
+        ):
+            for chunk in chain([first], chunks):
+                names = names_of(chunk)
+                engine.add(chunk.vectors, names, chunk.labels)
+                small = {}
+                for name, picture in zip(names.tolist(), chunk.pictures or (), strict=False):
+                    address = thumbnails.of(images.of(picture))
+                    if address is not None:
+                        small[name] = base64.b64decode(address.partition(",")[2])
+                if small:
+                    engine.put_pictures(small)
+                advance(len(chunk))
+        images.tell()
+        note = thumbnails.note()
+        if note is not None:
+            tell(note)
+        # Opened again, as index "auto" is chosen by the number of points at opening.
+        with closing(SqliteEngine(made)) as engine:
             yield engine
-        finally:
-            engine.close()
-        place_gallery(made, path, replace=replace)
-    finally:
-        draft.discard()
 
 
-def place_gallery(made: Path, path: Path, *, replace: bool) -> None:
-    """Give a finished gallery its name, unless another one has it that may not go.
+def create_gallery(
+    address: str, dimension: int, kinds: Mapping[str, Kind], settings: Mapping[str, Any]
+) -> "Engine":
+    """Open an engine without points for a new gallery: an empty one, or else a new one.
 
     Parameters
     ----------
-    made : path
-        The gallery, closed, perhaps with its index beside it.
-    path : path
-        Where it shall be.
-    replace : bool
-        Whether a gallery that is there may go, if no process has it open.
+    address, dimension : str, int
+        Of the engine, and of its vectors.
+    kinds : mapping
+        Whether "ids" and "labels" are integers or texts.
+    settings : mapping
+        The metric, and options that were typed.
     """
-    from nearsure.engines.sqlite.engine import put_in_place
-    from nearsure.engines.sqlite.file import FileLock, beside
-    from nearsure.engines.sqlite.index import CACHE_SUFFIX
+    from nearsure.engines.registry import SERVERS
 
-    lock = FileLock(path, str(path))
-    try:
-        check_free(path, replace=replace)
-        put_in_place(made, path)
-        index = beside(made, CACHE_SUFFIX)
-        if index.is_file():
-            index.replace(beside(path, CACHE_SUFFIX))
-    finally:
-        lock.remove()
+    kind = _class_at(address)
+    uri = None if address in SERVERS else address
+    known = inspect.signature(kind).parameters
+    allowed = sorted({*known, *inspect.signature(kind.create).parameters} - {"uri", "dimension"})
+    for name in settings:
+        if name not in allowed:
+            raise ConfigError(
+                f"--engine-option {name}: there is no such option; allowed are "
+                f"{', '.join(allowed)}."
+            )
+    with suppress(GalleryNotFoundError):
+        engine = kind(uri, **{name: value for name, value in settings.items() if name in known})
+        return _require_empty(engine)
+    if "id_kind" in allowed:
+        kinds = {"id_kind": kinds["ids"], "label_kind": kinds["labels"]}
+    return cast("Engine", kind.create(uri=uri, dimension=dimension, **kinds, **settings))
 
 
-def check_free(path: Path, *, replace: bool) -> None:
-    """An error if there is something that may not go: any file, or all but a gallery."""
-    if path.exists() and not replace:
+def _require_empty(engine: "Engine") -> "Engine":
+    n_points = engine.size()
+    if n_points:
+        engine.close()
         raise ConfigError(
-            f"{path} is there already, or another command has just made it. --replace replaces it."
+            f"The gallery that --into names holds {n_points:,} points already. Name another table "
+            "or collection; or give its address in place of the file, to fit on what it holds."
         )
-    check_replaceable(path)
+    return engine
 
 
-def check_replaceable(path: Path) -> None:
-    """An error if there is something that is no gallery: --replace is no way to lose it."""
-    from nearsure.engines.sqlite.schema import APPLICATION_ID
-
-    if not path.exists():
-        return
-    if path.is_file():
-        with path.open("rb") as file:
-            header = file.read(len(SQLITE_HEADER) + 56)
-        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4):
-            return
-    raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")
+def _class_at(address: str) -> Any:  # noqa: ANN401
+    is_postgres = address == "postgres" or address.startswith(("postgresql://", "postgres://"))
+    if not is_postgres and not (
+        address == "milvus" or address.endswith(".db") or address.startswith(("http:", "https:"))
+    ):
+        raise ConfigError(
+            "--into must be postgresql://..., http(s)://..., the path of a .db file, or postgres "
+            "or milvus, whose address is in the environment. Got something else, which is not "
+            "repeated here, as it may hold a password. To make a gallery in one file: "
+            "-o gallery.sqlite"
+        )
+    name = "postgres" if is_postgres else "milvus"
+    module = require(
+        f"nearsure.engines.{name}", extra=name, purpose=f"A gallery in {name.capitalize()}"
+    )
+    return module.PostgresEngine if is_postgres else module.MilvusEngine
 
 
 def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:
@@ -237,8 +192,8 @@ def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:
         return
     tell("Taking back what was loaded.")
     *whole, last = added
-    # The last chunk first: most often none of it was added, and if it was cut off, an engine
-    # refuses all else until it is taken back.
+    # The last chunk first: usually none of it was added, and if a part was, the engine refuses
+    # other changes until it is removed.
     with suppress(NearsureError):
         engine.remove(last)
     try:
@@ -248,5 +203,9 @@ def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:
         tell(f"Some points could not be removed: {error}")
 
 
-def _kind(values: "AnyArray | None") -> Kind:
-    return "integer" if values is not None and values.dtype.kind in "iu" else "text"
+def _kinds(chunk: "EmbeddingChunk") -> dict[str, Kind]:
+    values = {"ids": names_of(chunk), "labels": chunk.labels}
+    return {
+        name: "integer" if array is not None and array.dtype.kind in "iu" else "text"
+        for name, array in values.items()
+    }

@@ -1,36 +1,21 @@
 """`nearsure predict`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from nearsure.cli.console import Advance, progress, tell
-from nearsure.cli.files import (
-    Columns,
-    Destination,
-    check_dimension,
+from nearsure.cli import options
+from nearsure.cli.inputs import engine_options, names_of, open_model, open_queries
+from nearsure.cli.outputs import (
+    Advance,
     check_files,
-    names_of,
-    open_file,
-)
-from nearsure.cli.models import engine_options, open_model
-from nearsure.cli.options import (
-    Collection,
-    EngineOption,
-    Gallery,
-    GuardFormulas,
-    IdsKey,
-    InputFormat,
-    Json,
-    LabelsKey,
-    Model,
-    OutputFormat,
-    Precision,
-    RecordsFile,
-    Rows,
-    Table,
-    VectorsKey,
+    choose_format,
+    progress,
+    show_records,
+    tell,
+    write_records,
 )
 from nearsure.errors import ConfigError
 
@@ -40,46 +25,41 @@ if TYPE_CHECKING:
     from nearsure.embedding_files import EmbeddingChunk
 
 ROWS_AT_A_TIME = 8192
-EXAMPLES = (
-    "nearsure predict queries.npz --model model.safetensors --precision 0.99",
-    "cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json",
-)
 
 
 def predict(
     queries: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of embeddings, - for standard "
             "input."
         ),
     ],
     *,
-    model: Model,
-    precision: Precision = None,
+    model: options.Model,
+    precision: options.Precision = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Accept answers of at least this confidence."),
+        float | None, Option(min=0.0, max=1.0, help="Accept answers of at least this confidence.")
     ] = None,
     top: Annotated[
-        int, typer.Option(min=0, help="So many classes of each query, with probabilities.")
+        int, Option(min=0, help="So many classes of each query, with probabilities.")
     ] = 0,
     neighbors: Annotated[
-        int, typer.Option(min=0, help="So many neighbours of each query, as evidence.")
+        int, Option(min=0, help="So many neighbours of each query, as evidence.")
     ] = 0,
-    vectors_key: VectorsKey = None,
-    labels_key: LabelsKey = None,
-    ids_key: IdsKey = None,
-    input_format: InputFormat = None,
-    gallery: Gallery = None,
-    table: Table = None,
-    collection: Collection = None,
-    engine_option: EngineOption = None,
-    output: RecordsFile = None,
-    output_format: OutputFormat = None,
-    guard_formulas: GuardFormulas = False,
-    as_json: Json = False,
-    rows: Rows = 20,
+    vectors_key: options.VectorsKey = None,
+    labels_key: options.LabelsKey = None,
+    ids_key: options.IdsKey = None,
+    input_format: options.InputFormat = None,
+    gallery: options.Gallery = None,
+    table: options.Table = None,
+    collection: options.Collection = None,
+    engine_option: options.EngineOption = None,
+    output: options.RecordsFile = None,
+    output_format: options.OutputFormat = None,
+    guard_formulas: options.GuardFormulas = False,
+    as_json: options.Json = False,
+    rows: options.Rows = 20,
 ) -> None:
     """Label queries, and say how sure that is.
 
@@ -88,42 +68,45 @@ def predict(
     Labels in the file are left aside; --labels-key names their column, lest it be taken for a part
     of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
     among the wrong answers: an accepted answer may have the verdict "unknown".
+
+    Example: nearsure predict queries.npz --model model.safetensors --precision 0.99
+
+    Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
     """
-    columns = Columns(
-        vectors_key=vectors_key, labels_key=labels_key, ids_key=ids_key, format=input_format
-    )
-    options = engine_options(engine_option, table=table, collection=collection)
-    destination = Destination.from_options(
-        output, output_format, as_json=as_json, rows=rows, guard_formulas=guard_formulas
-    )
+    settings = engine_options(engine_option, table=table, collection=collection)
+    chosen = choose_format(output, output_format, as_json=as_json, guard_formulas=guard_formulas)
     if precision is not None and threshold is not None:
         raise ConfigError("Give --precision or --threshold, not both.")
     check_files({"QUERIES": queries, "--model": model}, {"--output": output})
     with (
-        open_model(model, gallery, options) as classifier,
-        open_file(queries, columns, labels="none" if labels_key is None else "optional") as stream,
+        open_model(model, gallery, settings) as classifier,
+        open_queries(
+            queries,
+            classifier,
+            vectors_key=vectors_key,
+            labels_key=labels_key,
+            ids_key=ids_key,
+            format=input_format,
+            labels="none" if labels_key is None else "optional",
+        ) as stream,
     ):
-        check_dimension(stream, classifier, queries)
         if precision is not None:
-            chosen = classifier.accept_threshold(precision=precision)
-            tell(str(chosen))
-            threshold = chosen.threshold
-        n_rows = rows if destination.is_table else ROWS_AT_A_TIME
-        answers = (
-            _answer(classifier, chunk, threshold=threshold, top=top, n_neighbors=neighbors)
-            for chunk in stream.chunks(n_rows)
-        )
-        if destination.is_table:
-            first = next(answers)
+            promised = classifier.accept_threshold(precision=precision)
+            tell(str(promised))
+            threshold = promised.threshold
+        answer = partial(_answer, classifier, threshold=threshold, top=top, n_neighbors=neighbors)
+        if chosen is None:
+            first = answer(next(stream.chunks(rows)))
             n_shown = len(first["label"])
             which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
-            destination.write(f"{which}; -o FILE writes all", [first])
+            show_records(f"{which}; -o FILE writes all", first, rows)
             return
         with progress("predicting", stream.n_rows) as advance:
-            destination.write("", _count(answers, advance))
+            answers = _count(map(answer, stream.chunks(ROWS_AT_A_TIME)), advance)
+            write_records(answers, output, chosen, guard_formulas=guard_formulas)
 
 
-def _count(answers: Iterator[dict[str, Any]], advance: Advance) -> Iterator[dict[str, Any]]:
+def _count(answers: Iterable[dict[str, Any]], advance: Advance) -> Iterator[dict[str, Any]]:
     for part in answers:
         yield part
         advance(len(part["label"]))

@@ -5,38 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from nearsure.atomic import write_text_whole
-from nearsure.cli.console import spinner, tell
-from nearsure.cli.files import (
-    Columns,
-    ImagePaths,
-    check_dimension,
+from nearsure.cli import inputs, options
+from nearsure.cli.inputs import ImagePaths
+from nearsure.cli.outputs import (
     check_files,
     check_suffix,
-    labels_of,
-    match_labels,
-    names_of,
-    open_file,
     print_written,
+    spinner,
+    tell,
     translate_errors,
-)
-from nearsure.cli.models import engine_options, is_sqlite, open_model
-from nearsure.cli.options import (
-    Collection,
-    EngineOption,
-    Gallery,
-    IdsKey,
-    ImagesRoot,
-    InputFormat,
-    Labels,
-    LabelsKey,
-    Model,
-    PicturesKey,
-    Resamples,
-    Seed,
-    Table,
-    VectorsKey,
 )
 from nearsure.errors import ConfigError
 
@@ -47,93 +27,91 @@ if TYPE_CHECKING:
     from nearsure.report.thumbnails import Picture
 
 
-EXAMPLES = (
-    "nearsure report queries.npz --model model.safetensors -o report.html",
-    "nearsure report --model birds.sqlite -o birds.html --json birds.json",
-)
-
-
 def report(
     queries: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
             "standard input; without it the gallery's own points are asked, each without itself."
         ),
     ] = None,
     *,
-    model: Model,
+    model: options.Model,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="HTML file that needs no network.")
+        Path | None, Option("--output", "-o", help="HTML file that needs no network.")
     ] = None,
     json_output: Annotated[
-        Path | None, typer.Option("--json", help="The same as a JSON file; - for standard output.")
+        Path | None, Option("--json", help="The same as a JSON file; - for standard output.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
-    labels_path: Labels = None,
-    vectors_key: VectorsKey = None,
-    labels_key: LabelsKey = None,
-    ids_key: IdsKey = None,
-    pictures_key: PicturesKey = None,
-    images_root: ImagesRoot = None,
+    title: Annotated[str | None, Option(help="Of the report.")] = None,
+    labels_path: options.Labels = None,
+    vectors_key: options.VectorsKey = None,
+    labels_key: options.LabelsKey = None,
+    ids_key: options.IdsKey = None,
+    pictures_key: options.PicturesKey = None,
+    images_root: options.ImagesRoot = None,
     gallery_images: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="File of the gallery's embeddings, for the images that it names; an .sqlite "
             "gallery has its own."
         ),
     ] = None,
-    input_format: InputFormat = None,
-    gallery: Gallery = None,
-    table: Table = None,
-    collection: Collection = None,
-    engine_option: EngineOption = None,
-    mistakes: Annotated[int, typer.Option(min=0, help="Mistakes that are listed.")] = 20,
-    suspects: Annotated[int, typer.Option(min=0, help="Suspect labels that are listed.")] = 50,
-    seed: Seed = 0,
-    resamples: Resamples = 1000,
+    input_format: options.InputFormat = None,
+    gallery: options.Gallery = None,
+    table: options.Table = None,
+    collection: options.Collection = None,
+    engine_option: options.EngineOption = None,
+    mistakes: Annotated[int, Option(min=0, help="Mistakes that are listed.")] = 20,
+    suspects: Annotated[int, Option(min=0, help="Suspect labels that are listed.")] = 50,
+    seed: options.Seed = 0,
+    resamples: options.Resamples = 1000,
 ) -> None:
-    """One HTML file about when to trust a match: accuracy, calibration, thresholds, mistakes."""
+    """One HTML file about when to trust a match: accuracy, calibration, thresholds, mistakes.
+
+    Example: nearsure report queries.npz --model model.safetensors -o report.html
+
+    Example: nearsure report --model birds.sqlite -o birds.html --json birds.json
+    """
     from nearsure.report import gallery_report, report_html, report_json
     from nearsure.report.remarks import OWN_POINTS
 
-    columns = Columns(labels_path, vectors_key, labels_key, ids_key, pictures_key, input_format)
-    options = engine_options(engine_option, table=table, collection=collection)
+    columns: dict[str, Any] = {
+        "labels_path": labels_path,
+        "vectors_key": vectors_key,
+        "labels_key": labels_key,
+        "ids_key": ids_key,
+        "pictures_key": pictures_key,
+        "format": input_format,
+    }
+    engine = inputs.engine_options(engine_option, table=table, collection=collection)
     if output is None and json_output is None:
         raise ConfigError("Where shall the report go? -o report.html, --json report.json or both.")
-    if queries is None and columns != Columns():
+    if queries is None and set(columns.values()) != {None}:
         raise ConfigError("Names of columns were given without QUERIES, whose they are.")
     check_suffix("--output", output, (".html", ".htm"))
     check_suffix("--json", json_output, (".json",))
-    inputs = {
-        "QUERIES": queries,
-        "--labels": labels_path,
-        "--model": model,
-        "--gallery-images": gallery_images,
+    read = {"QUERIES": queries, "--labels": labels_path, "--model": model}
+    check_files(
+        {**read, "--gallery-images": gallery_images}, {"--output": output, "--json": json_output}
+    )
+    settings: dict[str, Any] = {
+        "title": title or model.stem,
+        "seed": seed,
+        "n_resamples": resamples,
+        "n_mistakes": mistakes,
+        "n_suspects": suspects,
     }
-    check_files(inputs, {"--output": output, "--json": json_output})
-    with open_model(model, gallery, options) as classifier, spinner("reporting"):
+    with inputs.open_model(model, gallery, engine) as classifier, spinner("reporting"):
         # A model file names its points by row number, whatever ids their file has.
-        by_row = gallery is None and not is_sqlite(model)
-        settings: dict[str, Any] = {
-            "title": title or model.stem,
-            "seed": seed,
-            "n_resamples": resamples,
-            "n_mistakes": mistakes,
-            "n_suspects": suspects,
-        }
+        by_row = gallery is None and not inputs.is_sqlite(model)
         pictures = _gallery_pictures(classifier, gallery_images, images_root, by_row=by_row)
         if queries is None:
             made = gallery_report(classifier, pictures=pictures, **settings)
         else:
-            made = _report_on_queries(
-                classifier,
-                queries,
-                columns,
-                images=ImagePaths(queries, images_root),
-                gallery_pictures=pictures,
-                **settings,
-            )
+            images = ImagePaths(queries, images_root)
+            settings["gallery_pictures"] = pictures
+            made = _report_on_queries(classifier, queries, columns, images, settings)
         if isinstance(pictures, NamedImages):
             pictures.images.tell()
     if OWN_POINTS in made.about.notes:
@@ -147,33 +125,25 @@ def report(
     elif json_output is not None:
         typer.echo(report_json(made))
         return
-    print_written(path for path in (output, json_output) if path is not None)
+    print_written(*(path for path in (output, json_output) if path is not None))
 
 
 def _report_on_queries(
     classifier: "NEDClassifier",
     queries: str,
-    columns: Columns,
-    *,
+    columns: dict[str, Any],
     images: ImagePaths,
-    **settings: Any,  # noqa: ANN401
+    settings: dict[str, Any],
 ) -> "Report":
     from nearsure.report import query_report
 
-    with open_file(queries, columns, labels="required") as stream:
-        check_dimension(stream, classifier, queries)
+    with inputs.open_queries(queries, classifier, labels="required", **columns) as stream:
         points = stream.read_all()
-    pictures = (
-        None if points.pictures is None else [images.of(picture) for picture in points.pictures]
-    )
+    pictures = None if points.pictures is None else [images.of(path) for path in points.pictures]
     images.tell()
+    labels = inputs.match_labels(inputs.labels_of(points), classifier.classes_)
     return query_report(
-        classifier,
-        points.vectors,
-        match_labels(labels_of(points), classifier.classes_),
-        ids=points.ids,
-        pictures=pictures,
-        **settings,
+        classifier, points.vectors, labels, ids=points.ids, pictures=pictures, **settings
     )
 
 
@@ -181,21 +151,21 @@ def _gallery_pictures(
     classifier: "NEDClassifier", source: str | None, root: Path | None, *, by_row: bool
 ) -> "NamedImages | KeptPictures | None":
     """Images that a file names, or else those of an .sqlite gallery."""
+    from nearsure.embedding_files import open_embeddings
     from nearsure.engines.sqlite import SqliteEngine
-    from nearsure.report.answers import gallery_size
 
     if source is None:
         engine = classifier.engine_
         return KeptPictures(engine) if isinstance(engine, SqliteEngine) else None
     written: dict[str, str] = {}
     n_rows = 0
-    with open_file(source, Columns(), labels="optional") as stream:
+    with open_embeddings(source) as stream:
         for chunk in stream.chunks():
             first, n_rows = n_rows, n_rows + len(chunk)
-            names = range(first, n_rows) if by_row else names_of(chunk).tolist()
+            names = range(first, n_rows) if by_row else inputs.names_of(chunk).tolist()
             named = zip(names, chunk.pictures or (), strict=False)
             written |= {str(name): picture for name, picture in named if picture}
-    n_points = gallery_size(classifier)
+    n_points = classifier.n_support_
     if not written:
         tell(f"warning: {source} names no images.")
     elif by_row and n_rows != n_points:
@@ -209,7 +179,7 @@ def _gallery_pictures(
 
 
 class NamedImages(Mapping[object, "Picture"]):
-    """Images of a file by the text of an id; it is looked for one when it is asked for.
+    """Images of a file by the text of an id, each looked up when it is needed.
 
     Parameters
     ----------
@@ -236,7 +206,7 @@ class NamedImages(Mapping[object, "Picture"]):
 
 
 class KeptPictures(Mapping[object, "Picture"]):
-    """The thumbnails of an .sqlite gallery by id, read when one is asked for."""
+    """The thumbnails of an .sqlite gallery by id, each read when it is needed."""
 
     def __init__(self, engine: "SqliteEngine") -> None:
         self._engine = engine

@@ -5,27 +5,19 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-from nearsure.cli.console import tell
-from nearsure.cli.options import ENGINE, Collection, EngineOption, Precision, Table
+from nearsure.cli import options
+from nearsure.cli.outputs import tell
 from nearsure.errors import ConfigError
 from nearsure.extras import require
 
-EXAMPLES = (
-    "nearsure serve birds.sqlite --precision 0.99",
-    (
-        "export NEARSURE_READ_TOKENS=$(python -c 'import secrets; print(secrets.token_hex(32))'); "
-        "nearsure serve birds.sqlite --host 0.0.0.0"
-    ),
-    "nearsure serve postgres --table birds --model birds.safetensors",
-)
-LIMITS = "Limits"
+limit_option = partial(Option, rich_help_panel="Limits")
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
-SCOPES = ("read", "write")
 OTHERS_MAY_READ = 0o077
 MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
@@ -33,7 +25,7 @@ MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_urlsaf
 def serve(
     gallery: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, whose "
             "address is in the environment."
         ),
@@ -41,70 +33,67 @@ def serve(
     *,
     model: Annotated[
         Path | None,
-        typer.Option(
+        options.engine_option(
             "--model",
             "-m",
             help="File that keeps the fit beside an engine; an .sqlite gallery keeps its own.",
-            rich_help_panel=ENGINE,
         ),
     ] = None,
-    table: Table = None,
-    collection: Collection = None,
-    engine_option: EngineOption = None,
+    table: options.Table = None,
+    collection: options.Collection = None,
+    engine_option: options.EngineOption = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; other machines can connect only with tokens.")
+        str, Option(help="Where to listen; other machines can connect only with tokens.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="Where to listen.")] = 8000,
     tokens_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help='TOML: read = ["..."], write = ["..."]. Beside it, or in its place, '
             "NEARSURE_READ_TOKENS and NEARSURE_WRITE_TOKENS, separated by commas."
         ),
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="What turns images or text into vectors.")
-    ] = None,
-    precision: Precision = None,
+    encoder: Annotated[str | None, Option(help="What turns images or text into vectors.")] = None,
+    precision: options.Precision = None,
     cors_origins: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--cors-origin",
             help="A page of another host that may ask; may be given more than once.",
         ),
     ] = None,
     requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Of one client.", rich_help_panel=LIMITS)
+        float | None, limit_option(min=0.001, help="Of one client.")
     ] = None,
-    largest_body: Annotated[
-        int, typer.Option(min=1024, help="Bytes of a request.", rich_help_panel=LIMITS)
-    ] = 8 * 2**20,
+    largest_body: Annotated[int, limit_option(min=1024, help="Bytes of a request.")] = 8 * 2**20,
     largest_batch: Annotated[
-        int, typer.Option(min=1, help="Vectors or items of a request.", rich_help_panel=LIMITS)
+        int, limit_option(min=1, help="Vectors or items of a request.")
     ] = 1024,
-    largest_queue: Annotated[
-        int, typer.Option(min=1, help="Queries that may wait.", rich_help_panel=LIMITS)
-    ] = 2048,
+    largest_queue: Annotated[int, limit_option(min=1, help="Queries that may wait.")] = 2048,
     patience: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            help="Seconds that a request, or sending one, may take.",
-            rich_help_panel=LIMITS,
-        ),
+        float, limit_option(min=0.1, help="Seconds that a request, or sending one, may take.")
     ] = 30.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        typer.Option(help="What the service says of itself, on standard error."),
+        Option(help="What the service says of itself, on standard error."),
     ] = "info",
 ) -> None:
     """Serve a gallery: REST, metrics, and a page for people at /.
 
     Tokens are never typed, where others would see them. Without any, only this machine may connect.
+
+    Example: nearsure serve birds.sqlite --precision 0.99
+
+    Example: export NEARSURE_READ_TOKENS=$(python -c 'import secrets;
+    print(secrets.token_hex(32))'); nearsure serve birds.sqlite --host 0.0.0.0
+
+    Example: nearsure serve postgres --table birds --model birds.safetensors
     """
     require("fastapi", extra="serve", purpose="The service")
-    _log_to_standard_error(log_level)
-    from nearsure.cli.models import check_exists, engine_options, is_sqlite
+    # The level is that of nearsure's own log; of libraries, warnings are logged.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("nearsure").setLevel(log_level.upper())
+    from nearsure.cli.inputs import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
 
     if is_sqlite(gallery):
@@ -131,15 +120,9 @@ def serve(
     )
 
 
-def _log_to_standard_error(level: str) -> None:
-    """Ours from this level on; of what the service is built on, warnings."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("nearsure").setLevel(level.upper())
-
-
 @dataclass(frozen=True)
 class Tokens:
-    """Who may ask, and who may change anything."""
+    """Tokens of those who may ask, and of those who may also change the gallery."""
 
     read: tuple[str, ...] = field(default=(), repr=False)
     write: tuple[str, ...] = field(default=(), repr=False)
@@ -177,7 +160,7 @@ def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...
         return ()
     tokens = tuple(token.strip() for token in environment[name].split(",") if token.strip())
     if not tokens:
-        # Whoever sets it wants tokens, and would be served without.
+        # A variable that is set by mistake must not turn authentication off.
         raise ConfigError(
             f"{name} must hold tokens, separated by commas. It is empty: {MAKE_ONE}, or unset it."
         )
@@ -188,7 +171,7 @@ def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # Not what is wrong with it: that may quote a token.
+        # The reason is left out, as it may quote a token.
         raise ConfigError(
             f'{path} must be TOML, such as read = ["..."] and write = ["..."]. It is not.'
         ) from error
@@ -196,7 +179,7 @@ def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
         are_tokens = isinstance(tokens, list) and all(
             isinstance(token, str) and token.strip() for token in tokens
         )
-        if name not in SCOPES or not are_tokens:
+        if name not in {"read", "write"} or not are_tokens:
             raise ConfigError(
                 f"{path} must hold lists of tokens called read and write, and nothing else."
             )

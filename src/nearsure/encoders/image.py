@@ -13,11 +13,11 @@ from nearsure.lab.datasets.images import decode_image
 from nearsure.lab.images import central_view
 from nearsure.lab.network import EfficientNetLite0, on_sphere, to_tensor
 
-# What the network was trained on.
+# Pixels of the images that the network was trained on.
 SIDE = 224
-# Larger batches are no quicker on a processor, and take more memory.
+# Larger batches are not faster on a CPU, and take more memory.
 BATCH = 16
-# A few hundred megabytes at most; and twice what the network sees is as good as the whole.
+# At most a few hundred megabytes; twice the side that the network needs loses nothing.
 LIMITS = ImageLimits(largest_area=25_000_000, enough=2 * SIDE)
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from nearsure.errors import EmbeddingsFileError
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-TEXT_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".txt")
+Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -81,22 +81,18 @@ def text_inputs(source: Path) -> list[EncoderInput]:
         and ``id``; or a .jsonl file of objects with these fields. "-" is standard input, a text a
         line.
     """
-    suffix = source.suffix.lower()
     if str(source) == "-":
-        rows = _lines(sys.stdin.read())
-    elif suffix not in TEXT_SUFFIXES:
+        rows = _lines(source, sys.stdin.read())
+    elif source.suffix.lower() not in READERS:
         raise EmbeddingsFileError(
-            f"A file of texts must end in {', '.join(TEXT_SUFFIXES)}. Got {source.name} instead."
+            f"A file of texts must end in {', '.join(READERS)}. Got {source.name} instead."
         )
     else:
         try:
             content = source.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise EmbeddingsFileError(f"{source} must be UTF-8 text: {error}.") from error
-        if suffix == ".txt":
-            rows = _lines(content)
-        else:
-            rows = _csv_rows(source, content) if suffix == ".csv" else _json_rows(source, content)
+        rows = READERS[source.suffix.lower()](source, content)
     inputs = [_input(source, number, row) for number, row in rows]
     if not inputs:
         raise EmbeddingsFileError(f"{source} holds no text.")
@@ -109,7 +105,7 @@ def text_inputs(source: Path) -> list[EncoderInput]:
     return inputs
 
 
-def _lines(content: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(_: Path, content: str) -> Rows:
     return (
         (number, {"text": line})
         for number, line in enumerate(content.replace("\r", "").split("\n"), 1)
@@ -117,7 +113,7 @@ def _lines(content: str) -> Iterator[tuple[int, dict[str, Any]]]:
     )
 
 
-def _csv_rows(source: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(source: Path, content: str) -> Rows:
     reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
     if "text" not in (reader.fieldnames or []):
         raise EmbeddingsFileError(
@@ -131,7 +127,7 @@ def _csv_rows(source: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]
         ) from error
 
 
-def _json_rows(source: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(source: Path, content: str) -> Rows:
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
             continue
@@ -142,6 +138,15 @@ def _json_rows(source: Path, content: str) -> Iterator[tuple[int, dict[str, Any]
         if not isinstance(row, dict):
             raise EmbeddingsFileError(f"Line {number} of {source} must be an object.")
         yield number, row
+
+
+# By the suffix of a file: numbers of lines, and what stands there.
+READERS: dict[str, Callable[[Path, str], Rows]] = {
+    ".csv": _csv_rows,
+    ".jsonl": _json_rows,
+    ".ndjson": _json_rows,
+    ".txt": _lines,
+}
 
 
 def _input(source: Path, number: int, row: dict[str, Any]) -> EncoderInput:

@@ -9,7 +9,7 @@ from cli_runs import nearsure, points, refused, succeeded, write_npz
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
-from nearsure.cli import models
+from nearsure.cli import load
 from nearsure.engines.embedded import FaissEngine
 from nearsure.errors import GalleryNotFoundError
 
@@ -59,7 +59,7 @@ class _Told(FaissEngine):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(models, "_class_at", lambda _: server)
+    monkeypatch.setattr(load, "_class_at", lambda _: server)
     monkeypatch.setattr("nearsure.cli.load.ROWS_AT_A_TIME", 20)
     return server
 
@@ -121,38 +121,3 @@ def test_points_that_are_there_are_never_mixed_with_others(
     succeeded(*words)
     assert "holds 90 points already" in refused(*words)
     assert server.galleries["gallery"].size() == 90
-
-
-def test_options_of_an_engine_are_numbers_truths_or_text() -> None:
-    words = ["a=1", "b=0.5", "c=true", "d=null", "e=hnsw", "f=[1]", "g=x=y", "h="]
-    assert models.engine_options(words, collection="birds") == {
-        "a": 1,
-        "b": 0.5,
-        "c": True,
-        "d": None,
-        "e": "hnsw",
-        "f": "[1]",
-        "g": "x=y",
-        "h": "",
-        "collection": "birds",
-    }
-
-
-@pytest.mark.parametrize(
-    ("address", "is_engine"),
-    [
-        ("postgres", True),
-        ("milvus", True),
-        ("postgresql://host/db", True),
-        ("https://host", True),
-        ("lite.db", True),
-        ("birds.sqlite", True),
-        ("birds.SQLITE3", True),
-        ("sqlite:birds", True),
-        ("birds.npz", False),
-        ("-", False),
-        ("postgres.csv", False),
-    ],
-)
-def test_addresses_are_told_from_files(address: str, *, is_engine: bool) -> None:
-    assert models.is_engine(address) == is_engine
