@@ -5,8 +5,9 @@ import math
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -24,109 +25,90 @@ from nearsure.embedding_files.rows import (
     as_names,
     as_pictures,
     pieces_of,
+    row_place,
 )
 from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
-# Names that decide where a file holds several arrays that would fit.
-VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
-LABEL_NAMES = ("labels", "label", "y")
-ID_NAMES = ("ids", "id")
-PICTURE_NAMES = ("images", "image", "pictures", "picture")
-
 Arrays = Mapping[str, StoredArray]
 
 
-def vectors_name(source: Source, stored: Arrays, key: str | None) -> str:
-    """The array of vectors."""
-    if key is not None:
-        return _require_array(source, stored, key, "vectors_key")
-    for kinds in ("f", "iu"):
-        candidates = [
-            name
-            for name, array in stored.items()
-            if len(array.shape) == 2 and array.kind in kinds  # noqa: PLR2004
-        ]
-        if candidates:
-            return _only(source, stored, candidates, VECTOR_NAMES, ("vectors", "vectors_key"))
-    raise EmbeddingsFileError(
-        f"{source} must hold an array of vectors, of shape (n, d) and of float32, float16 or "
-        f"float64. It holds {listing(stored)}."
-    )
+@dataclass(frozen=True)
+class _Role:
+    """What an array may be: its name in messages, the option of its key, usual names and kinds."""
+
+    name: str
+    option: str
+    usual_names: tuple[str, ...]
+    kinds: str
 
 
-def labels_name(
-    source: Source, stored: Arrays, vectors: str, key: str | None, others: Iterable[str | None]
-) -> str:
-    """The array of labels, which must be there; `others` are ids and pictures."""
-    if key is not None:
-        return _require_array(source, stored, key, "labels_key")
-    n = stored[vectors].shape[0]
-    fitting = [
-        name
-        for name, array in stored.items()
-        if name not in (vectors, *others) and array.shape == (n,)
-    ]
-    named = [name for name in fitting if name.lower() in LABEL_NAMES]
-    # Floats are labels only under a usual name.
-    candidates = named or [name for name in fitting if stored[name].kind in "biuUSO"]
-    if not candidates:
+# Usual names decide where a file holds several arrays that would fit.
+LABEL_NAMES = ("labels", "label", "y")
+_VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
+_VECTORS = _Role("vectors", "vectors_key", _VECTOR_NAMES, "fiu")
+_LABELS = _Role("labels", "labels_key", LABEL_NAMES, "biufUSO")
+_IDS = _Role("ids", "ids_key", ("ids", "id"), "iuUS")
+_PICTURES = _Role("pictures", "pictures_key", ("images", "image", "pictures", "picture"), "US")
+
+
+def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]:
+    """The name of the array of vectors, and of those of label, id and picture that are there."""
+    choose = partial(_choose, source, stored)
+    tables = {name: array for name, array in stored.items() if len(array.shape) == 2}  # noqa: PLR2004
+    floats = [name for name, array in tables.items() if array.kind == "f"]
+    integers = [name for name, array in tables.items() if array.kind in "iu"]
+    vectors = choose(_VECTORS, keys.vectors, floats or integers)
+    if vectors is None:
         raise EmbeddingsFileError(
-            f"{source} must hold one label for each of its {n} vectors, or be given a file of "
-            f"them (labels_path). It holds {listing(stored)}."
+            f"{source} must hold an array of vectors, of shape (n, d) and of float32, float16 or "
+            f"float64. It holds {listing(stored)}."
         )
-    return _only(source, stored, candidates, LABEL_NAMES, ("labels", "labels_key"))
+    shape = stored[vectors].shape[:1]
+    columns = [name for name, array in stored.items() if array.shape == shape and name != vectors]
+
+    def with_usual_name(role: _Role) -> list[str]:
+        named = [name for name in columns if name.lower() in role.usual_names]
+        return [name for name in named if stored[name].kind in role.kinds]
+
+    ids = choose(_IDS, keys.ids, with_usual_name(_IDS))
+    pictures = choose(_PICTURES, keys.pictures, with_usual_name(_PICTURES))
+    labels = None
+    if keys.need_labels:
+        others = [name for name in columns if name not in (ids, pictures)]
+        # Floats are labels only under a usual name.
+        named = [name for name in others if name.lower() in LABEL_NAMES]
+        labels = choose(
+            _LABELS, keys.labels, named or [n for n in others if stored[n].kind in "biuUSO"]
+        )
+        if labels is None:
+            raise EmbeddingsFileError(
+                f"{source} must hold one label for each of its {shape[0]} vectors, or be given a "
+                f"file of them (labels_path). It holds {listing(stored)}."
+            )
+    elif keys.take_labels:
+        labels = choose(_LABELS, keys.labels, with_usual_name(_LABELS))
+    chosen = {"vector": vectors, "label": labels, "id": ids, "picture": pictures}
+    return {role: name for role, name in chosen.items() if name is not None}
 
 
-def named_array(
-    source: Source,
-    stored: Arrays,
-    vectors: str,
-    key: str | None,
-    role: tuple[str, str, tuple[str, ...], str],
+def _choose(
+    source: Source, stored: Arrays, role: _Role, key: str | None, candidates: list[str]
 ) -> str | None:
-    """An array that may be absent: it has the key that was given, or a usual name.
-
-    `role` is what it is called in messages, the option of its key, its usual names and its kinds.
-    """
-    what, option, usual_names, kinds = role
+    """The array of a key that was given, or the only candidate; None if there is none."""
     if key is not None:
-        return _require_array(source, stored, key, option)
-    n = stored[vectors].shape[0]
-    candidates = [
-        name
-        for name, array in stored.items()
-        if name != vectors
-        and name.lower() in usual_names
-        and array.shape == (n,)
-        and array.kind in kinds
-    ]
-    return _only(source, stored, candidates, usual_names, (what, option)) if candidates else None
-
-
-def _require_array(source: Source, stored: Arrays, key: str, option: str) -> str:
-    if key not in stored:
-        raise EmbeddingsFileError(
-            f"{source} has no array {key!r} ({option}). It holds {listing(stored)}."
-        )
-    return key
-
-
-def _only(
-    source: Source,
-    stored: Arrays,
-    candidates: list[str],
-    usual_names: tuple[str, ...],
-    role_and_option: tuple[str, str],
-) -> str:
-    named = [name for name in candidates if name.lower() in usual_names] or candidates
+        if key not in stored:
+            raise EmbeddingsFileError(
+                f"{source} has no array {key!r} ({role.option}). It holds {listing(stored)}."
+            )
+        return key
+    named = [name for name in candidates if name.lower() in role.usual_names] or candidates
     if len(named) > 1:
-        role, option = role_and_option
         raise EmbeddingsFileError(
-            f"{', '.join(map(repr, named))} could each be the {role} of {source}: say which "
-            f"({option}). It holds {listing(stored)}."
+            f"{', '.join(map(repr, named))} could each be the {role.name} of {source}: say which "
+            f"({role.option}). It holds {listing(stored)}."
         )
-    return named[0]
+    return named[0] if named else None
 
 
 def listing(stored: Arrays) -> str:
@@ -299,14 +281,11 @@ _READERS = {
     "parquet": open_columns,
     "safetensors": open_safetensors,
 }
-_IDS = ("ids", "ids_key", ID_NAMES, "iuUS")
-_PICTURES = ("pictures", "pictures_key", PICTURE_NAMES, "US")
 _ALLOWED = {
     "label": "an integer or a text",
     "id": "an integer or a text",
     "picture": "the text of its path",
 }
-_LABELS = ("labels", "labels_key", LABEL_NAMES, "biufUSO")
 
 
 def open_arrays(source: Source) -> dict[str, StoredArray]:
@@ -331,63 +310,39 @@ class ArrayRows:
                 f"{source} holds one array without a name: leave out the key {keys.vectors!r} of "
                 "vectors."
             )
-        vectors = vectors_name(source, stored, keys.vectors)
-        ids = named_array(source, stored, vectors, keys.ids, _IDS)
-        pictures = named_array(source, stored, vectors, keys.pictures, _PICTURES)
-        labels = None
-        if keys.need_labels:
-            labels = labels_name(source, stored, vectors, keys.labels, (ids, pictures))
-        elif keys.take_labels:
-            labels = named_array(source, stored, vectors, keys.labels, _LABELS)
-        self._vectors = stored[vectors]
-        self._vectors_where = f"{vectors!r} in {source}"
-        self.n_rows = _check_length(source, self._vectors_where, self._vectors)
-        self._columns = {
-            role: (f"{name!r} in {source}", stored[name])
-            for role, name in (("label", labels), ("id", ids), ("picture", pictures))
-            if name is not None
+        chosen = _choose_arrays(source, stored, keys)
+        self._arrays = {
+            role: (f"{name!r} in {source}", stored[name]) for role, name in chosen.items()
         }
-        for role, (where, array) in self._columns.items():
-            check_one_each(role, where, array, self.n_rows)
-        self.dimension = self._find_dimension()
-
-    def _find_dimension(self) -> int:
-        length = self._vectors.shape[1]
+        where, vectors = self._arrays["vector"]
+        self.n_rows = _check_length(source, where, vectors)
+        for role, (column, array) in self._arrays.items():
+            if role != "vector":
+                check_one_each(role, column, array, self.n_rows)
         # Reading a row also finds an array that cannot be read, before anything is done with it.
-        first = next(self._vectors.pieces(1))
-        return first.shape[1] if length is None else length
+        first = next(vectors.pieces(1))
+        self.dimension = vectors.shape[1] or first.shape[1]
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
-        columns = {role: array.pieces(rows) for role, (_, array) in self._columns.items()}
+        pieces = {role: array.pieces(rows) for role, (_, array) in self._arrays.items()}
         first = 0
-        for piece in self._vectors.pieces(rows):
-            parts = {role: next(pieces) for role, pieces in columns.items()}
-            yield self._chunk(piece, parts, first)
-            first += len(piece)
+        for vectors in pieces.pop("vector"):
+            place = partial(row_place, first)
+            columns: dict[str, Any] = {
+                "vectors": as_float32(self._arrays["vector"][0], vectors, place)
+            }
+            for role, column in pieces.items():
+                where, part = self._arrays[role][0], next(column)
+                if role == "picture":
+                    columns["pictures"] = as_pictures(where, part)
+                else:
+                    columns[f"{role}s"] = as_names(role, where, part, place)
+            yield EmbeddingChunk(**columns, first_row=first)
+            first += len(vectors)
 
     def close(self) -> None:
         """Nothing is held between chunks."""
-
-    def _chunk(self, vectors: AnyArray, parts: dict[str, AnyArray], first: int) -> EmbeddingChunk:
-        def place(row: int) -> str:
-            return f"Row {first + row}"
-
-        def names(role: str) -> AnyArray | None:
-            if role not in parts:
-                return None
-            return as_names(role, self._columns[role][0], parts[role], place)
-
-        pictures = None
-        if "picture" in parts:
-            pictures = as_pictures(self._columns["picture"][0], parts["picture"])
-        return EmbeddingChunk(
-            as_float32(self._vectors_where, vectors, place),
-            names("label"),
-            names("id"),
-            pictures,
-            first,
-        )
 
 
 def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from io import RawIOBase
 from pathlib import Path
 from types import ModuleType
@@ -108,7 +107,6 @@ def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequen
 
 def open_columns(source: Source) -> dict[str, StoredArray]:
     """The columns of a file; one of lists is an array of two dimensions."""
-    types = arrow("pyarrow.types")
     with open_parquet(source) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     found: dict[str, StoredArray] = {}
@@ -117,61 +115,54 @@ def open_columns(source: Source) -> dict[str, StoredArray]:
             raise EmbeddingsFileError(
                 f"{source} has two columns {field.name!r}: give each a name of its own."
             )
-        entry_type = field.type
-        shape: tuple[int | None, ...] = (n_rows,)
-        if types.is_fixed_size_list(entry_type):
-            shape, entry_type = (n_rows, entry_type.list_size), entry_type.value_type
-        elif types.is_list(entry_type) or types.is_large_list(entry_type):
-            shape, entry_type = (n_rows, None), entry_type.value_type
-        if types.is_dictionary(entry_type):
-            entry_type = entry_type.value_type
-        is_text = types.is_string(entry_type) or types.is_large_string(entry_type)
-        kind = "U" if is_text else np.dtype(_numpy_name(entry_type)).kind
-        read = partial(_column_pieces, source, field.name, len(shape) > 1, kind)
-        found[field.name] = StoredArray(shape, kind, str(entry_type), read)
+        found[field.name] = _stored_column(source, field, n_rows)
     return found
 
 
-def _numpy_name(arrow_type: Any) -> str:  # noqa: ANN401
-    known = {"float": "float32", "double": "float64", "halffloat": "float16", "bool": "bool"}
-    name = known.get(str(arrow_type), str(arrow_type))
-    return name if name.startswith(("float", "int", "uint", "bool")) else "object"
+def _stored_column(source: Source, field: "pa.Field", n_rows: int) -> StoredArray:
+    name, (is_list, entry, kind) = field.name, _entries(field.type)
+
+    def read_batches(rows: int) -> Iterator[AnyArray]:
+        if kind == "O":
+            raise EmbeddingsFileError(
+                f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
+            )
+        length = None
+        for first_row, batch in read_rows(source, [name], batch_size=rows):
+            column = batch.column(0)
+            if is_list:
+                vectors = _vectors(column, name, source, first_row, length)
+                length = vectors.shape[1]
+                yield vectors
+            elif kind == "U":
+                # Not as numpy's texts, which lose a zero byte at their end.
+                yield np.array(column.to_pylist(), object)
+            else:
+                _check_no_nulls(column, name, source, first_row)
+                yield np.asarray(column.to_numpy(zero_copy_only=False))
+
+    length = getattr(field.type, "list_size", None)
+    shape = (n_rows, length) if is_list else (n_rows,)
+    return StoredArray(shape, kind, str(entry), lambda rows: even_pieces(read_batches(rows), rows))
 
 
-def _column_pieces(
-    source: Source,
-    name: str,
-    is_list: bool,  # noqa: FBT001
-    kind: str,
-    rows: int,
-) -> Iterator[AnyArray]:
-    if kind == "O":
-        raise EmbeddingsFileError(
-            f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
-        )
-    yield from even_pieces(_batches(source, name, is_list, kind, rows), rows)
-
-
-def _batches(
-    source: Source,
-    name: str,
-    is_list: bool,  # noqa: FBT001
-    kind: str,
-    rows: int,
-) -> Iterator[AnyArray]:
-    length = None
-    for first_row, batch in read_rows(source, [name], batch_size=rows):
-        column = batch.column(0)
-        if is_list:
-            vectors = _vectors(column, name, source, first_row, length)
-            length = vectors.shape[1]
-            yield vectors
-        elif kind == "U":
-            # Not as numpy's texts, which lose a zero byte at their end.
-            yield np.array(column.to_pylist(), object)
-        else:
-            _check_no_nulls(column, name, source, first_row)
-            yield np.asarray(column.to_numpy(zero_copy_only=False))
+def _entries(column: "pa.DataType") -> tuple[bool, "pa.DataType", str]:
+    """Whether a column holds lists; the type of its entries, and numpy's letter for their kind."""
+    types = arrow("pyarrow.types")
+    is_list = any(
+        test(column) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    )
+    entry = column.value_type if is_list else column
+    entry = entry.value_type if types.is_dictionary(entry) else entry
+    kinds = {
+        types.is_floating: "f",
+        types.is_signed_integer: "i",
+        types.is_unsigned_integer: "u",
+        types.is_boolean: "b",
+        types.is_string: "U",
+        types.is_large_string: "U",
+    }
+    return is_list, entry, next((kind for test, kind in kinds.items() if test(entry)), "O")
 
 
 def _vectors(
@@ -205,11 +196,9 @@ def read_vectors(
     batch: "pa.RecordBatch", column: str, path: Path, first_row: int, length: int | None = None
 ) -> AnyArray:
     """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
-    types = arrow("pyarrow.types")
     lists = batch.column(column)
-    is_list = (types.is_fixed_size_list, types.is_list, types.is_large_list)
-    entry = lists.type.value_type if any(test(lists.type) for test in is_list) else None
-    if entry is None or not (types.is_floating(entry) or types.is_integer(entry)):
+    is_list, _, kind = _entries(lists.type)
+    if not is_list or kind not in "fiu":
         raise EmbeddingsFileError(
             f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
         )
@@ -229,9 +218,8 @@ def read_vectors(
 
 def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
     """Ids or labels of a batch, int64 or text, shape (n,)."""
-    types = arrow("pyarrow.types")
     values = batch.column(column)
-    if types.is_dictionary(values.type):
+    if arrow("pyarrow.types").is_dictionary(values.type):
         values = values.dictionary_decode()
     _check_no_nulls(values, column, path, first_row)
     dtype = numpy_type(values.type, column, path)
@@ -245,15 +233,14 @@ def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int
 
 def numpy_type(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
     """What ids or labels of an arrow type become; columns without entries may be of no type."""
-    types = arrow("pyarrow.types")
-    if types.is_dictionary(entry):
-        entry = entry.value_type
-    if types.is_integer(entry) or types.is_boolean(entry) or types.is_null(entry):
+    is_list, single, kind = _entries(entry)
+    if not is_list and (kind in "iub" or arrow("pyarrow.types").is_null(single)):
         return np.int64
-    if types.is_string(entry) or types.is_large_string(entry):
+    if not is_list and kind == "U":
         return str
     raise EmbeddingsFileError(
-        f"The column {column!r} of {path} must hold integers or texts. Got {entry} instead."
+        f"The column {column!r} of {path} must hold integers or texts. "
+        f"Got {entry if is_list else single} instead."
     )
 
 

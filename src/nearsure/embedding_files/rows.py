@@ -78,13 +78,13 @@ def check_text(place: str, role: str, text: str) -> None:
         ) from None
 
 
+def row_place(first: int, row: int) -> str:
+    """How messages name a row of a piece that begins at the row `first`."""
+    return f"Row {first + row}"
+
+
 def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDArray[np.float32]:
     """Numbers as vectors; `where` names the column in messages, and `place` a row of it."""
-    if array.ndim != 2 or array.dtype.kind not in "fiu":  # noqa: PLR2004
-        raise EmbeddingsFileError(
-            f"{where} must be numbers of shape (n, d) to be vectors. "
-            f"Got {array.dtype} of shape {array.shape} instead."
-        )
     with np.errstate(over="ignore"):
         vectors = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
