@@ -20,6 +20,7 @@ from nearsure.embedding_files.parquet import open_columns
 from nearsure.embedding_files.rows import (
     EmbeddingChunk,
     Keys,
+    RowReader,
     StoredArray,
     as_float32,
     as_names,
@@ -300,7 +301,7 @@ def open_arrays(source: Source) -> dict[str, StoredArray]:
         return _READERS[source.format](source)
 
 
-class ArrayRows:
+class ArrayRows(RowReader):
     """The arrays of a file that were chosen, in step."""
 
     def __init__(self, source: Source, keys: Keys) -> None:
@@ -340,9 +341,6 @@ class ArrayRows:
                     columns[f"{role}s"] = as_names(role, where, part, place)
             yield EmbeddingChunk(**columns, first_row=first)
             first += len(vectors)
-
-    def close(self) -> None:
-        """Nothing is held between chunks."""
 
 
 def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:

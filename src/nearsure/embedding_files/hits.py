@@ -229,9 +229,9 @@ def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
         if "ids" in first:
             gathered.ids.append(_row_names(place, fields, "ids", len(distances), ids))
         if "truth" in first:
-            gathered.truth.append(labels.checked(place, fields["truth"]))
+            gathered.truth.append(labels.check(place, fields["truth"]))
         for key in first & {"id", "own_ids"}:
-            gathered.own_ids.append(own_ids.checked(place, fields[key]))
+            gathered.own_ids.append(own_ids.check(place, fields[key]))
     return _hit_set(name, gathered)
 
 
@@ -270,7 +270,7 @@ def _row_names(
         raise EmbeddingsFileError(
             f"{place} must have a list of {n} {key}, one for each distance. Got {what} instead."
         )
-    return [column.checked(place, entry) for entry in value]
+    return [column.check(place, entry) for entry in value]
 
 
 def _hit_set(name: str, gathered: _Gathered) -> HitSet:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,22 +39,21 @@ class EmbeddingChunk:
         return len(self.vectors)
 
 
-class RowReader(Protocol):
-    """A file or stream, open at its first row."""
+class RowReader:
+    """A file or stream, open at its first row: entries of a vector, and how many rows there are.
 
-    @property
-    def dimension(self) -> int:
-        """Entries of a vector."""
+    The number of rows is None if it takes reading them.
+    """
 
-    @property
-    def n_rows(self) -> int | None:
-        """How many rows there are; None if that takes reading them."""
+    dimension: int
+    n_rows: int | None = None
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if it is held open between chunks: by default nothing."""
 
 
 LABEL_KINDS = "biuU"
@@ -278,7 +277,7 @@ Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
 
 
 class RecordFormat:
-    """Turns columns into bytes."""
+    """Turns columns into bytes of a stream."""
 
     def write(self, columns: Columns) -> None:
         """Write some rows; the columns are those of the first call."""

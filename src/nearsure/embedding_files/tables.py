@@ -3,11 +3,10 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,55 +14,18 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, open_arrays
-from nearsure.embedding_files.rows import EmbeddingChunk, Keys, StoredArray, as_float32, check_text
+from nearsure.embedding_files.rows import (
+    EmbeddingChunk,
+    Keys,
+    RowReader,
+    StoredArray,
+    as_float32,
+    check_text,
+)
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
 LIST_NAMES = ("vector", "embedding")
-
-
-@dataclass(frozen=True)
-class CsvColumns:
-    """Places of the columns: of names, and of the numbers or the one list that is the vector."""
-
-    label: int | None
-    id: int | None
-    picture: int | None
-    numbers: list[int]
-    list: int | None
-
-
-def csv_columns(source: Source, header: list[str], keys: Keys) -> CsvColumns:
-    """Read a header.
-
-    Raises
-    ------
-    EmbeddingsFileError
-        If it is no header, names a column twice or not at all, or lacks one that was asked for.
-    """
-    _check_is_header(source, header)
-    label = _place(source, header, keys.labels, ("label", "labels_key"))
-    ids = _place(source, header, keys.ids, ("id", "ids_key"))
-    picture = _place(source, header, keys.pictures, ("image", "pictures_key"))
-    if keys.need_labels and label is None:
-        raise EmbeddingsFileError(_lacking_column(source, header, "label", "labels_key"))
-    places = None
-    if keys.vectors is not None:
-        places = [_place(source, header, keys.vectors, ("vector", "vectors_key"))]
-    else:
-        places = [place for place, name in enumerate(header) if name.lower() in LIST_NAMES]
-    if len(places) > 1:
-        raise EmbeddingsFileError(
-            f"{source} has a column 'vector' and one 'embedding': say which (vectors_key)."
-        )
-    numbers = [place for place in range(len(header)) if place not in (label, ids, picture)]
-    if not numbers:
-        raise EmbeddingsFileError(
-            f"{source} must have columns for the vector, of numbers, or one called "
-            f"{' or '.join(LIST_NAMES)} of JSON lists. It has {_listed(header)}."
-        )
-    taken = label if keys.take_labels else None
-    return CsvColumns(taken, ids, picture, numbers, places[0] if places else None)
 
 
 def _check_is_header(source: Source, header: list[str]) -> None:
@@ -71,7 +33,7 @@ def _check_is_header(source: Source, header: list[str]) -> None:
     if all(_is_number(name) for name in header) and not as_pandas_counts:
         raise EmbeddingsFileError(
             f"{source} must begin with a line of names, such as id,label,x0,x1. "
-            f"Got {_listed(header)} instead."
+            f"Got {_list_names(header)} instead."
         )
     twice = [name for name, count in Counter(header).items() if count > 1]
     if twice:
@@ -109,10 +71,10 @@ def _place(
 
 
 def _lacking_column(source: Source, header: list[str], key: str, option: str) -> str:
-    return f"{source} has no column {key!r} ({option}). It has {_listed(header)}."
+    return f"{source} has no column {key!r} ({option}). It has {_list_names(header)}."
 
 
-def _listed(header: list[str], longest: int = 12) -> str:
+def _list_names(header: list[str], longest: int = 12) -> str:
     shown = ", ".join(map(repr, header[:longest]))
     return shown if len(header) <= longest else f"{shown} and {len(header) - longest} more"
 
@@ -131,6 +93,9 @@ _LONGEST_SHOWN = 60
 
 # Where an object stands, for messages, and the object.
 PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
+
+# Where a row stands, its vector, label, id and picture.
+_Row: TypeAlias = tuple[str, FloatArray, int | str | None, int | str | None, str | None]
 
 
 def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
@@ -202,7 +167,7 @@ class NameColumn:
         self._role = role
         self._kind: tuple[str, type[int | str]] | None = None
 
-    def checked(self, place: str, value: Any) -> int | str:  # noqa: ANN401
+    def check(self, place: str, value: Any) -> int | str:  # noqa: ANN401
         """A value, if it is of the type of those before."""
         kind = kind_of_name(place, self._role, value)
         if self._kind is None:
@@ -220,10 +185,9 @@ class NameColumn:
 _ARTICLES = {int: "an integer", str: "a text"}
 
 
-def name_array(values: list[int | str]) -> AnyArray:
-    """Checked names of one type as an array."""
-    is_text = bool(values) and isinstance(values[0], str)
-    return np.array(values, str if is_text else np.int64)
+def name_array(values: list[int] | list[str] | list[int | str]) -> AnyArray:
+    """Names of one type as an array."""
+    return np.array(values, str if isinstance(values[0], str) else np.int64)
 
 
 def shown(value: Any) -> str:  # noqa: ANN401
@@ -232,56 +196,40 @@ def shown(value: Any) -> str:  # noqa: ANN401
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-_NOTHING = np.empty(0)
+class _TextRows(RowReader):
+    """Rows of a text; labels and ids are in all rows or in none."""
 
+    # How messages name the column of vectors.
+    _where: str
 
-@dataclass(frozen=True, eq=False, slots=True)
-class TextRow:
-    """A row, and where it stands; labels and ids are there in all rows or in none."""
-
-    place: str
-    vector: FloatArray
-    label: int | str | None
-    id: int | str | None
-    picture: str | None
-
-
-def chunks_of(
-    rows: Iterator[TextRow], n_chunk: int, *, where: str, dimension: int
-) -> Iterator[EmbeddingChunk]:
-    """Chunks of `n_chunk` rows, the last one shorter."""
-    vectors = np.empty((n_chunk, dimension))
-    first, gathered = 0, list[TextRow]()
-    for row in rows:
-        if len(row.vector) != dimension:
-            raise EmbeddingsFileError(
-                f"{row.place} has a vector of {len(row.vector)} numbers, and the first row one of "
-                f"{dimension}: all must have the same length."
+    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
+        """Chunks of `rows` rows, the last one shorter."""
+        # One array for all chunks, so that no vector is held twice.
+        vectors = np.empty((rows, self.dimension))
+        left = self._rows()
+        for first in count(0, rows):
+            gathered = []
+            for place, vector, *names in islice(left, rows):
+                if len(vector) != self.dimension:
+                    raise EmbeddingsFileError(
+                        f"{place} has a vector of {len(vector)} numbers, and the first row one of "
+                        f"{self.dimension}: all must have the same length."
+                    )
+                vectors[len(gathered)] = vector
+                gathered.append((place, *names))
+            if not gathered:
+                return
+            places, labels, ids, pictures = map(list, zip(*gathered, strict=True))
+            yield EmbeddingChunk(
+                as_float32(self._where, vectors[: len(places)], places.__getitem__),
+                None if labels[0] is None else name_array(labels),
+                None if ids[0] is None else name_array(ids),
+                pictures if any(pictures) else None,
+                first,
             )
-        # Straight to one array, so that no vector is held twice.
-        vectors[len(gathered)] = row.vector
-        gathered.append(replace(row, vector=_NOTHING))
-        if len(gathered) == n_chunk:
-            yield _chunk(gathered, vectors, where, first)
-            first, gathered = first + n_chunk, []
-    if gathered:
-        yield _chunk(gathered, vectors[: len(gathered)], where, first)
 
-
-def _chunk(rows: list[TextRow], vectors: FloatArray, where: str, first: int) -> EmbeddingChunk:
-    pictures = [row.picture for row in rows]
-    return EmbeddingChunk(
-        as_float32(where, vectors, lambda row: rows[row].place),
-        _names([row.label for row in rows]),
-        _names([row.id for row in rows]),
-        pictures if any(pictures) else None,
-        first,
-    )
-
-
-def _names(values: list[int | str | None]) -> AnyArray | None:
-    there = [value for value in values if value is not None]
-    return name_array(there) if there else None
+    def _rows(self) -> Iterator[_Row]:
+        raise NotImplementedError
 
 
 def is_written_integer(entry: str) -> bool:
@@ -300,12 +248,7 @@ def is_written_integer(entry: str) -> bool:
     return str(integer) == entry and _SMALLEST <= integer <= _LARGEST
 
 
-def parse_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
-    """Entries as integers or as texts, as was found for the whole column."""
-    return np.array(list(map(int, entries)), np.int64) if are_integers else np.array(entries, str)
-
-
-class CsvRows:
+class CsvRows(_TextRows):
     """The lines of a file.
 
     Labels, and ids, are integers if all of the file are written as such, else texts. That takes a
@@ -313,56 +256,89 @@ class CsvRows:
     """
 
     def __init__(self, source: Source, keys: Keys) -> None:
-        self._source = source
+        self._source, self._where = source, str(source)
         self._header = csv_header(source)
-        self._columns = csv_columns(source, self._header, keys)
+        self._find_columns(keys)
         with closing(csv_records(source, self._header)) as records:
             self.dimension = len(self._vector(*next(records)))
-        self._integer_labels, self._integer_ids, self.n_rows = self._scan()
+        self._scan()
 
-    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
-        """Chunks of `rows` rows, the last one shorter."""
-        return chunks_of(self._rows(), rows, where=str(self._source), dimension=self.dimension)
+    def _find_columns(self, keys: Keys) -> None:
+        """Find the places of the columns.
 
-    def close(self) -> None:
-        """Nothing is held between chunks."""
+        Raises
+        ------
+        EmbeddingsFileError
+            If the header is none, names a column twice or not at all, or lacks one that was asked
+            for.
+        """
+        source, header = self._source, self._header
+        _check_is_header(source, header)
+        label = _place(source, header, keys.labels, ("label", "labels_key"))
+        self._id = _place(source, header, keys.ids, ("id", "ids_key"))
+        self._picture = _place(source, header, keys.pictures, ("image", "pictures_key"))
+        if keys.need_labels and label is None:
+            raise EmbeddingsFileError(_lacking_column(source, header, "label", "labels_key"))
+        if keys.vectors is not None:
+            lists = [_place(source, header, keys.vectors, ("vector", "vectors_key"))]
+        else:
+            lists = [place for place, name in enumerate(header) if name.lower() in LIST_NAMES]
+        if len(lists) > 1:
+            raise EmbeddingsFileError(
+                f"{source} has a column 'vector' and one 'embedding': say which (vectors_key)."
+            )
+        taken = (label, self._id, self._picture)
+        self._numbers = [place for place in range(len(header)) if place not in taken]
+        if not self._numbers:
+            raise EmbeddingsFileError(
+                f"{source} must have columns for the vector, of numbers, or one called "
+                f"{' or '.join(LIST_NAMES)} of JSON lists. It has {_list_names(header)}."
+            )
+        self._list = lists[0] if lists else None
+        self._label = label if keys.take_labels else None
 
-    def _scan(self) -> tuple[bool, bool, int | None]:
-        """Whether all labels, and all ids, are written as integers; and how many rows there are."""
-        columns = self._columns
-        labels, ids = columns.label is not None, columns.id is not None
+    def _scan(self) -> None:
+        """Find whether all labels, and all ids, are written as integers; count the rows."""
+        columns = [column for column in (self._label, self._id) if column is not None]
+        self._integers = set(columns)
         n_rows = 0
         for _, row in csv_records(self._source, self._header):
-            if not labels and not ids:
-                return False, False, None
-            labels = labels and columns.label is not None and is_written_integer(row[columns.label])
-            ids = ids and columns.id is not None and is_written_integer(row[columns.id])
+            self._integers = {place for place in self._integers if is_written_integer(row[place])}
+            if not self._integers:
+                return
             n_rows += 1
-        return labels, ids, n_rows
+        self.n_rows = n_rows
 
-    def _rows(self) -> Iterator[TextRow]:
-        columns = self._columns
+    def _rows(self) -> Iterator[_Row]:
         for place, row in csv_records(self._source, self._header):
-            yield TextRow(
+            yield (
                 place,
                 self._vector(place, row),
-                _name(place, row, columns.label, "label", is_integer=self._integer_labels),
-                _name(place, row, columns.id, "id", is_integer=self._integer_ids),
-                None if columns.picture is None else row[columns.picture] or None,
+                self._name(place, row, "label", self._label),
+                self._name(place, row, "id", self._id),
+                None if self._picture is None else row[self._picture] or None,
             )
 
+    def _name(self, place: str, row: list[str], role: str, column: int | None) -> int | str | None:
+        if column is None:
+            return None
+        kind_of_name(place, role, row[column])
+        return int(row[column]) if column in self._integers else row[column]
+
     def _vector(self, place: str, row: list[str]) -> FloatArray:
-        columns: CsvColumns = self._columns
-        if columns.list is not None:
-            where = f"{self._header[columns.list]!r} in {place[0].lower()}{place[1:]}"
-            return json_vector(place, parse_json(where, row[columns.list]))
-        cells = [row[column] for column in columns.numbers]
+        if self._list is not None:
+            where = f"{self._header[self._list]!r} in {place[0].lower()}{place[1:]}"
+            return json_vector(place, parse_json(where, row[self._list]))
         try:
-            return np.array(cells, np.float64)
+            return np.array([row[column] for column in self._numbers], np.float64)
         except ValueError:
-            for column in columns.numbers:
-                _check_number(place, self._header[column], row[column])
-            raise
+            wrong = next(column for column in self._numbers if not _is_number(row[column]))
+            raise EmbeddingsFileError(
+                f"{place} must have a number in the column {self._header[wrong]!r}. "
+                f"Got {row[wrong]!r} instead. Every column is part of the vector, but those called "
+                "id, label and image, or named by labels_key, ids_key and pictures_key: leave out "
+                "others."
+            ) from None
 
 
 def csv_header(source: Source) -> list[str]:
@@ -394,37 +370,15 @@ def csv_records(source: Source, header: list[str]) -> Generator[tuple[str, list[
         raise EmbeddingsFileError(f"{source} has a header, and no row below it.")
 
 
-def _name(
-    place: str, row: list[str], column: int | None, role: str, *, is_integer: bool
-) -> int | str | None:
-    if column is None:
-        return None
-    kind_of_name(place, role, row[column])
-    return int(row[column]) if is_integer else row[column]
-
-
-def _check_number(place: str, column: str, cell: str) -> None:
-    try:
-        float(cell)
-    except ValueError:
-        raise EmbeddingsFileError(
-            f"{place} must have a number in the column {column!r}. Got {cell!r} instead. Every "
-            "column is part of the vector, but those called id, label and image, or named by "
-            "labels_key, ids_key and pictures_key: leave out others."
-        ) from None
-
-
 VECTOR_FIELDS = ("vector", "embedding", "embeddings")
 
 
-class JsonRows:
+class JsonRows(_TextRows):
     """The objects of a file or stream, whose fields are those of the first.
 
     The type of labels, and of ids, is that of the first: integers stay integers, texts stay texts,
     and a line with the other type is an error.
     """
-
-    n_rows = None
 
     def __init__(self, source: Source, keys: Keys) -> None:
         self._source = source
@@ -434,6 +388,7 @@ class JsonRows:
             raise EmbeddingsFileError(f"{source} is empty: it must hold one JSON object a line.")
         place, fields = first
         self._vector = _vector_field(place, fields, keys.vectors)
+        self._where = f"{self._vector!r} in {source}"
         self._label = _name_field(place, fields, keys.labels, ("label", "labels_key"))
         self._id = _name_field(place, fields, keys.ids, ("id", "ids_key"))
         self._picture = keys.pictures or "image"
@@ -445,16 +400,11 @@ class JsonRows:
         self.dimension = len(json_vector(place, fields[self._vector]))
         self._begun: Iterator[PlacedObject] | None = chain([first], self._objects)
 
-    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
-        """Chunks of `rows` rows, the last one shorter."""
-        where = f"{self._vector!r} in {self._source}"
-        return chunks_of(self._rows(), rows, where=where, dimension=self.dimension)
-
     def close(self) -> None:
         """Close the file."""
         self._objects.close()
 
-    def _rows(self) -> Iterator[TextRow]:
+    def _rows(self) -> Iterator[_Row]:
         objects = self._begun or json_objects(self._source)
         self._begun = None
         labels, ids = NameColumn("label"), NameColumn("id")
@@ -469,11 +419,11 @@ class JsonRows:
                 raise EmbeddingsFileError(_not_in_all(place, "label"))
             if name is not None and not self._with_ids:
                 raise EmbeddingsFileError(_not_in_all(place, "id"))
-            yield TextRow(
+            yield (
                 place,
                 json_vector(place, fields[self._vector]),
-                labels.checked(place, label) if self._with_labels else None,
-                ids.checked(place, name) if self._with_ids else None,
+                labels.check(place, label) if self._with_labels else None,
+                ids.check(place, name) if self._with_ids else None,
                 _picture_of(place, fields.get(self._picture)),
             )
 
@@ -552,7 +502,7 @@ def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredA
         with translate_errors(source):
             left = entries()
             while piece := list(islice(left, rows)):
-                yield parse_names(piece, are_integers=are_integers)
+                yield name_array(list(map(int, piece)) if are_integers else piece)
 
     kind, name = ("i", "int64") if are_integers else ("U", "text")
     return StoredArray((n,), kind, name, pieces)
