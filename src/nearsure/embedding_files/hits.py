@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,21 +201,12 @@ def _whole(array: StoredArray) -> AnyArray:
 _FIELDS = ("distances", "labels", "ids", "truth", "id", "own_ids")
 
 
-@dataclass(eq=False)
-class _Gathered:
-    distances: list[list[float]] = field(default_factory=list)
-    labels: list[list[int | str]] = field(default_factory=list)
-    ids: list[list[int | str]] = field(default_factory=list)
-    own_ids: list[int | str] = field(default_factory=list)
-    truth: list[int | str] = field(default_factory=list)
-
-
 def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
     """The hits of queries of which each is an object such as ``{"distances": [..], ...}``.
 
     Every query must have those of ids, truth and id that the first one has.
     """
-    gathered = _Gathered()
+    read: dict[str, list[Any]] = {key: [] for key in _FIELDS}
     # The truth is a label, too, and must be of the same type.
     labels, ids, own_ids = NameColumn("label"), NameColumn("id of a hit"), NameColumn("id")
     first: set[str] | None = None
@@ -224,15 +215,25 @@ def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
         first = there if first is None else first
         _check_fields(place, fields, there, first)
         distances = _row_numbers(place, fields["distances"])
-        gathered.distances.append(distances)
-        gathered.labels.append(_row_names(place, fields, "labels", len(distances), labels))
+        read["distances"].append(distances)
+        read["labels"].append(_row_names(place, fields, "labels", len(distances), labels))
         if "ids" in first:
-            gathered.ids.append(_row_names(place, fields, "ids", len(distances), ids))
+            read["ids"].append(_row_names(place, fields, "ids", len(distances), ids))
         if "truth" in first:
-            gathered.truth.append(labels.check(place, fields["truth"]))
+            read["truth"].append(labels.check(place, fields["truth"]))
         for key in first & {"id", "own_ids"}:
-            gathered.own_ids.append(own_ids.check(place, fields[key]))
-    return _hit_set(name, gathered)
+            read["own_ids"].append(own_ids.check(place, fields[key]))
+    counts = np.array([len(row) for row in read["distances"]], np.int64)
+    if not counts.size or not counts.max():
+        raise EmbeddingsFileError(f"{name} must hold at least one query with a hit. It has none.")
+    return HitSet(
+        _pad_rows(read["distances"], counts, np.inf),
+        _pad_row_names(read["labels"], counts),
+        counts,
+        _pad_row_names(read["ids"], counts) if read["ids"] else None,
+        name_array(read["own_ids"]) if read["own_ids"] else None,
+        name_array(read["truth"]) if read["truth"] else None,
+    )
 
 
 def _check_fields(place: str, fields: dict[str, Any], there: set[str], first: set[str]) -> None:
@@ -273,20 +274,6 @@ def _row_names(
     return [column.check(place, entry) for entry in value]
 
 
-def _hit_set(name: str, gathered: _Gathered) -> HitSet:
-    counts = np.array([len(row) for row in gathered.distances], np.int64)
-    if not counts.size or not counts.max():
-        raise EmbeddingsFileError(f"{name} must hold at least one query with a hit. It has none.")
-    return HitSet(
-        _pad_rows(gathered.distances, counts, np.inf),
-        _pad_row_names(gathered.labels, counts),
-        counts,
-        _pad_row_names(gathered.ids, counts) if gathered.ids else None,
-        name_array(gathered.own_ids) if gathered.own_ids else None,
-        name_array(gathered.truth) if gathered.truth else None,
-    )
-
-
 def _pad_row_names(rows: list[list[int | str]], counts: AnyArray) -> AnyArray:
     is_text = any(isinstance(entry, str) for row in rows for entry in row[:1])
     return _pad_rows(rows, counts, "" if is_text else -1)
@@ -301,14 +288,6 @@ _NEEDED = ("query", "distance", "label")
 _OPTIONAL = ("neighbor", "truth")
 
 
-@dataclass(eq=False)
-class _Query:
-    distances: list[float] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    neighbors: list[str] = field(default_factory=list)
-    truth: str | None = None
-
-
 def objects_of_table(source: Source) -> Iterator[PlacedObject]:
     """The queries in the order in which they first come, whose hits may stand apart.
 
@@ -316,45 +295,36 @@ def objects_of_table(source: Source) -> Iterator[PlacedObject]:
     """
     header = csv_header(source)
     places = _places(source, header)
-    queries: dict[str, _Query] = {}
+    queries: dict[str, dict[str, Any]] = {}
     for place, row in csv_records(source, header):
-        query = queries.setdefault(row[places["query"]], _Query())
-        query.distances.append(_number(place, row[places["distance"]]))
-        query.labels.append(row[places["label"]])
-        if "neighbor" in places:
-            query.neighbors.append(row[places["neighbor"]])
-        if "truth" in places:
-            truth = row[places["truth"]]
-            if query.truth not in (None, truth):
-                raise EmbeddingsFileError(
-                    f"{place} has the truth {truth!r}, and the same query had {query.truth!r} "
-                    "before: a query has one."
-                )
-            query.truth = truth
-    return _convert(source, queries, places)
-
-
-def _convert(
-    source: Source, queries: dict[str, _Query], places: dict[str, int]
-) -> Iterator[PlacedObject]:
-    every = queries.values()
+        cells = {name: row[column] for name, column in places.items()}
+        new = {"distances": [], "labels": [], "ids": [], "truth": cells.get("truth")}
+        query = queries.setdefault(cells["query"], new)
+        query["distances"].append(_number(place, cells["distance"]))
+        query["labels"].append(cells["label"])
+        query["ids"].append(cells.get("neighbor"))
+        if cells.get("truth") != query["truth"]:
+            raise EmbeddingsFileError(
+                f"{place} has the truth {cells['truth']!r}, and the same query had "
+                f"{query['truth']!r} before: a query has one."
+            )
+    every = list(queries.values())
+    truths = [query["truth"] for query in every if query["truth"]]
     # Text and number of one label would be two classes.
-    labels = [label for query in every for label in [*query.labels, query.truth or "0"]]
-    as_label = int if all(map(is_written_integer, labels)) else str
-    ids = [neighbor for query in every for neighbor in query.neighbors]
-    as_id = int if all(map(is_written_integer, ids)) else str
-    as_own_id = int if all(map(is_written_integer, queries)) else str
+    as_label = _type_of([*truths, *(label for query in every for label in query["labels"])])
+    as_own_id = _type_of(queries)
+    ids = [name for query in every for name in query["ids"]] if "neighbor" in places else []
+    as_id = _type_of(ids)
     for name, query in queries.items():
-        fields: dict[str, Any] = {
-            "id": as_own_id(name),
-            "distances": query.distances,
-            "labels": [as_label(label) for label in query.labels],
-        }
-        if "neighbor" in places:
-            fields["ids"] = [as_id(neighbor) for neighbor in query.neighbors]
-        if query.truth is not None:
-            fields["truth"] = as_label(query.truth) if query.truth else None
-        yield f"Query {name!r} of {source}", fields
+        query["id"] = as_own_id(name)
+        query["labels"] = [as_label(label) for label in query["labels"]]
+        query["ids"] = [as_id(neighbor) for neighbor in query["ids"]] if ids else None
+        query["truth"] = as_label(query["truth"]) if query["truth"] else None
+        yield f"Query {name!r} of {source}", query
+
+
+def _type_of(names: Iterable[str]) -> type[int] | type[str]:
+    return int if all(map(is_written_integer, names)) else str
 
 
 def _places(source: Source, header: list[str]) -> dict[str, int]:
