@@ -1,6 +1,6 @@
 """`load_hits`: search results of any engine, from a file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.embedding_files.arrays import listing, open_arrays
+from nearsure.embedding_files.arrays import Arrays, listing, open_arrays
 from nearsure.embedding_files.parquet import read_rows
 from nearsure.embedding_files.rows import StoredArray, as_names
 from nearsure.embedding_files.source import Source, open_source
@@ -114,8 +114,6 @@ def _kind(labels: AnyArray) -> str:
 
 
 _PIECE = 1 << 16
-
-Arrays = Mapping[str, StoredArray]
 
 
 def hits_of_arrays(source: Source) -> HitSet:

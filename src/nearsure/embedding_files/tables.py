@@ -66,12 +66,16 @@ def _place(
             )
         return same[0] if same else None
     if key not in header:
-        raise EmbeddingsFileError(_lacking_column(source, header, key, option))
+        raise _lacking_column(source, header, key, option)
     return header.index(key)
 
 
-def _lacking_column(source: Source, header: list[str], key: str, option: str) -> str:
-    return f"{source} has no column {key!r} ({option}). It has {_list_names(header)}."
+def _lacking_column(
+    source: Source, header: list[str], key: str, option: str
+) -> EmbeddingsFileError:
+    return EmbeddingsFileError(
+        f"{source} has no column {key!r} ({option}). It has {_list_names(header)}."
+    )
 
 
 def _list_names(header: list[str], longest: int = 12) -> str:
@@ -278,7 +282,7 @@ class CsvRows(_TextRows):
         self._id = _place(source, header, keys.ids, ("id", "ids_key"))
         self._picture = _place(source, header, keys.pictures, ("image", "pictures_key"))
         if keys.need_labels and label is None:
-            raise EmbeddingsFileError(_lacking_column(source, header, "label", "labels_key"))
+            raise _lacking_column(source, header, "label", "labels_key")
         if keys.vectors is not None:
             lists = [_place(source, header, keys.vectors, ("vector", "vectors_key"))]
         else:
@@ -387,16 +391,19 @@ class JsonRows(_TextRows):
         if first is None:
             raise EmbeddingsFileError(f"{source} is empty: it must hold one JSON object a line.")
         place, fields = first
-        self._vector = _vector_field(place, fields, keys.vectors)
+        given = {"vectors_key": keys.vectors, "labels_key": keys.labels, "ids_key": keys.ids}
+        for option, key in given.items():
+            if key is not None and key not in fields:
+                raise _lacking_field(place, fields, key, option)
+        self._vector = keys.vectors or _find_vector(place, fields)
         self._where = f"{self._vector!r} in {source}"
-        self._label = _name_field(place, fields, keys.labels, ("label", "labels_key"))
-        self._id = _name_field(place, fields, keys.ids, ("id", "ids_key"))
+        self._label, self._id = keys.labels or "label", keys.ids or "id"
         self._picture = keys.pictures or "image"
-        self._with_labels = keys.take_labels and fields.get(self._label) is not None
-        self._with_ids = fields.get(self._id) is not None
         self._take_labels = keys.take_labels
-        if keys.need_labels and not self._with_labels:
-            raise EmbeddingsFileError(_lacking_field(place, fields, self._label, "labels_key"))
+        self._has_labels = keys.take_labels and fields.get(self._label) is not None
+        self._has_ids = fields.get(self._id) is not None
+        if keys.need_labels and not self._has_labels:
+            raise _lacking_field(place, fields, self._label, "labels_key")
         self.dimension = len(json_vector(place, fields[self._vector]))
         self._begun: Iterator[PlacedObject] | None = chain([first], self._objects)
 
@@ -410,32 +417,33 @@ class JsonRows(_TextRows):
         labels, ids = NameColumn("label"), NameColumn("id")
         for place, fields in objects:
             if self._vector not in fields:
-                raise EmbeddingsFileError(
-                    _lacking_field(place, fields, self._vector, "vectors_key")
-                )
-            label, name = fields.get(self._label), fields.get(self._id)
+                raise _lacking_field(place, fields, self._vector, "vectors_key")
+            label = fields.get(self._label) if self._take_labels else None
+            name = fields.get(self._id)
             # Of some rows alone, they would belong to the wrong ones in a chunk.
-            if label is not None and self._take_labels and not self._with_labels:
-                raise EmbeddingsFileError(_not_in_all(place, "label"))
-            if name is not None and not self._with_ids:
-                raise EmbeddingsFileError(_not_in_all(place, "id"))
+            if label is not None and not self._has_labels:
+                raise _not_in_all(place, "label")
+            if name is not None and not self._has_ids:
+                raise _not_in_all(place, "id")
+            picture = fields.get(self._picture)
+            if picture is not None and not isinstance(picture, str):
+                raise EmbeddingsFileError(
+                    f"{place} must have a text, the path of a picture, as its image. "
+                    f"Got {shown(picture)} instead."
+                )
             yield (
                 place,
                 json_vector(place, fields[self._vector]),
-                labels.check(place, label) if self._with_labels else None,
-                ids.check(place, name) if self._with_ids else None,
-                _picture_of(place, fields.get(self._picture)),
+                labels.check(place, label) if self._has_labels else None,
+                ids.check(place, name) if self._has_ids else None,
+                picture or None,
             )
 
 
-def _vector_field(place: str, fields: dict[str, Any], key: str | None) -> str:
-    if key is not None:
-        if key not in fields:
-            raise EmbeddingsFileError(_lacking_field(place, fields, key, "vectors_key"))
-        return key
+def _find_vector(place: str, fields: dict[str, Any]) -> str:
     found = [name for name in VECTOR_FIELDS if name in fields]
     if not found:
-        raise EmbeddingsFileError(_lacking_field(place, fields, VECTOR_FIELDS[0], "vectors_key"))
+        raise _lacking_field(place, fields, VECTOR_FIELDS[0], "vectors_key")
     if len(found) > 1:
         raise EmbeddingsFileError(
             f"{' and '.join(map(repr, found))} could each be the vector of {place}: say which "
@@ -444,31 +452,15 @@ def _vector_field(place: str, fields: dict[str, Any], key: str | None) -> str:
     return found[0]
 
 
-def _name_field(
-    place: str, fields: dict[str, Any], key: str | None, usual_and_option: tuple[str, str]
-) -> str:
-    usual, option = usual_and_option
-    if key is not None and key not in fields:
-        raise EmbeddingsFileError(_lacking_field(place, fields, key, option))
-    return key or usual
-
-
-def _lacking_field(place: str, fields: dict[str, Any], key: str, option: str) -> str:
+def _lacking_field(
+    place: str, fields: dict[str, Any], key: str, option: str
+) -> EmbeddingsFileError:
     there = ", ".join(map(repr, fields)) or "none"
-    return f"{place} has no field {key!r} ({option}). Its fields are {there}."
+    return EmbeddingsFileError(f"{place} has no field {key!r} ({option}). Its fields are {there}.")
 
 
-def _not_in_all(place: str, role: str) -> str:
-    return f"{place} has the first {role}: give one in every row, or in none."
-
-
-def _picture_of(place: str, value: Any) -> str | None:  # noqa: ANN401
-    if value is not None and not isinstance(value, str):
-        raise EmbeddingsFileError(
-            f"{place} must have a text, the path of a picture, as its image. "
-            f"Got {shown(value)} instead."
-        )
-    return value or None
+def _not_in_all(place: str, role: str) -> EmbeddingsFileError:
+    return EmbeddingsFileError(f"{place} has the first {role}: give one in every row, or in none.")
 
 
 def open_labels(path: Path, column: str | None) -> StoredArray:
