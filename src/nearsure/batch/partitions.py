@@ -107,7 +107,7 @@ class Listing:
     partitions: tuple[Partition, ...]
     broken: dict[str, str]
 
-    def checked(self) -> tuple[Partition, ...]:
+    def require_readable(self) -> tuple[Partition, ...]:
         """The partitions, or an error if any file cannot be read."""
         if self.broken:
             raise EmbeddingsFileError(next(iter(self.broken.values())))
@@ -260,29 +260,13 @@ def write_manifest(
     write_text_whole(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What a finished run has written to `scored.json`.
-
-    Parameters
-    ----------
-    partitions : tuple of Partition
-        In the order of the data set.
-    settings : dict
-        Of the run.
-    """
-
-    partitions: tuple[Partition, ...]
-    settings: dict[str, Any]
-
-
-def read_manifest(output: Path) -> Manifest:
-    """The manifest of a folder that is whole."""
+def read_manifest(output: Path) -> tuple[tuple[Partition, ...], dict[str, Any]]:
+    """The partitions of a folder that is whole, in the order of the data set, and the settings."""
     path = output / MANIFEST
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         partitions = tuple(Partition(**partition) for partition in fields["partitions"])
-        return Manifest(partitions, fields["settings"])
+        return partitions, fields["settings"]
     except FileNotFoundError:
         raise InvalidInputError(
             f"{output} must hold what score_partitions finished. It has no {MANIFEST}: score its "

@@ -178,16 +178,14 @@ def _stream_source(
             return Source(name, chosen, stream=joined)
         # Labels of a CSV file are integers if all of them are, which takes a pass to know; the
         # others have their directory at the end.
-        copy = until.enter_context(_temporary_file(chosen))
+        copy = until.enter_context(
+            tempfile.NamedTemporaryFile(prefix="nearsure-", suffix=f".{chosen}")  # noqa: SIM115
+        )
         shutil.copyfileobj(joined, copy)
         copy.flush()
     except OSError as error:
         raise EmbeddingsFileError(f"{name} cannot be read: {error}.") from error
     return Source(name, chosen, Path(copy.name))
-
-
-def _temporary_file(format_name: str) -> "tempfile._TemporaryFileWrapper[bytes]":
-    return tempfile.NamedTemporaryFile(prefix="nearsure-", suffix=f".{format_name}")
 
 
 class _Joined(RawIOBase):
