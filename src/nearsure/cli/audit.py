@@ -128,11 +128,10 @@ def _audit_file(source: str, columns: Columns, **parameters: Any) -> "Audit":  #
 
 
 def _audit(classifier: "NEDClassifier") -> "Audit":
-    from nearsure.report.answers import gallery_size
     from nearsure.report.sections import audit_of
 
     with spinner("auditing"):
-        return audit_of(classifier, n_suspects=gallery_size(classifier))
+        return audit_of(classifier, n_suspects=classifier.n_support_)
 
 
 def _with_ids(found: "Audit", names: Sequence[object]) -> "Audit":

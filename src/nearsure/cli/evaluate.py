@@ -238,11 +238,11 @@ def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     import numpy as np
 
     from nearsure.metrics import row_brier_scores, row_negative_log_likelihoods
-    from nearsure.report.answers import codes_in_gallery, members_of_classes, nearly_found
+    from nearsure.report.answers import codes_in_gallery, nearly_found
     from nearsure.report.sections import LEAST_PROBABILITY
 
     parts: list[tuple[Any, ...]] = []
-    sizes, classes = members_of_classes(classifier), classifier.classes_
+    sizes, classes = classifier.class_counts_, classifier.classes_
     with progress("predicting", stream.n_rows) as advance:
         for chunk in stream.chunks(ROWS_AT_A_TIME):
             prediction = classifier.predict_with_confidence(chunk.vectors)

@@ -333,10 +333,10 @@ class FitSummary:
 
 def summarize(classifier: "NEDClassifier") -> FitSummary:
     """What a classifier has fitted; the threshold costs no other search."""
-    from nearsure.report.answers import engine_name, gallery_size, rule_and_calibration
+    from nearsure.report.answers import engine_name
     from nearsure.report.sections import fit_of
 
-    rule, calibration = rule_and_calibration(classifier)
+    rule, calibration = classifier.rule_.name, classifier.rule_.calibrator.name
     fit = fit_of(classifier)
     threshold = coverage = None
     try:
@@ -347,7 +347,7 @@ def summarize(classifier: "NEDClassifier") -> FitSummary:
     except InvalidInputError as error:
         promise = str(error)
     return FitSummary(
-        n_points=gallery_size(classifier),
+        n_points=classifier.n_support_,
         n_classes=len(classifier.classes_),
         dimension=int(classifier.n_features_in_),
         k=int(classifier.n_neighbors_),

@@ -182,7 +182,6 @@ def _gallery_pictures(
 ) -> "NamedImages | KeptPictures | None":
     """Images that a file names, or else those of an .sqlite gallery."""
     from nearsure.engines.sqlite import SqliteEngine
-    from nearsure.report.answers import gallery_size
 
     if source is None:
         engine = classifier.engine_
@@ -195,7 +194,7 @@ def _gallery_pictures(
             names = range(first, n_rows) if by_row else names_of(chunk).tolist()
             named = zip(names, chunk.pictures or (), strict=False)
             written |= {str(name): picture for name, picture in named if picture}
-    n_points = gallery_size(classifier)
+    n_points = classifier.n_support_
     if not written:
         tell(f"warning: {source} names no images.")
     elif by_row and n_rows != n_points:

@@ -38,8 +38,10 @@ def on_lonely_points(n_alone: int) -> str | None:
     )
 
 
-def on_another_prior() -> str:
+def on_another_prior(prior: object) -> str | None:
     """On points of the gallery where queries are expected in other proportions."""
+    if isinstance(prior, str) and prior == "support":
+        return None
     return (
         "Answers reckon with other frequencies of the classes than the gallery's, in which these "
         "points come. Only the promised thresholds are chosen on the expected frequencies."

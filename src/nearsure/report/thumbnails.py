@@ -60,10 +60,11 @@ class Thumbnails:
             self._lacking = str(error)
             return None
         try:
-            return _as_address(_small_jpeg(image, operations, _source(picture)))
+            jpeg = _small_jpeg(image, operations, _source(picture))
         except Exception:  # noqa: BLE001  # A picture may be broken in any way that its decoder knows.
             self._broken.append(_name_of(picture))
             return None
+        return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
 
 
 def picture_under(pictures: Pictures | None, name: object) -> Picture | None:
@@ -98,10 +99,6 @@ def _small_jpeg(
         # Neither the place of the photograph nor a remark in it goes into a report.
         turned.save(written, "JPEG", quality=QUALITY, optimize=True, exif=b"", comment=b"")
     return written.getvalue()
-
-
-def _as_address(jpeg: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
 
 
 def _name_of(picture: Picture) -> str:
