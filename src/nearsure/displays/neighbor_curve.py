@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray
 from nearsure.comparison import TITLES, score_by
-from nearsure.displays.canvas import figure_of, line_style, new_axes
+from nearsure.displays.canvas import line_style, new_axes
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.metrics import accuracy, expected_calibration_error
 from nearsure.neighbors import Neighbors
@@ -170,7 +170,7 @@ class NeighborCurveDisplay:
                 f"Got {len(ax)} instead."
             )
         left, right = ax
-        self.axes_, self.figure_ = (left, right), figure_of(left)
+        self.axes_, self.figure_ = (left, right), left.figure
         self._plot_lines(left, self.accuracy, self.accuracy_intervals)
         self._plot_lines(right, self.calibration_error, self.calibration_error_intervals)
         left.set_ylabel("Accuracy")
