@@ -152,16 +152,16 @@ def _root_and_files(source: str) -> tuple[Path, list[str]]:
             f"source must be a Parquet file, a folder of them or a pattern. There is no {source}."
         )
     names = (file.relative_to(root) for file in found if file.is_file())
-    files = sorted(name.as_posix() for name in names if not _is_hidden(name))
+    files = sorted(
+        name.as_posix()
+        for name in names
+        if not any(part.startswith((".", "_")) for part in name.parts)
+    )
     if not files:
         raise InvalidInputError(
             f"source must hold at least one file that ends in {SUFFIX}. Got none in {source}."
         )
     return root, files
-
-
-def _is_hidden(name: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in name.parts)
 
 
 def _divide(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:

@@ -124,7 +124,7 @@ class ConfidenceHistogramDisplay:
 
         left, width = self.edges[:-1], np.diff(self.edges)
         ax.bar(left, self.right, width, color=BLUE, alpha=0.6, label="Right", **BIN_BARS)
-        wrong = {"color": VERMILION, "alpha": 0.8, "hatch": "///", "label": "Wrong"} | BIN_BARS
+        wrong = BIN_BARS | {"color": VERMILION, "alpha": 0.8, "hatch": "///", "label": "Wrong"}
         ax.bar(left, self.wrong, width, bottom=self.right, **wrong)
         means = (("Mean confidence", self.mean_confidence, "--"), ("Accuracy", self.accuracy, "-"))
         for title, mean, dash in means:

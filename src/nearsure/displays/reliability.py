@@ -133,8 +133,7 @@ class ReliabilityDisplay:
         ax.plot(
             [0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2, label="Perfect calibration"
         )
-        dots = {"color": BLUE, "marker": "o", "markersize": 5, "linestyle": "none"}
-        ax.plot(mean_confidence, share, clip_on=False, **dots)
+        ax.plot(mean_confidence, share, "o", color=BLUE, markersize=5, clip_on=False)
         error = f"ECE {self.expected_calibration_error:.3f}"
         ax.set_title(error if name is None else f"{name}: {error}", pad=24)
         ax.set(ylabel="Accuracy", xlim=(0, 1), ylim=(0, 1.02))

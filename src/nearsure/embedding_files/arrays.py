@@ -25,7 +25,6 @@ from nearsure.embedding_files.rows import (
     as_float32,
     as_names,
     as_pictures,
-    pieces_of,
     row_place,
 )
 from nearsure.embedding_files.source import Source, translate_errors
@@ -158,9 +157,16 @@ def _stored_array(source: Source, name: str, opener: Opener, n_bytes: int) -> St
     needed = dtype.itemsize * math.prod(shape)
     if not dtype.hasobject and there < needed:
         raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
-    pieces = partial(_pieces, source, opener, _columns_in if in_columns else _rows_in)
-    if dtype.hasobject:
-        pieces = partial(_refuse_objects, source, name)
+
+    def pieces(rows: int) -> Iterator[AnyArray]:
+        if dtype.hasobject:
+            raise EmbeddingsFileError(
+                f"{name!r} in {source} holds Python objects, which only pickle could read, and a "
+                "pickle may run any program. Save labels with numpy.array(labels, dtype=str)."
+            )
+        with translate_errors(source), opener() as stream:
+            yield from (_columns_in if in_columns else _rows_in)(stream, rows)
+
     return StoredArray(shape, dtype.kind, str(dtype), pieces)
 
 
@@ -174,23 +180,6 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, in_columns, dtype
 
 
-def _pieces(
-    source: Source,
-    opener: Opener,
-    read: Callable[[IO[bytes], int], Iterator[AnyArray]],
-    rows: int,
-) -> Iterator[AnyArray]:
-    with translate_errors(source), opener() as stream:
-        yield from read(stream, rows)
-
-
-def _refuse_objects(source: Source, name: str, _: int) -> Iterator[AnyArray]:
-    raise EmbeddingsFileError(
-        f"{name!r} in {source} holds Python objects, which only pickle could read, and a pickle "
-        "may run any program. Save labels with numpy.array(labels, dtype=str)."
-    )
-
-
 def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
     """Of an array whose rows are spread over the whole file; one in an archive is unpacked."""
     with ExitStack() as stack:
@@ -200,6 +189,12 @@ def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
             shutil.copyfileobj(stream, file)
             file.flush()
         yield from pieces_of(np.load(file.name, mmap_mode="r", allow_pickle=False), rows)
+
+
+def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
+    """An array that is in memory, or mapped to it, in pieces that are copies."""
+    for first in range(0, len(array), rows):
+        yield np.array(array[first : first + rows])
 
 
 def _rows_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:

@@ -296,8 +296,10 @@ def objects_of_table(source: Source) -> Iterator[PlacedObject]:
     queries: dict[str, dict[str, Any]] = {}
     for place, row in csv_records(source, header):
         cells = {name: row[column] for name, column in places.items()}
-        new = {"distances": [], "labels": [], "ids": [], "truth": cells.get("truth")}
-        query = queries.setdefault(cells["query"], new)
+        query = queries.setdefault(
+            cells["query"],
+            {"distances": [], "labels": [], "ids": [], "truth": cells.get("truth")},
+        )
         query["distances"].append(_number(place, cells["distance"]))
         query["labels"].append(cells["label"])
         query["ids"].append(cells.get("neighbor"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import RawIOBase
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -10,13 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.rows import (
-    Columns,
-    RecordFormat,
-    StoredArray,
-    even_pieces,
-    plain_column,
-)
+from nearsure.embedding_files.rows import Columns, RecordFormat, StoredArray, plain_column
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.extras import require
@@ -72,21 +67,21 @@ def read_rows(
     with open_parquet(source) as file:
         check_columns(file, source, columns or ())
         last_row = file.metadata.num_rows if n_rows is None else first_row + n_rows
-        groups: list[int] = []
-        start = reached = 0
-        for group in range(file.metadata.num_row_groups):
-            n_group = file.metadata.row_group(group).num_rows
-            if reached < last_row and reached + n_group > first_row:
-                start = start if groups else reached
-                groups.append(group)
-            reached += n_group
-        if reached < last_row:
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+        firsts = list(accumulate(sizes, initial=0))
+        if firsts[-1] < last_row:
             raise EmbeddingsFileError(
-                f"{source} must have at least {last_row} rows. Got {reached}: it has changed. "
+                f"{source} must have at least {last_row} rows. Got {firsts[-1]}: it has changed. "
                 "Start again."
             )
+        groups = [
+            group
+            for group, first in enumerate(firsts[:-1])
+            if first < last_row and firsts[group + 1] > first_row
+        ]
         if not groups:
             return
+        start = firsts[groups[0]]
         for batch in file.iter_batches(batch_size, row_groups=groups, columns=columns):
             skipped = max(0, first_row - start)
             part = batch.slice(skipped, max(0, last_row - max(start, first_row)))
@@ -144,6 +139,34 @@ def _stored_column(source: Source, field: "pa.Field", n_rows: int) -> StoredArra
     length = getattr(field.type, "list_size", None)
     shape = (n_rows, length) if is_list else (n_rows,)
     return StoredArray(shape, kind, str(entry), lambda rows: even_pieces(read_batches(rows), rows))
+
+
+def even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
+    """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
+
+    Examples
+    --------
+    >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
+    >>> [piece.tolist() for piece in even_pieces(uneven, 4)]
+    [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    """
+    waiting: list[AnyArray] = []
+    n_waiting = 0
+    for piece in pieces:
+        rest = piece
+        while n_waiting + len(rest) >= rows:
+            cut = rows - n_waiting
+            yield _join([*waiting, rest[:cut]])
+            rest, waiting, n_waiting = rest[cut:], [], 0
+        if len(rest):
+            waiting.append(rest)
+            n_waiting += len(rest)
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(parts: list[AnyArray]) -> AnyArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _entries(column: "pa.DataType") -> tuple[bool, "pa.DataType", str]:

@@ -1,6 +1,7 @@
 """`open_records`: rows written as CSV, JSON lines, JSON or Parquet."""
 
 import csv
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,15 +13,35 @@ from typing import Any, BinaryIO, Literal, Self, TextIO, TypeAlias, cast
 
 from nearsure.atomic import Draft
 from nearsure.embedding_files.parquet import ParquetRecords, arrow
-from nearsure.embedding_files.rows import (
-    Columns,
-    RecordFormat,
-    cell_text,
-    guard_formula,
-    json_text,
-    plain_column,
-)
+from nearsure.embedding_files.rows import Columns, RecordFormat, plain_column
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+# What makes a cell a formula in a spreadsheet.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401
+    """A plain value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def guard_formula(value: Any) -> Any:  # noqa: ANN401
+    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
+
+    Examples
+    --------
+    >>> guard_formula("=1+1"), guard_formula("a=b"), guard_formula(-1)
+    ("'=1+1", 'a=b', -1)
+    """
+    cell = cell_text(value)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+
+
+def cell_text(value: Any) -> Any:  # noqa: ANN401
+    """A plain value as a cell of a CSV file: nothing for None, JSON for what has parts."""
+    if isinstance(value, bool | list | dict):
+        return json_text(value)
+    return value
 
 
 def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:

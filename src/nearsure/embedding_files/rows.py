@@ -1,6 +1,5 @@
 """Rows of embeddings in memory, and checks of their columns."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -236,43 +235,6 @@ class StoredArray:
         return f"{self.dtype} ({lengths})"
 
 
-def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
-    """An array that is in memory, or mapped to it, in pieces that are copies."""
-    for first in range(0, len(array), rows):
-        yield np.array(array[first : first + rows])
-
-
-def even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
-    """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
-
-    Examples
-    --------
-    >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
-    >>> [piece.tolist() for piece in even_pieces(uneven, 4)]
-    [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
-    """
-    waiting: list[AnyArray] = []
-    n_waiting = 0
-    for piece in pieces:
-        rest = piece
-        while n_waiting + len(rest) >= rows:
-            cut = rows - n_waiting
-            yield _join([*waiting, rest[:cut]])
-            rest, waiting, n_waiting = rest[cut:], [], 0
-        if len(rest):
-            waiting.append(rest)
-            n_waiting += len(rest)
-    if waiting:
-        yield _join(waiting)
-
-
-def _join(parts: list[AnyArray]) -> AnyArray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-# What makes a cell a formula in a spreadsheet.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
 Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
 
 
@@ -316,28 +278,4 @@ def plain_value(value: Any) -> Any:  # noqa: ANN401
         return {str(key): plain_value(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(entry) for entry in value]
-    return value
-
-
-def json_text(value: Any) -> str:  # noqa: ANN401
-    """A plain value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def guard_formula(value: Any) -> Any:  # noqa: ANN401
-    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
-
-    Examples
-    --------
-    >>> guard_formula("=1+1"), guard_formula("a=b"), guard_formula(-1)
-    ("'=1+1", 'a=b', -1)
-    """
-    cell = cell_text(value)
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
-
-
-def cell_text(value: Any) -> Any:  # noqa: ANN401
-    """A plain value as a cell of a CSV file: nothing for None, JSON for what has parts."""
-    if isinstance(value, bool | list | dict):
-        return json_text(value)
     return value

@@ -53,31 +53,6 @@ def _check_is_header(source: Source, header: list[str]) -> None:
         )
 
 
-def _place(
-    source: Source, header: list[str], key: str | None, usual_and_option: tuple[str, str]
-) -> int | None:
-    usual, option = usual_and_option
-    if key is None:
-        same = [place for place, name in enumerate(header) if name.lower() in (usual, f"{usual}s")]
-        if len(same) > 1:
-            raise EmbeddingsFileError(
-                f"{' and '.join(repr(header[place]) for place in same)} could each be the {usual} "
-                f"in {source}: say which ({option})."
-            )
-        return same[0] if same else None
-    if key not in header:
-        raise _lacking_column(source, header, key, option)
-    return header.index(key)
-
-
-def _lacking_column(
-    source: Source, header: list[str], key: str, option: str
-) -> EmbeddingsFileError:
-    return EmbeddingsFileError(
-        f"{source} has no column {key!r} ({option}). It has {_list_names(header)}."
-    )
-
-
 def _list_names(header: list[str], longest: int = 12) -> str:
     shown = ", ".join(map(repr, header[:longest]))
     return shown if len(header) <= longest else f"{shown} and {len(header) - longest} more"
@@ -212,7 +187,7 @@ class _TextRows(RowReader):
         vectors = np.empty((rows, self.dimension))
         left = self._rows()
         for first in count(0, rows):
-            gathered = []
+            gathered: list[tuple[Any, ...]] = []
             for place, vector, *names in islice(left, rows):
                 if len(vector) != self.dimension:
                     raise EmbeddingsFileError(
@@ -278,13 +253,13 @@ class CsvRows(_TextRows):
         """
         source, header = self._source, self._header
         _check_is_header(source, header)
-        label = _place(source, header, keys.labels, ("label", "labels_key"))
-        self._id = _place(source, header, keys.ids, ("id", "ids_key"))
-        self._picture = _place(source, header, keys.pictures, ("image", "pictures_key"))
+        label = self._place(keys.labels, "label", "labels_key")
+        self._id = self._place(keys.ids, "id", "ids_key")
+        self._picture = self._place(keys.pictures, "image", "pictures_key")
         if keys.need_labels and label is None:
-            raise _lacking_column(source, header, "label", "labels_key")
+            raise self._lacking_column("label", "labels_key")
         if keys.vectors is not None:
-            lists = [_place(source, header, keys.vectors, ("vector", "vectors_key"))]
+            lists = [self._place(keys.vectors, "vector", "vectors_key")]
         else:
             lists = [place for place, name in enumerate(header) if name.lower() in LIST_NAMES]
         if len(lists) > 1:
@@ -301,10 +276,29 @@ class CsvRows(_TextRows):
         self._list = lists[0] if lists else None
         self._label = label if keys.take_labels else None
 
+    def _place(self, key: str | None, usual: str, option: str) -> int | None:
+        header = self._header
+        if key is not None:
+            if key not in header:
+                raise self._lacking_column(key, option)
+            return header.index(key)
+        same = [place for place, name in enumerate(header) if name.lower() in (usual, f"{usual}s")]
+        if len(same) > 1:
+            raise EmbeddingsFileError(
+                f"{' and '.join(repr(header[place]) for place in same)} could each be the {usual} "
+                f"in {self._source}: say which ({option})."
+            )
+        return same[0] if same else None
+
+    def _lacking_column(self, key: str, option: str) -> EmbeddingsFileError:
+        there = _list_names(self._header)
+        return EmbeddingsFileError(
+            f"{self._source} has no column {key!r} ({option}). It has {there}."
+        )
+
     def _scan(self) -> None:
         """Find whether all labels, and all ids, are written as integers; count the rows."""
-        columns = [column for column in (self._label, self._id) if column is not None]
-        self._integers = set(columns)
+        self._integers = {column for column in (self._label, self._id) if column is not None}
         n_rows = 0
         for _, row in csv_records(self._source, self._header):
             self._integers = {place for place in self._integers if is_written_integer(row[place])}

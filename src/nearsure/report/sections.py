@@ -97,9 +97,11 @@ def audit_of(
         ),
         duplicates=tuple(
             DuplicatePair(
-                *map(plain_label, pairs.ids[i]),
-                *(classes[code] for code in pairs.codes[i]),
-                float(pairs.sq_distances[i]),
+                first_id=plain_label(pairs.ids[i, 0]),
+                second_id=plain_label(pairs.ids[i, 1]),
+                first_label=classes[pairs.codes[i, 0]],
+                second_label=classes[pairs.codes[i, 1]],
+                sq_distance=float(pairs.sq_distances[i]),
             )
             for i in range(min(n_suspects, len(pairs)))
         ),
