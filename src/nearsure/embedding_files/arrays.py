@@ -74,7 +74,7 @@ def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]
     ids = choose(_IDS, keys.ids, with_usual_name(_IDS))
     pictures = choose(_PICTURES, keys.pictures, with_usual_name(_PICTURES))
     labels = None
-    if keys.need_labels:
+    if keys.wanted == "required":
         others = [name for name in columns if name not in (ids, pictures)]
         # Floats are labels only under a usual name.
         named = [name for name in others if name.lower() in LABEL_NAMES]
@@ -86,7 +86,7 @@ def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]
                 f"{source} must hold one label for each of its {shape[0]} vectors, or be given a "
                 f"file of them (labels_path). It holds {listing(stored)}."
             )
-    elif keys.take_labels:
+    elif keys.wanted != "none":
         labels = choose(_LABELS, keys.labels, with_usual_name(_LABELS))
     chosen = {"vector": vectors, "label": labels, "id": ids, "picture": pictures}
     return {role: name for role, name in chosen.items() if name is not None}
@@ -172,11 +172,9 @@ def _stored_array(source: Source, name: str, opener: Opener, n_bytes: int) -> St
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns lie together in place of rows, and type."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    else:
-        shape, in_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, in_columns, dtype = read(stream)
     return shape, in_columns, dtype
 
 
@@ -277,11 +275,6 @@ _READERS = {
     "parquet": open_columns,
     "safetensors": open_safetensors,
 }
-_ALLOWED = {
-    "label": "an integer or a text",
-    "id": "an integer or a text",
-    "picture": "the text of its path",
-}
 
 
 def open_arrays(source: Source) -> dict[str, StoredArray]:
@@ -341,8 +334,9 @@ class ArrayRows(RowReader):
 def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:
     """Raise an error if an array does not have one entry for each vector."""
     if array.shape != (n_rows,):
+        what = "the text of its path" if role == "picture" else "an integer or a text"
         raise EmbeddingsFileError(
-            f"{where} must be one {role}, {_ALLOWED[role]}, for each of the {n_rows} vectors. "
+            f"{where} must be one {role}, {what}, for each of the {n_rows} vectors. "
             f"Got {array.dtype} of shape {array.shape} instead."
         )
 

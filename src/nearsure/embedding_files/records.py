@@ -313,9 +313,7 @@ def open_records(
     else:
         name = str(destination)
         draft, stream = _open_draft(Path(destination))
-    records = (
-        CsvRecords(stream, guard_formulas=guard_formulas)
-        if format == "csv"
-        else RECORD_FORMATS[format](stream)
-    )
+    records = RECORD_FORMATS[format](stream)
+    if guard_formulas:
+        records = CsvRecords(stream, guard_formulas=True)
     return RecordWriter(name, records, stream, draft)

@@ -197,16 +197,6 @@ class Keys:
     pictures: str | None = None
     wanted: LabelsWanted = "optional"
 
-    @property
-    def need_labels(self) -> bool:
-        """Whether labels must be there."""
-        return self.wanted == "required"
-
-    @property
-    def take_labels(self) -> bool:
-        """Whether labels are taken where they are."""
-        return self.wanted != "none"
-
 
 @dataclass(frozen=True)
 class StoredArray:

@@ -256,7 +256,7 @@ class CsvRows(_TextRows):
         label = self._place(keys.labels, "label", "labels_key")
         self._id = self._place(keys.ids, "id", "ids_key")
         self._picture = self._place(keys.pictures, "image", "pictures_key")
-        if keys.need_labels and label is None:
+        if keys.wanted == "required" and label is None:
             raise self._lacking_column("label", "labels_key")
         if keys.vectors is not None:
             lists = [self._place(keys.vectors, "vector", "vectors_key")]
@@ -274,7 +274,7 @@ class CsvRows(_TextRows):
                 f"{' or '.join(LIST_NAMES)} of JSON lists. It has {_list_names(header)}."
             )
         self._list = lists[0] if lists else None
-        self._label = label if keys.take_labels else None
+        self._label = label if keys.wanted != "none" else None
 
     def _place(self, key: str | None, usual: str, option: str) -> int | None:
         header = self._header
@@ -393,10 +393,10 @@ class JsonRows(_TextRows):
         self._where = f"{self._vector!r} in {source}"
         self._label, self._id = keys.labels or "label", keys.ids or "id"
         self._picture = keys.pictures or "image"
-        self._take_labels = keys.take_labels
-        self._has_labels = keys.take_labels and fields.get(self._label) is not None
+        self._take_labels = keys.wanted != "none"
+        self._has_labels = self._take_labels and fields.get(self._label) is not None
         self._has_ids = fields.get(self._id) is not None
-        if keys.need_labels and not self._has_labels:
+        if keys.wanted == "required" and not self._has_labels:
             raise _lacking_field(place, fields, self._label, "labels_key")
         self.dimension = len(json_vector(place, fields[self._vector]))
         self._begun: Iterator[PlacedObject] | None = chain([first], self._objects)
