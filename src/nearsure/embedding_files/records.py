@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
@@ -125,19 +126,27 @@ RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {
 }
 
 
-def _open_draft(path: Path) -> tuple[Draft, BinaryIO]:
+@dataclass(frozen=True)
+class Destination:
+    """A stream, and the draft that it writes; without one, standard output, which stays open."""
+
+    stream: BinaryIO
+    draft: Draft | None = None
+
+
+def _open_file(path: Path) -> Destination:
     if path.is_dir():
         raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
     try:
         draft = Draft.of(path)
-        return draft, draft.path.open("wb")
+        return Destination(draft.path.open("wb"), draft)
     except OSError as error:
         raise EmbeddingsFileError(
             f"{path} cannot be written: {error.strerror or error}."
         ) from error
 
 
-def _standard_output(format_name: str) -> BinaryIO:
+def _standard_output(format_name: str) -> Destination:
     text = sys.stdout
     if text is None or text.closed:
         raise EmbeddingsFileError("Standard output is closed: name a file to write to.")
@@ -148,7 +157,7 @@ def _standard_output(format_name: str) -> BinaryIO:
         raise InvalidInputError(
             "A Parquet file must not be written to a terminal: name a file, or pipe it on."
         )
-    return text.buffer if has_bytes else cast("BinaryIO", _AsText(text))
+    return Destination(text.buffer if has_bytes else cast("BinaryIO", _AsText(text)))
 
 
 def _silence(stream: BinaryIO) -> None:
@@ -183,14 +192,10 @@ class RecordWriter:
     the one that was there before.
     """
 
-    def __init__(
-        self, name: str, records: RecordFormat, stream: BinaryIO, draft: Draft | None
-    ) -> None:
+    def __init__(self, name: str, destination: Destination, records: RecordFormat) -> None:
         self._name = name
+        self._stream, self._draft = destination.stream, destination.draft
         self._records = records
-        self._stream = stream
-        # None for standard output, which stays open.
-        self._draft = draft
         self._columns: list[str] | None = None
         self._is_wanted = True
 
@@ -307,13 +312,11 @@ def open_records(
         )
     if format == "parquet":
         arrow("pyarrow.parquet")  # before a file is made
-    name, draft = "Standard output", None
     if destination is None:
-        stream = _standard_output(format)
+        name, target = "Standard output", _standard_output(format)
     else:
-        name = str(destination)
-        draft, stream = _open_draft(Path(destination))
-    records = RECORD_FORMATS[format](stream)
+        name, target = str(destination), _open_file(Path(destination))
+    records = RECORD_FORMATS[format](target.stream)
     if guard_formulas:
-        records = CsvRecords(stream, guard_formulas=True)
-    return RecordWriter(name, records, stream, draft)
+        records = CsvRecords(target.stream, guard_formulas=True)
+    return RecordWriter(name, target, records)
