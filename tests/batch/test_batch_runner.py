@@ -99,7 +99,9 @@ def test_search_on_processes(tmp_path: Path) -> None:
         write_points(tmp_path / f"{number}.parquet", part)
     queries = drawn(50, seed=1)[0]
     sq_distances, ids = ExactIndex(vectors).search(queries, 20)
-    found = search_shards(tmp_path, queries, 20, scheduler="processes")
+    # One process that answers for all shards; `test_processes` starts more.
+    with dask.config.set(num_workers=1):
+        found = search_shards(tmp_path, queries, 20, scheduler="processes")
     np.testing.assert_array_equal(found.ids, ids)
     np.testing.assert_array_equal(found.sq_distances, sq_distances)
 

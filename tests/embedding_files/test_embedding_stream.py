@@ -271,7 +271,7 @@ def test_memory_of_an_npy_file_stays_near_a_chunk(
 @pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".csv"])
 def test_a_file_that_shrinks_while_it_is_read_is_noticed(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"birds{suffix}"
-    given = some_embeddings(20_000)
+    given = some_embeddings(4_000)
     if suffix == ".npy":
         np.save(path, given.vectors)
     else:
