@@ -57,7 +57,7 @@ def integer_codes(labels: ArrayLike) -> IntArray:
 
 
 def asked_confidence(confidence: ArrayLike) -> FloatArray:
-    """What a fitted calibrator is asked about, as float64: of any shape, none at all included."""
+    """Confidence for a fitted calibrator, as float64: of any shape, also empty."""
     values = np.asarray(confidence)
     if not values.size:
         return np.zeros(values.shape)

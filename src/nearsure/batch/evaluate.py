@@ -43,7 +43,7 @@ class Evaluation:
     accuracy, expected_calibration_error : float
         Fractions; the calibration error is over 15 bins of equal width.
     area_under_risk_coverage, error_detection_auroc : float
-        How well confidence tells right from wrong.
+        How well confidence separates right from wrong answers.
     brier_score, negative_log_likelihood : float or None
         Of all probabilities; None unless ``ranked="all"`` had them written. The likelihood is
         infinite if a true class is not among a query's neighbours.

@@ -170,15 +170,15 @@ def search_shards(
     if k < 1:
         raise InvalidInputError(f"k must be at least 1. Got {k} instead.")
     given = np.asarray(queries)
-    asked = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
-    asked = unit_vectors(asked) if metric == "cosine" else asked
+    points = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
+    points = unit_vectors(points) if metric == "cosine" else points
     columns = {"vector": vector_column, "label": label_column, "id": id_column}
     jobs = shard_jobs(shards, columns, metric, rows_per_shard)
     jobs = [(name, job | {"k": k}) for name, job in jobs]
     found: Found = run_merged(
         search_shard,
         jobs,
-        asked,
+        points,
         merge=lambda one, other: merge_found([one, other], k),
         scheduler=scheduler,
         description="search",

@@ -24,7 +24,7 @@ BIN_BARS: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour, dash and marker of one line: any one of them is enough to tell it."""
+    """Colour, dash and marker of one line: any one of them is enough to recognise it."""
 
     color: str
     dash: str

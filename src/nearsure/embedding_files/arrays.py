@@ -235,7 +235,7 @@ def open_safetensors(source: Source) -> dict[str, StoredArray]:
             found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, pieces)
         metadata = file.metadata() or {}
     for name, text in metadata.items():
-        array = _listed(text)
+        array = _parse_list(text)
         if array is not None and name not in found:
             kind, dtype = ("U", "text") if array.dtype == object else ("i", str(array.dtype))
             found[name] = StoredArray(
@@ -256,7 +256,7 @@ def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iter
             yield part[first : min(first + rows, n_rows)]
 
 
-def _listed(text: str) -> AnyArray | None:
+def _parse_list(text: str) -> AnyArray | None:
     """A JSON list of strings or of integers as an array; None for anything else."""
     try:
         entries = json.loads(text)

@@ -21,7 +21,7 @@ from nearsure.embedding_files.tables import (
     is_written_integer,
     json_objects,
     name_array,
-    shown,
+    shorten,
 )
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
@@ -132,7 +132,7 @@ def hits_of_arrays(source: Source) -> HitSet:
     ids = _array_names(source, stored, "ids")
     counts = _array_numbers(source, stored, "counts", "iu")
     if counts is None:
-        counts = _counts(source, distances, ids)
+        counts = _count_hits(source, distances, ids)
     padding = np.arange(distances.shape[1]) >= counts.reshape(-1, 1)
     if padding.shape == distances.shape and padding.any():
         distances = np.where(padding, np.inf, distances)
@@ -148,7 +148,7 @@ def hits_of_arrays(source: Source) -> HitSet:
     )
 
 
-def _counts(source: Source, distances: AnyArray, ids: AnyArray | None) -> AnyArray:
+def _count_hits(source: Source, distances: AnyArray, ids: AnyArray | None) -> AnyArray:
     """Without counts every entry is a hit, unless its id is -1, as faiss fills up."""
     n, k = distances.shape
     if ids is None or ids.dtype.kind != "i" or ids.shape != (n, k):
@@ -252,7 +252,7 @@ def _check_fields(place: str, fields: dict[str, Any], there: set[str], first: se
 def _row_numbers(place: str, value: Any) -> list[float]:  # noqa: ANN401
     if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         raise EmbeddingsFileError(
-            f"{place} must have a list of numbers as its distances. Got {shown(value)} instead."
+            f"{place} must have a list of numbers as its distances. Got {shorten(value)} instead."
         )
     try:
         return [float(entry) for entry in value]
@@ -265,7 +265,7 @@ def _row_names(
 ) -> list[int | str]:
     value = fields[key]
     if not isinstance(value, list) or len(value) != n:
-        what = f"{len(value)}" if isinstance(value, list) else shown(value)
+        what = f"{len(value)}" if isinstance(value, list) else shorten(value)
         raise EmbeddingsFileError(
             f"{place} must have a list of {n} {key}, one for each distance. Got {what} instead."
         )

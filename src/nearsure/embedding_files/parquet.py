@@ -126,7 +126,7 @@ def _stored_column(source: Source, field: "pa.Field", n_rows: int) -> StoredArra
         for first_row, batch in read_rows(source, [name], batch_size=rows):
             column = batch.column(0)
             if is_list:
-                vectors = _vectors(column, name, source, first_row, length)
+                vectors = _stack_lists(column, name, source, first_row, length)
                 length = vectors.shape[1]
                 yield vectors
             elif kind == "U":
@@ -188,7 +188,7 @@ def _entries(column: "pa.DataType") -> tuple[bool, "pa.DataType", str]:
     return is_list, entry, next((kind for test, kind in kinds.items() if test(entry)), "O")
 
 
-def _vectors(
+def _stack_lists(
     lists: "pa.Array", name: str, source: Source | Path, first_row: int, length: int | None
 ) -> AnyArray:
     """Lists of one length, that of the rows before if it is given; a missing entry is NaN."""
@@ -225,7 +225,7 @@ def read_vectors(
         raise EmbeddingsFileError(
             f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
         )
-    vectors = _vectors(lists, column, path, first_row, length)
+    vectors = _stack_lists(lists, column, path, first_row, length)
     if vectors.dtype not in (np.float32, np.float64):
         vectors = vectors.astype(np.float32 if vectors.dtype == np.float16 else np.float64)
     finite = np.isfinite(vectors).all(axis=1)

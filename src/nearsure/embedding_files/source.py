@@ -48,7 +48,7 @@ def format_of(path: Path) -> str:
 
 
 def parse_format(name: str) -> str:
-    """A format that was asked for by its name or suffix."""
+    """A format that was given by its name or suffix."""
     found = SUFFIXES.get(f".{name.lower().removeprefix('.')}")
     if found is None:
         raise InvalidInputError(
@@ -176,7 +176,7 @@ def _stream_source(
         joined = BufferedReader(_Joined(head, stream))
         if chosen == "jsonl":
             return Source(name, chosen, stream=joined)
-        # Labels of a CSV file are integers if all of them are, which takes a pass to know; the
+        # Labels of a CSV file are integers if all of them are, which takes a pass to find out; the
         # others have their directory at the end.
         copy = until.enter_context(
             tempfile.NamedTemporaryFile(prefix="nearsure-", suffix=f".{chosen}")  # noqa: SIM115

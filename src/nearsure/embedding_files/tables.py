@@ -88,7 +88,7 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             if not isinstance(value, dict):
                 raise EmbeddingsFileError(
                     f'{place} must be a JSON object such as {{"vector": [0.1, 0.7]}}. '
-                    f"Got {shown(value)} instead."
+                    f"Got {shorten(value)} instead."
                 )
             yield place, value
 
@@ -110,7 +110,7 @@ def json_vector(place: str, value: Any) -> FloatArray:  # noqa: ANN401
         if isinstance(value, list):
             wrong = next((entry for entry in value if type(entry) not in _NUMBERS), value)
         raise EmbeddingsFileError(
-            f"{place} must have a list of numbers as its vector. Got {shown(wrong)}"
+            f"{place} must have a list of numbers as its vector. Got {shorten(wrong)}"
             f"{' among them' if wrong is not value else ' instead'}."
         )
     try:
@@ -129,12 +129,12 @@ def kind_of_name(place: str, role: str, value: Any) -> type[int | str]:  # noqa:
         check_text(place, role, value)
     if type(value) is int and not _SMALLEST <= value <= _LARGEST:
         raise EmbeddingsFileError(
-            f"{place} has the {role} {shown(value)}, which does not fit in 64 bits: write all of "
+            f"{place} has the {role} {shorten(value)}, which does not fit in 64 bits: write all of "
             "them as texts."
         )
     if type(value) not in (int, str):
         raise EmbeddingsFileError(
-            f"{place} must have an integer or a text as its {role}. Got {shown(value)} instead."
+            f"{place} must have an integer or a text as its {role}. Got {shorten(value)} instead."
         )
     return type(value)
 
@@ -154,7 +154,7 @@ class NameColumn:
         first_place, first_kind = self._kind
         if kind is not first_kind:
             raise EmbeddingsFileError(
-                f"{place} has the {self._role} {shown(value)}, and {first_place[0].lower()}"
+                f"{place} has the {self._role} {shorten(value)}, and {first_place[0].lower()}"
                 f"{first_place[1:]} {_ARTICLES[first_kind]}: write all as integers or all as texts."
             )
         result: int | str = value
@@ -169,7 +169,7 @@ def name_array(values: list[int] | list[str] | list[int | str]) -> AnyArray:
     return np.array(values, str if isinstance(values[0], str) else np.int64)
 
 
-def shown(value: Any) -> str:  # noqa: ANN401
+def shorten(value: Any) -> str:  # noqa: ANN401
     """A value as JSON, cut to what fits in a message."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
@@ -423,7 +423,7 @@ class JsonRows(_TextRows):
             if picture is not None and not isinstance(picture, str):
                 raise EmbeddingsFileError(
                     f"{place} must have a text, the path of a picture, as its image. "
-                    f"Got {shown(picture)} instead."
+                    f"Got {shorten(picture)} instead."
                 )
             yield (
                 place,

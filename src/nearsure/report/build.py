@@ -77,7 +77,7 @@ def _assemble(
     chosen : iterable of AcceptThreshold
         Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
-        What to know about these queries.
+        On these queries.
     title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, with_audit
         As of `query_report`.
     picture_of_row : callable
@@ -298,7 +298,7 @@ def gallery_report(
         chosen=(classifier.accept_threshold(precision=target) for target in TARGETS),
         notes=[
             remarks.on_leaving_out(len(ids), classifier.n_support_),
-            remarks.on_lonely_points(int((class_sizes[codes] == 1).sum())),
+            remarks.on_single_members(int((class_sizes[codes] == 1).sum())),
             remarks.on_missing_unknowns(classifier.unknown_share_),
             remarks.on_another_prior(classifier.prior_),
         ],

@@ -1,4 +1,4 @@
-"""What a reader should know before trusting the numbers, in sentences; None where nothing."""
+"""Notes for the reader of a report, in sentences; None where there is nothing to note."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def on_leaving_out(n_asked: int, n_gallery: int) -> str:
     )
 
 
-def on_lonely_points(n_alone: int) -> str | None:
+def on_single_members(n_alone: int) -> str | None:
     """On points that no answer can be right for."""
     if not n_alone:
         return None
