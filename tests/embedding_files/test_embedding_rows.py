@@ -113,3 +113,14 @@ def test_hits(tmp_path: Path) -> None:
 def test_a_set_checks_itself(vectors: Any, labels: Any) -> None:  # noqa: ANN401
     with pytest.raises(InvalidInputError):
         EmbeddingSet(vectors, labels)
+
+
+@pytest.mark.parametrize("name", ["labels", "ids", "images"])
+def test_bytes_that_are_no_utf_8_are_refused(name: str, tmp_path: Path) -> None:
+    arrays = {"vectors": VECTORS, name: np.array([b"a", b"\xff", b"c"])}
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    with (
+        pytest.raises(EmbeddingsFileError, match=f"'{name}' in .* must be UTF-8 text"),
+        open_embeddings(tmp_path / "a.npz") as stream,
+    ):
+        stream.read_all()

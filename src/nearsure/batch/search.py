@@ -172,7 +172,7 @@ def search_shards(
     given = np.asarray(queries)
     points = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
     points = unit_vectors(points) if metric == "cosine" else points
-    columns = {"vector": vector_column, "label": label_column, "id": id_column}
+    columns = {"vector": vector_column, "id": id_column, "label": label_column}
     jobs = shard_jobs(shards, columns, metric, rows_per_shard)
     jobs = [(name, job | {"k": k}) for name, job in jobs]
     found: Found = run_merged(
@@ -262,8 +262,9 @@ def _no_neighbors(job: Job, n: int) -> Found:
         empty: AnyArray = np.empty(0, dtype)
         return np.full((n, 1), nothing_of(empty), empty.dtype)
 
+    ids = nothing("id")
     labels = nothing("label") if "label" in columns else None
-    return Found(np.full((n, 1), np.inf), nothing("id"), np.zeros(n, np.int64), labels)
+    return Found(np.full((n, 1), np.inf), ids, np.zeros(n, np.int64), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +333,7 @@ def leave_one_out_over_shards(
     check_metric(metric)
     if max_samples is not None and max_samples < 1:
         raise InvalidInputError(f"max_samples must be at least 1. Got {max_samples} instead.")
-    columns = {"vector": vector_column, "label": label_column, "id": id_column}
+    columns = {"vector": vector_column, "id": id_column, "label": label_column}
     jobs = shard_jobs(shards, columns, metric, rows_per_shard)
     n_rows = [job["partition"]["n_rows"] for _, job in jobs]
     n_points = sum(n_rows)

@@ -88,7 +88,7 @@ def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]
             )
     elif keys.wanted != "none":
         labels = choose(_LABELS, keys.labels, with_usual_name(_LABELS))
-    chosen = {"vector": vectors, "label": labels, "id": ids, "picture": pictures}
+    chosen = {"picture": pictures, "vector": vectors, "label": labels, "id": ids}
     return {role: name for role, name in chosen.items() if name is not None}
 
 
@@ -292,6 +292,8 @@ def open_arrays(source: Source) -> dict[str, StoredArray]:
 class ArrayRows(RowReader):
     """The arrays of a file that were chosen, in step."""
 
+    n_rows: int
+
     def __init__(self, source: Source, keys: Keys) -> None:
         stored = open_arrays(source)
         if source.format == "npy" and keys.vectors is not None:
@@ -315,20 +317,18 @@ class ArrayRows(RowReader):
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
         pieces = {role: array.pieces(rows) for role, (_, array) in self._arrays.items()}
-        first = 0
-        for vectors in pieces.pop("vector"):
+        for first in range(0, self.n_rows, rows):
             place = partial(row_place, first)
-            columns: dict[str, Any] = {
-                "vectors": as_float32(self._arrays["vector"][0], vectors, place)
-            }
-            for role, column in pieces.items():
-                where, part = self._arrays[role][0], next(column)
-                if role == "picture":
+            columns: dict[str, Any] = {}
+            for role, (where, _) in self._arrays.items():
+                part = next(pieces[role])
+                if role == "vector":
+                    columns["vectors"] = as_float32(where, part, place)
+                elif role == "picture":
                     columns["pictures"] = as_pictures(where, part)
                 else:
                     columns[f"{role}s"] = as_names(role, where, part, place)
             yield EmbeddingChunk(**columns, first_row=first)
-            first += len(vectors)
 
 
 def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:

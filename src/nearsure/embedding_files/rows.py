@@ -109,10 +109,7 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
         _check_texts(what, names, place)
         names = names.astype(str)
     if names.dtype.kind == "S":
-        try:
-            names = np.char.decode(names, "utf-8")
-        except UnicodeDecodeError as error:
-            raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
+        names = _decode(where, names)
     if names.dtype.kind == "U":
         _check_texts(what, names, place)
     whole = names.dtype.kind == "f" and bool((abs(names) < LARGEST_WHOLE).all())
@@ -124,6 +121,13 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
             f"Got {names.dtype} of shape {names.shape} instead."
         )
     return names
+
+
+def _decode(where: str, texts: AnyArray) -> AnyArray:
+    try:
+        return np.char.decode(texts, "utf-8")
+    except UnicodeDecodeError as error:
+        raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
 
 
 def _check_texts(what: str, names: AnyArray, place: Callable[[int], str]) -> None:
@@ -140,7 +144,7 @@ def as_pictures(where: str, entries: AnyArray) -> list[str | None]:
             f"Got {entries.dtype} instead."
         )
     if entries.dtype.kind == "S":
-        entries = np.char.decode(entries, "utf-8")
+        entries = _decode(where, entries)
     return [entry or None for entry in entries.tolist()]
 
 

@@ -385,11 +385,11 @@ class JsonRows(_TextRows):
         if first is None:
             raise EmbeddingsFileError(f"{source} is empty: it must hold one JSON object a line.")
         place, fields = first
-        given = {"vectors_key": keys.vectors, "labels_key": keys.labels, "ids_key": keys.ids}
+        self._vector = keys.vectors or _find_vector(place, fields)
+        given = {"vectors_key": self._vector, "labels_key": keys.labels, "ids_key": keys.ids}
         for option, key in given.items():
             if key is not None and key not in fields:
                 raise _lacking_field(place, fields, key, option)
-        self._vector = keys.vectors or _find_vector(place, fields)
         self._where = f"{self._vector!r} in {source}"
         self._label, self._id = keys.labels or "label", keys.ids or "id"
         self._picture = keys.pictures or "image"
@@ -419,19 +419,16 @@ class JsonRows(_TextRows):
                 raise _not_in_all(place, "label")
             if name is not None and not self._has_ids:
                 raise _not_in_all(place, "id")
+            vector = json_vector(place, fields[self._vector])
+            label = labels.check(place, label) if self._has_labels else None
+            name = ids.check(place, name) if self._has_ids else None
             picture = fields.get(self._picture)
             if picture is not None and not isinstance(picture, str):
                 raise EmbeddingsFileError(
                     f"{place} must have a text, the path of a picture, as its image. "
                     f"Got {shorten(picture)} instead."
                 )
-            yield (
-                place,
-                json_vector(place, fields[self._vector]),
-                labels.check(place, label) if self._has_labels else None,
-                ids.check(place, name) if self._has_ids else None,
-                picture or None,
-            )
+            yield place, vector, label, name, picture or None
 
 
 def _find_vector(place: str, fields: dict[str, Any]) -> str:
