@@ -169,16 +169,17 @@ def search_shards(
     check_metric(metric)
     if k < 1:
         raise InvalidInputError(f"k must be at least 1. Got {k} instead.")
+    columns = {"vector": vector_column, "id": id_column, "label": label_column}
     given = np.asarray(queries)
     points = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
-    points = unit_vectors(points) if metric == "cosine" else points
-    columns = {"vector": vector_column, "id": id_column, "label": label_column}
-    jobs = shard_jobs(shards, columns, metric, rows_per_shard)
-    jobs = [(name, job | {"k": k}) for name, job in jobs]
+    return _search(shard_jobs(shards, columns, metric, rows_per_shard), points, k, scheduler)
+
+
+def _search(jobs: list[tuple[str, Job]], queries: AnyArray, k: int, scheduler: Scheduler) -> Found:
     found: Found = run_merged(
         search_shard,
-        jobs,
-        points,
+        [(name, job | {"k": k}) for name, job in jobs],
+        unit_vectors(queries) if jobs[0][1]["metric"] == "cosine" else queries,
         merge=lambda one, other: merge_found([one, other], k),
         scheduler=scheduler,
         description="search",
@@ -359,17 +360,7 @@ def leave_one_out_over_shards(
         np.concatenate([points[role] for points in fetched])[order] for role in ("vector", "label")
     )
     own_ids = ids[rows][order]
-    found = search_shards(
-        shards,
-        vectors,
-        k + 1,
-        vector_column=vector_column,
-        label_column=label_column,
-        id_column=id_column,
-        metric=metric,
-        scheduler=scheduler,
-        rows_per_shard=rows_per_shard,
-    )
+    found = _search(jobs, vectors, k + 1, scheduler)
     neighbors = leave_one_out(as_neighbors(found, classes), own_ids, n_neighbors=k)
     codes = np.searchsorted(classes, labels).astype(np.int64)
     return OwnNeighbors(own_ids, neighbors, codes, classes, class_counts)
