@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
-from reported import FEW, NAMES, drawn, fitted, metric, usual
+from report_examples import FEW, NAMES, drawn, fitted, metric, usual
 
 from nearsure import NEDClassifier
 from nearsure.errors import InvalidInputError

@@ -7,11 +7,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from nearsure.atomic import write_text_whole
-from nearsure.embedding_files.parquet import open_parquet, read_rows
+from nearsure.embedding_files.parquet import first_rows, open_parquet, read_rows
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -167,16 +168,13 @@ def _root_and_files(source: str) -> tuple[Path, list[str]]:
 def _divide(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
     path = root / file
     with open_parquet(path) as parquet:
-        metadata = parquet.metadata
-        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        edges = first_rows(parquet)
     status = path.stat()
-    n_rows = sum(sizes)
-    firsts, reached = [0], 0
-    for size in sizes:
-        if reached > firsts[-1] and reached + size - firsts[-1] > rows_per_partition:
-            firsts.append(reached)
-        reached += size
-    for first, last in zip(firsts, [*firsts[1:], n_rows], strict=True):
+    firsts = [0]
+    for start, end in pairwise(edges):
+        if start > firsts[-1] and end - firsts[-1] > rows_per_partition:
+            firsts.append(start)
+    for first, last in pairwise([*firsts, edges[-1]]):
         yield Partition(
             root=str(root),
             file=file,

@@ -67,8 +67,7 @@ def read_rows(
     with open_parquet(source) as file:
         check_columns(file, source, columns or ())
         last_row = file.metadata.num_rows if n_rows is None else first_row + n_rows
-        sizes = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-        firsts = list(accumulate(sizes, initial=0))
+        firsts = first_rows(file)
         if firsts[-1] < last_row:
             raise EmbeddingsFileError(
                 f"{source} must have at least {last_row} rows. Got {firsts[-1]}: it has changed. "
@@ -88,6 +87,12 @@ def read_rows(
             if len(part):
                 yield start + skipped, part
             start += len(batch)
+
+
+def first_rows(file: "pq.ParquetFile") -> list[int]:
+    """The first row of each row group of a file, and at the end the number of all rows."""
+    groups = range(file.metadata.num_row_groups)
+    return list(accumulate((file.metadata.row_group(g).num_rows for g in groups), initial=0))
 
 
 def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequence[str]) -> None:
