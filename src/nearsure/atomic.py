@@ -129,7 +129,7 @@ def atomic_write(path: Path, *, keep_suffix: bool = False, replace: bool = True)
         yield draft.path
         draft.commit(replace=replace)
     except OSError as error:
-        # The caller does not know the draft's name, and an error about a full disk has none.
+        # The draft's name means nothing to the caller, and an error about a full disk has none.
         if error.errno is not None and error.filename in {None, str(draft.path), draft.path}:
             error.filename, error.filename2 = str(path), None
         raise

@@ -1,8 +1,9 @@
-"""Images of strangers: a few bytes may ask for gigabytes or hours, which is seen before decoding.
+"""Limits of images from untrusted files, checked before they are decoded.
 
-A picture of one colour is some kilobytes, however large; and each of the thousands of scans that a
-progressive JPEG may have goes over the whole picture. Decoders that few need (that of PostScript,
-say, which runs a program) are not asked at all.
+A few bytes may take gigabytes or hours to decode: a picture of one colour is some kilobytes,
+however large; and each of the thousands of scans that a progressive JPEG may have goes over the
+whole picture. Decoders that few need (such as that of PostScript, which runs a program) are not
+used.
 """
 
 import re

@@ -103,7 +103,7 @@ def extended_groups(
 ) -> tuple[AnyArray | None, IntArray | None]:
     """The names of groups with new ones at the end, and the codes of points' groups among them."""
     if groups is None or names is None:
-        # What one has and the other lacks, the support set refuses.
+        # Where one side alone has groups, the gallery raises an error.
         codes = None if groups is None else np.zeros(n_points, np.int64)
         return names, codes
     own = _checked_groups(groups, n_points)

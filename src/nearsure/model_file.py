@@ -134,8 +134,7 @@ def _verify(
             f"{source} has been altered since it was saved: the checksums of its arrays do not "
             "match. Save the model again."
         )
-    manifest: dict[str, Any] = header["manifest"]
-    return manifest, tensors
+    return header["manifest"], tensors
 
 
 def _verify_header(path: Path | str, metadata: dict[str, str] | None) -> dict[str, Any]:

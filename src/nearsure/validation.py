@@ -57,7 +57,7 @@ def integer_codes(labels: ArrayLike) -> IntArray:
 
 
 def asked_confidence(confidence: ArrayLike) -> FloatArray:
-    """What a fitted calibrator is asked about, as float64: of any shape, none at all included."""
+    """Confidence for a fitted calibrator, as float64: of any shape, also empty."""
     values = np.asarray(confidence)
     if not values.size:
         return np.zeros(values.shape)
@@ -168,35 +168,3 @@ def _one_dimensional(name: str, values: ArrayLike) -> AnyArray:
             f"Got shape {array.shape} instead: pass one entry per query."
         )
     return array
-
-
-def checked_vectors(vectors: ArrayLike) -> AnyArray:
-    """The vectors as float32 or float64, finite, of shape (n, n_features); or an error."""
-    points = np.asarray(vectors)
-    if points.ndim != 2 or 0 in points.shape:  # noqa: PLR2004
-        raise InvalidInputError(
-            "vectors must have the shape (n, n_features), with at least one point and feature. "
-            f"Got an array of shape {points.shape} instead."
-        )
-    if points.dtype.kind not in "fiu":
-        raise InvalidInputError(f"vectors must be numbers. Got {points.dtype} instead.")
-    if points.dtype not in (np.float32, np.float64):
-        points = points.astype(np.float32 if points.dtype == np.float16 else np.float64)
-    # Both pass NaN and infinity on, and take no memory.
-    if not np.isfinite(points.min()) or not np.isfinite(points.max()):
-        raise InvalidInputError("vectors must be finite. Got NaN or infinity instead.")
-    return points
-
-
-def checked_codes(codes: ArrayLike, n_points: int) -> IntArray:
-    """A copy of one class code >= 0 for each point, or an error."""
-    given = np.asarray(codes)
-    if given.shape != (n_points,):
-        raise InvalidInputError(
-            f"codes must be one class code for each of the {n_points} points. "
-            f"Got an array of shape {given.shape} instead."
-        )
-    own = integer_codes(given).copy() if given.size else np.empty(0, np.int64)
-    if own.min(initial=0) < 0:
-        raise InvalidInputError(f"codes must be class codes >= 0. Got {own.min()} instead.")
-    return own

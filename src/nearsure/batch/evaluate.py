@@ -31,8 +31,6 @@ from nearsure.posterior import Posterior
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_AT_A_TIME = 1 << 16
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -45,7 +43,7 @@ class Evaluation:
     accuracy, expected_calibration_error : float
         Fractions; the calibration error is over 15 bins of equal width.
     area_under_risk_coverage, error_detection_auroc : float
-        How well confidence tells right from wrong.
+        How well confidence separates right from wrong answers.
     brier_score, negative_log_likelihood : float or None
         Of all probabilities; None unless ``ranked="all"`` had them written. The likelihood is
         infinite if a true class is not among a query's neighbours.
@@ -97,7 +95,7 @@ def evaluate_partitions(
     """
     check_scheduler(scheduler)
     folder = Path(scored).absolute()
-    manifest = read_manifest(folder)
+    partitions, settings = read_manifest(folder)
     jobs = [
         (
             partition.name,
@@ -106,19 +104,16 @@ def evaluate_partitions(
                 "scored": str(folder / partition.name),
                 "truth": None if truth is None else str(Path(truth).absolute() / partition.file),
                 "truth_column": truth_column,
-                "has_posterior": manifest.settings["ranked"] == "all",
+                "has_posterior": settings["ranked"] == "all",
             },
         )
-        for partition in manifest.partitions
+        for partition in partitions
     ]
     results = require_all(run_each(compare_partition, jobs, scheduler, "evaluate"))
-    rows = {
-        name: np.concatenate([result[name] for result in results if name in result])
-        for name in results[0]
-    }
-    if not len(rows["confidence"]):
-        raise InvalidInputError(f"{folder} has no rows to evaluate: all partitions are empty.")
+    rows = _join(results)
     confidence, correct = rows["confidence"], rows["correct"]
+    if not len(confidence):
+        raise InvalidInputError(f"{folder} has no rows to evaluate: all partitions are empty.")
     return Evaluation(
         len(confidence),
         accuracy(correct),
@@ -140,44 +135,29 @@ def compare_partition(job: Job) -> dict[str, AnyArray]:
     job : dict
         Paths, names and numbers alone.
     """
-    partition = Partition(**job["partition"])
-    path, truth_column, has_posterior = (
-        Path(job["scored"]),
-        job["truth_column"],
-        job["has_posterior"],
-    )
+    partition, path = Partition(**job["partition"]), Path(job["scored"])
+    truth_column = job["truth_column"]
     truth_path = partition.path if job["truth"] is None else Path(job["truth"])
-    with open_parquet(path) as file:
-        n_scored = file.metadata.num_rows
-    _check_truth(partition, truth_path, n_scored)
-    truth = [
-        read_values(batch, truth_column, truth_path, first_row)
-        for first_row, batch in read_rows(
-            truth_path,
-            [truth_column],
-            first_row=partition.first_row,
-            n_rows=partition.n_rows,
-            batch_size=ROWS_AT_A_TIME,
-        )
-    ]
+    _check_truth(partition, truth_path, path)
+    true_rows = read_rows(
+        truth_path, [truth_column], first_row=partition.first_row, n_rows=partition.n_rows
+    )
+    truth = [read_values(batch, truth_column, truth_path, first) for first, batch in true_rows]
     true_labels = np.concatenate(truth) if truth else np.empty(0, np.int64)
     columns = [LABEL, CONFIDENCE]
-    columns += [RANKED_LABELS, RANKED_PROBABILITIES] if has_posterior else []
-    parts = [
+    nothing: dict[str, AnyArray] = {"confidence": np.empty(0), "correct": np.empty(0, np.bool_)}
+    if job["has_posterior"]:
+        columns += [RANKED_LABELS, RANKED_PROBABILITIES]
+        nothing |= {"brier": np.empty(0), "surprise": np.empty(0)}
+    parts = (
         _compare(batch, true_labels[first : first + len(batch)], path, first)
-        for first, batch in read_rows(
-            path, columns, first_row=0, n_rows=n_scored, batch_size=ROWS_AT_A_TIME
-        )
-    ]
-    return {
-        name: np.concatenate([part[name] for part in [_no_rows(has_posterior), *parts]])
-        for name in _no_rows(has_posterior)
-    }
+        for first, batch in read_rows(path, columns)
+    )
+    return _join([nothing, *parts])
 
 
-def _no_rows(has_posterior: bool) -> dict[str, AnyArray]:  # noqa: FBT001
-    empty: dict[str, AnyArray] = {"confidence": np.empty(0), "correct": np.empty(0, np.bool_)}
-    return empty | ({"brier": np.empty(0), "surprise": np.empty(0)} if has_posterior else {})
+def _join(parts: list[dict[str, AnyArray]]) -> dict[str, AnyArray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _compare(
@@ -219,10 +199,10 @@ def _posterior(batch: "pa.RecordBatch", truth: AnyArray) -> tuple[Posterior, Any
     )
 
 
-def _check_truth(partition: Partition, truth_path: Path, n_scored: int) -> None:
+def _check_truth(partition: Partition, truth_path: Path, scored_path: Path) -> None:
     """The scored rows must be those of the truth."""
-    with open_parquet(truth_path) as file:
-        n_rows = file.metadata.num_rows
+    with open_parquet(scored_path) as scored, open_parquet(truth_path) as truth:
+        n_scored, n_rows = scored.metadata.num_rows, truth.metadata.num_rows
     wrong = partition.first_row + partition.n_rows > n_rows
     wrong |= partition.whole and partition.n_rows != n_rows
     if wrong or n_scored != partition.n_rows:

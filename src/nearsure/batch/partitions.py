@@ -7,11 +7,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from nearsure.atomic import write_text_whole
-from nearsure.embedding_files.parquet import open_parquet, read_rows
+from nearsure.embedding_files.parquet import first_rows, open_parquet, read_rows
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Listing:
     partitions: tuple[Partition, ...]
     broken: dict[str, str]
 
-    def checked(self) -> tuple[Partition, ...]:
+    def require_readable(self) -> tuple[Partition, ...]:
         """The partitions, or an error if any file cannot be read."""
         if self.broken:
             raise EmbeddingsFileError(next(iter(self.broken.values())))
@@ -152,7 +153,11 @@ def _root_and_files(source: str) -> tuple[Path, list[str]]:
             f"source must be a Parquet file, a folder of them or a pattern. There is no {source}."
         )
     names = (file.relative_to(root) for file in found if file.is_file())
-    files = sorted(name.as_posix() for name in names if not _is_hidden(name))
+    files = sorted(
+        name.as_posix()
+        for name in names
+        if not any(part.startswith((".", "_")) for part in name.parts)
+    )
     if not files:
         raise InvalidInputError(
             f"source must hold at least one file that ends in {SUFFIX}. Got none in {source}."
@@ -160,23 +165,16 @@ def _root_and_files(source: str) -> tuple[Path, list[str]]:
     return root, files
 
 
-def _is_hidden(name: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in name.parts)
-
-
 def _divide(root: Path, file: str, rows_per_partition: int) -> Iterator[Partition]:
     path = root / file
     with open_parquet(path) as parquet:
-        metadata = parquet.metadata
-        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        edges = first_rows(parquet)
     status = path.stat()
-    n_rows = sum(sizes)
-    firsts, reached = [0], 0
-    for size in sizes:
-        if reached > firsts[-1] and reached + size - firsts[-1] > rows_per_partition:
-            firsts.append(reached)
-        reached += size
-    for first, last in zip(firsts, [*firsts[1:], n_rows], strict=True):
+    firsts = [0]
+    for start, end in pairwise(edges):
+        if start > firsts[-1] and end - firsts[-1] > rows_per_partition:
+            firsts.append(start)
+    for first, last in pairwise([*firsts, edges[-1]]):
         yield Partition(
             root=str(root),
             file=file,
@@ -260,29 +258,13 @@ def write_manifest(
     write_text_whole(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What a finished run has written to `scored.json`.
-
-    Parameters
-    ----------
-    partitions : tuple of Partition
-        In the order of the data set.
-    settings : dict
-        Of the run.
-    """
-
-    partitions: tuple[Partition, ...]
-    settings: dict[str, Any]
-
-
-def read_manifest(output: Path) -> Manifest:
-    """The manifest of a folder that is whole."""
+def read_manifest(output: Path) -> tuple[tuple[Partition, ...], dict[str, Any]]:
+    """The partitions of a folder that is whole, in the order of the data set, and the settings."""
     path = output / MANIFEST
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         partitions = tuple(Partition(**partition) for partition in fields["partitions"])
-        return Manifest(partitions, fields["settings"])
+        return partitions, fields["settings"]
     except FileNotFoundError:
         raise InvalidInputError(
             f"{output} must hold what score_partitions finished. It has no {MANIFEST}: score its "

@@ -178,7 +178,7 @@ def _run(
             }
             try:
                 for future in as_completed(places):
-                    # Whoever merges results holds each of them no longer than that takes.
+                    # Not kept here, so that a result is released as soon as it is merged.
                     number = places.pop(future)
                     yield number, _result(future, jobs[number][0])
                     bar.update()

@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -62,7 +62,7 @@ class _Opened:
     n_users: int = 0
 
 
-_lock = Lock()
+_lock = RLock()
 _opened: dict[tuple[str, str, str | None], _Opened] = {}
 
 
@@ -83,7 +83,7 @@ def borrow_classifier(path: str, sha256: str, open_engine: str | None) -> Iterat
     key = (path, sha256, open_engine)
     with _lock:
         if key not in _opened:
-            _close_unused()
+            close_classifiers()
             _opened[key] = _open(path, sha256, open_engine)
         entry = _opened[key]
         entry.n_users += 1
@@ -97,7 +97,11 @@ def borrow_classifier(path: str, sha256: str, open_engine: str | None) -> Iterat
 def close_classifiers() -> None:
     """Close the classifiers of this process that are not in use."""
     with _lock:
-        _close_unused()
+        for key, entry in list(_opened.items()):
+            if not entry.n_users:
+                del _opened[key]
+                if entry.engine is not None:
+                    entry.engine.close()
 
 
 def file_sha256(path: str | PathLike[str]) -> str:
@@ -146,14 +150,6 @@ def _open_engine(open_engine: str) -> Engine:
         ) from error
     engine: Engine = opening()
     return engine
-
-
-def _close_unused() -> None:
-    for key, entry in list(_opened.items()):
-        if not entry.n_users:
-            del _opened[key]
-            if entry.engine is not None:
-                entry.engine.close()
 
 
 ROW, ID = "row", "id"

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Literal
 
 import numpy as np
@@ -43,52 +43,18 @@ ROWS_READ_AT_A_TIME = 1 << 14
 Metric = Literal["euclidean", "cosine"]
 
 
-@dataclass(frozen=True)
-class ShardColumns:
-    """What the columns of a gallery's files are called.
-
-    Parameters
-    ----------
-    vector : str
-        Lists of numbers.
-    label, id : str or None
-        Integers or texts.
-    """
-
-    vector: str
-    label: str | None
-    id: str | None
-
-    @property
-    def names(self) -> list[str]:
-        """Those that are there."""
-        return [name for name in (self.vector, self.label, self.id) if name is not None]
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Some points of a shard.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, dimension)
-        Float32 or float64.
-    ids : array of shape (n,)
-        Int64 or strings.
-    labels : array of shape (n,) or None
-        Int64 or strings.
-    """
-
-    vectors: AnyArray
-    ids: AnyArray
-    labels: AnyArray | None
+# Arrays of some points of a shard: "vector", float32 or float64; "id" and "label", int64 or text.
+Points = dict[str, AnyArray]
 
 
 def shard_jobs(
-    shards: str | os.PathLike[str], columns: ShardColumns, metric: Metric, rows_per_shard: int
+    shards: str | os.PathLike[str],
+    columns: dict[str, str | None],
+    metric: Metric,
+    rows_per_shard: int,
 ) -> list[tuple[str, Job]]:
-    """A job for each shard of a gallery."""
-    listed = list_partitions(shards, rows_per_shard).checked()
+    """A job for each shard of a gallery; `columns` names those of "vector", "label" and "id"."""
+    listed = list_partitions(shards, rows_per_shard).require_readable()
     # Files without rows often have columns of no type; one is kept if there are no others.
     partitions = [partition for partition in listed if partition.n_rows] or listed[:1]
     firsts = accumulate((partition.n_rows for partition in partitions), initial=0)
@@ -97,7 +63,7 @@ def shard_jobs(
             partition.name,
             {
                 "partition": asdict(partition),
-                "columns": [columns.vector, columns.label, columns.id],
+                "columns": {role: name for role, name in columns.items() if name is not None},
                 "first_id": first,
                 "metric": metric,
             },
@@ -106,28 +72,33 @@ def shard_jobs(
     ]
 
 
-def read_chunks(job: Job) -> Iterator[Chunk]:
-    """The points of a shard, up to `CHUNK_BYTES` at a time, at unit length for "cosine"."""
-    partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
-    waiting: list[Chunk] = []
-    n_bytes = 0
+def read_batches(job: Job, *roles: str) -> Iterator[tuple[int, Points]]:
+    """Points of a shard, each batch with the number of its first row in the file."""
+    partition = Partition(**job["partition"])
+    columns = {role: name for role, name in job["columns"].items() if role in roles}
     length = None
-    for first_row, batch in partition.read_rows(columns.names, ROWS_READ_AT_A_TIME):
-        vectors = read_vectors(batch, columns.vector, partition.path, first_row, length)
-        length = vectors.shape[1]
-        if columns.id is None:
-            first_id = job["first_id"] + first_row - partition.first_row
-            ids: AnyArray = np.arange(first_id, first_id + len(batch))
-        else:
-            ids = read_values(batch, columns.id, partition.path, first_row)
-        labels = None
-        if columns.label is not None:
-            labels = read_values(batch, columns.label, partition.path, first_row)
-        waiting.append(Chunk(vectors, ids, labels))
-        n_bytes += vectors.nbytes
-        if n_bytes >= CHUNK_BYTES:
+    for first_row, batch in partition.read_rows(list(columns.values()), ROWS_READ_AT_A_TIME):
+        points: Points = {}
+        for role, name in columns.items():
+            if role == "vector":
+                points[role] = read_vectors(batch, name, partition.path, first_row, length)
+                length = points[role].shape[1]
+            else:
+                points[role] = read_values(batch, name, partition.path, first_row)
+        yield first_row, points
+
+
+def read_chunks(job: Job) -> Iterator[Points]:
+    """The points of a shard, up to `CHUNK_BYTES` at a time, at unit length for "cosine"."""
+    first_id = job["first_id"] - job["partition"]["first_row"]
+    waiting: list[Points] = []
+    for first_row, points in read_batches(job, "vector", "label", "id"):
+        if "id" not in points:
+            points["id"] = first_id + first_row + np.arange(len(points["vector"]))
+        waiting.append(points)
+        if sum(part["vector"].nbytes for part in waiting) >= CHUNK_BYTES:
             yield _join(waiting, job["metric"])
-            waiting, n_bytes = [], 0
+            waiting = []
     if waiting:
         yield _join(waiting, job["metric"])
 
@@ -138,14 +109,11 @@ def check_metric(metric: str) -> None:
         raise InvalidInputError(f"metric must be 'euclidean' or 'cosine'. Got {metric!r} instead.")
 
 
-def _join(parts: list[Chunk], metric: Metric) -> Chunk:
-    vectors = np.concatenate([part.vectors for part in parts])
-    labels = [part.labels for part in parts if part.labels is not None]
-    return Chunk(
-        unit_vectors(vectors) if metric == "cosine" else vectors,
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate(labels) if labels else None,
-    )
+def _join(parts: list[Points], metric: Metric) -> Points:
+    joined = {role: np.concatenate([part[role] for part in parts]) for role in parts[0]}
+    if metric == "cosine":
+        joined["vector"] = unit_vectors(joined["vector"])
+    return joined
 
 
 def search_shards(
@@ -201,16 +169,17 @@ def search_shards(
     check_metric(metric)
     if k < 1:
         raise InvalidInputError(f"k must be at least 1. Got {k} instead.")
+    columns = {"vector": vector_column, "id": id_column, "label": label_column}
     given = np.asarray(queries)
-    asked = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
-    asked = unit_vectors(asked) if metric == "cosine" else asked
-    columns = ShardColumns(vector_column, label_column, id_column)
-    jobs = shard_jobs(shards, columns, metric, rows_per_shard)
-    jobs = [(name, job | {"k": k}) for name, job in jobs]
+    points = checked_queries(given, given.shape[1] if given.ndim == 2 else 0)  # noqa: PLR2004
+    return _search(shard_jobs(shards, columns, metric, rows_per_shard), points, k, scheduler)
+
+
+def _search(jobs: list[tuple[str, Job]], queries: AnyArray, k: int, scheduler: Scheduler) -> Found:
     found: Found = run_merged(
         search_shard,
-        jobs,
-        asked,
+        [(name, job | {"k": k}) for name, job in jobs],
+        unit_vectors(queries) if jobs[0][1]["metric"] == "cosine" else queries,
         merge=lambda one, other: merge_found([one, other], k),
         scheduler=scheduler,
         description="search",
@@ -230,10 +199,11 @@ def search_shard(job: Job, queries: AnyArray) -> Found:
     """
     found = _no_neighbors(job, len(queries))
     for chunk in read_chunks(job):
-        if chunk.vectors.shape[1] != queries.shape[1]:
+        dimension = chunk["vector"].shape[1]
+        if dimension != queries.shape[1]:
             raise EmbeddingsFileError(
-                f"The vectors of the gallery have {chunk.vectors.shape[1]} entries, and those of "
-                f"the queries {queries.shape[1]}: they must be of one model."
+                f"The vectors of the gallery have {dimension} entries, and those of the queries "
+                f"{queries.shape[1]}: they must be of one model."
             )
         found = merge_found([found, _search_chunk(chunk, queries, job["k"])], job["k"])
     return found
@@ -262,46 +232,40 @@ def as_neighbors(found: Found, classes: AnyArray) -> Neighbors:
     return Neighbors(found.sq_distances, np.where(valid, codes, 0), found.ids, found.counts)
 
 
-def _search_chunk(chunk: Chunk, queries: AnyArray, k: int) -> Found:
-    n, k = len(queries), min(k, len(chunk.ids))
-    vectors, ids, labels = chunk.vectors, chunk.ids, chunk.labels
+def _search_chunk(chunk: Points, queries: AnyArray, k: int) -> Found:
+    ids = chunk["id"]
     if len(np.unique(ids)) < len(ids):
         raise EmbeddingsFileError("ids must be distinct. Got some more than once in one shard.")
     if ids.dtype.kind == "U":
         # The index takes integers alone: rows in the order of ids break ties as ids would.
         order = np.argsort(ids)
-        vectors, ids = vectors[order], ids[order]
-        labels = None if labels is None else labels[order]
-        index = ExactIndex(vectors)
+        chunk = {role: array[order] for role, array in chunk.items()}
+        index = ExactIndex(chunk["vector"])
     else:
-        index = ExactIndex(vectors, ids)
+        index = ExactIndex(chunk["vector"], ids)
+    k = min(k, len(ids))
     sq_distances, rows = index.search_rows(queries, k)
-    return Found(
-        sq_distances,
-        ids[rows],
-        np.full(n, k),
-        None if labels is None else labels[rows],
-    )
+    labels = chunk["label"][rows] if "label" in chunk else None
+    return Found(sq_distances, chunk["id"][rows], np.full(len(queries), k), labels)
 
 
 def _no_neighbors(job: Job, n: int) -> Found:
     """The answer of a shard without points, of the types of its columns."""
-    path, columns = Partition(**job["partition"]).path, ShardColumns(*job["columns"])
+    path, columns = Partition(**job["partition"]).path, job["columns"]
     with open_parquet(path) as file:
-        check_columns(file, path, columns.names)
+        check_columns(file, path, list(columns.values()))
         schema = file.schema_arrow
 
-    def nothing(column: str | None) -> AnyArray:
-        dtype = np.int64 if column is None else numpy_type(schema.field(column).type, column, path)
+    def nothing(role: str) -> AnyArray:
+        dtype: type = np.int64
+        if role in columns:
+            dtype = numpy_type(schema.field(columns[role]).type, columns[role], path)
         empty: AnyArray = np.empty(0, dtype)
         return np.full((n, 1), nothing_of(empty), empty.dtype)
 
-    return Found(
-        np.full((n, 1), np.inf),
-        nothing(columns.id),
-        np.zeros(n, np.int64),
-        None if columns.label is None else nothing(columns.label),
-    )
+    ids = nothing("id")
+    labels = nothing("label") if "label" in columns else None
+    return Found(np.full((n, 1), np.inf), ids, np.zeros(n, np.int64), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +334,7 @@ def leave_one_out_over_shards(
     check_metric(metric)
     if max_samples is not None and max_samples < 1:
         raise InvalidInputError(f"max_samples must be at least 1. Got {max_samples} instead.")
-    columns = ShardColumns(vector_column, label_column, id_column)
+    columns = {"vector": vector_column, "id": id_column, "label": label_column}
     jobs = shard_jobs(shards, columns, metric, rows_per_shard)
     n_rows = [job["partition"]["n_rows"] for _, job in jobs]
     n_points = sum(n_rows)
@@ -389,22 +353,14 @@ def leave_one_out_over_shards(
         (name, job | {"rows": (rows[(rows >= first) & (rows < last)] - first).tolist()})
         for (name, job), first, last in zip(jobs, firsts[:-1], firsts[1:], strict=True)
     ]
-    fetched = require_all(run_each(fetch_rows, fetches, scheduler, "fetch"))
+    found_rows = require_all(run_each(fetch_rows, fetches, scheduler, "fetch"))
+    fetched: list[Points] = list(chain.from_iterable(found_rows))
     order = np.argsort(ids[rows])
-    vectors = np.concatenate([vectors for vectors, _ in fetched if len(vectors)])[order]
-    labels = np.concatenate([labels for _, labels in fetched if len(labels)])[order]
-    own_ids = ids[rows][order]
-    found = search_shards(
-        shards,
-        vectors,
-        k + 1,
-        vector_column=vector_column,
-        label_column=label_column,
-        id_column=id_column,
-        metric=metric,
-        scheduler=scheduler,
-        rows_per_shard=rows_per_shard,
+    vectors, labels = (
+        np.concatenate([points[role] for points in fetched])[order] for role in ("vector", "label")
     )
+    own_ids = ids[rows][order]
+    found = _search(jobs, vectors, k + 1, scheduler)
     neighbors = leave_one_out(as_neighbors(found, classes), own_ids, n_neighbors=k)
     codes = np.searchsorted(classes, labels).astype(np.int64)
     return OwnNeighbors(own_ids, neighbors, codes, classes, class_counts)
@@ -412,35 +368,25 @@ def leave_one_out_over_shards(
 
 def count_shard(job: Job) -> tuple[AnyArray, IntArray, AnyArray]:
     """Labels of a shard, how many points have each, and the ids if a column holds them."""
-    columns = ShardColumns(*job["columns"])
-    label_column, id_column = str(columns.label), columns.id
     labels, ids = [], []
-    names = [name for name in (label_column, id_column) if name is not None]
-    partition = Partition(**job["partition"])
-    for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
-        labels.append(np.unique_counts(read_values(batch, label_column, partition.path, first_row)))
-        if id_column is not None:
-            ids.append(read_values(batch, id_column, partition.path, first_row))
+    for _, points in read_batches(job, "label", "id"):
+        labels.append(np.unique_counts(points["label"]))
+        ids += [points["id"]] if "id" in points else []
     classes, counts = _merge_counts(labels)
     return classes, counts, np.concatenate(ids) if ids else np.empty(0, np.int64)
 
 
-def fetch_rows(job: Job) -> tuple[AnyArray, AnyArray]:
+def fetch_rows(job: Job) -> list[Points]:
     """Vectors, as they are stored, and labels of the rows of a shard that a job names."""
-    partition, columns = Partition(**job["partition"]), ShardColumns(*job["columns"])
-    names = [columns.vector, str(columns.label)]
-    wanted = np.asarray(job["rows"], np.int64) + partition.first_row
-    vectors, labels = [], []
+    wanted = np.asarray(job["rows"], np.int64) + job["partition"]["first_row"]
+    found: list[Points] = []
     if wanted.size:
-        for first_row, batch in partition.read_rows(names, ROWS_READ_AT_A_TIME):
-            start, stop = np.searchsorted(wanted, [first_row, first_row + len(batch)])
-            if start < stop:
-                places = wanted[start:stop] - first_row
-                vectors.append(read_vectors(batch, names[0], partition.path, first_row)[places])
-                labels.append(read_values(batch, names[1], partition.path, first_row)[places])
-    if not vectors:
-        return np.empty((0, 0)), np.empty(0, np.int64)
-    return np.concatenate(vectors), np.concatenate(labels)
+        for first_row, points in read_batches(job, "vector", "label"):
+            places = wanted - first_row
+            places = places[(places >= 0) & (places < len(points["label"]))]
+            if places.size:
+                found.append({role: array[places] for role, array in points.items()})
+    return found
 
 
 def _merge_counts(parts: Sequence[tuple[AnyArray, ...]]) -> tuple[AnyArray, IntArray]:

@@ -1,13 +1,12 @@
 """Where a display draws and in which colours; matplotlib is imported only here, and only late."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearsure.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 # Okabe and Ito's colours, which stay apart in every common form of colour blindness.
 BLUE = "#0072B2"
@@ -19,10 +18,13 @@ ORANGE = "#E69F00"
 GREY = "#595959"
 BLACK = "#000000"
 
+# Options of bars that fill the bins of a histogram.
+BIN_BARS: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.8}
+
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour, dash and marker of one line: any one of them is enough to tell it."""
+    """Colour, dash and marker of one line: any one of them is enough to recognise it."""
 
     color: str
     dash: str
@@ -67,8 +69,3 @@ def new_axes(purpose: str, *, n_columns: int = 1, figsize: tuple[float, float]) 
     )
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)  # inches; room for what sticks out
     return list(axes[0])
-
-
-def figure_of(ax: "Axes") -> "Figure | SubFigure":
-    """Return the figure that holds the axes."""
-    return ax.figure

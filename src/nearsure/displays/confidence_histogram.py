@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.displays.canvas import BLACK, BLUE, VERMILION, figure_of, new_axes
+from nearsure.displays.canvas import BIN_BARS, BLACK, BLUE, VERMILION, new_axes
 from nearsure.metrics import bin_by_confidence
 from nearsure.validation import check_scored
 
@@ -120,47 +120,17 @@ class ConfidenceHistogramDisplay:
         if ax is None:
             (ax,) = new_axes("A confidence histogram", figsize=(5.6, 4.2))
         name = self.name if name is None else name
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        self.ax_, self.figure_ = ax, ax.figure
 
         left, width = self.edges[:-1], np.diff(self.edges)
-        ax.bar(
-            left,
-            self.right,
-            width,
-            align="edge",
-            color=BLUE,
-            alpha=0.6,
-            edgecolor="white",
-            linewidth=0.8,
-            label="Right",
-        )
-        ax.bar(
-            left,
-            self.wrong,
-            width,
-            bottom=self.right,
-            align="edge",
-            color=VERMILION,
-            alpha=0.8,
-            edgecolor="white",
-            linewidth=0.8,
-            hatch="///",
-            label="Wrong",
-        )
-        ax.axvline(
-            self.mean_confidence,
-            color=BLACK,
-            linestyle="--",
-            linewidth=1.6,
-            label=f"Mean confidence {self.mean_confidence:.3f}",
-        )
-        ax.axvline(
-            self.accuracy,
-            color=BLACK,
-            linestyle="-",
-            linewidth=1.6,
-            label=f"Accuracy {self.accuracy:.3f}",
-        )
+        ax.bar(left, self.right, width, color=BLUE, alpha=0.6, label="Right", **BIN_BARS)
+        wrong = BIN_BARS | {"color": VERMILION, "alpha": 0.8, "hatch": "///", "label": "Wrong"}
+        ax.bar(left, self.wrong, width, bottom=self.right, **wrong)
+        means = (("Mean confidence", self.mean_confidence, "--"), ("Accuracy", self.accuracy, "-"))
+        for title, mean, dash in means:
+            ax.axvline(
+                mean, color=BLACK, linestyle=dash, linewidth=1.6, label=f"{title} {mean:.3f}"
+            )
         ax.set(xlabel="Confidence", ylabel="Rows", xlim=(0, 1))
         if name is not None:
             ax.set_title(name)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray
 from nearsure.comparison import TITLES, score_by
-from nearsure.displays.canvas import figure_of, line_style, new_axes
+from nearsure.displays.canvas import line_style, new_axes
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.metrics import accuracy, expected_calibration_error
 from nearsure.neighbors import Neighbors
@@ -76,14 +76,10 @@ class NeighborCurveDisplay:
                 f"Got shape {self.ks.shape} instead."
             )
         m = len(self.ks)
-        self.accuracy = _check_shapes("accuracy", self.accuracy, (m,))
-        self.calibration_error = _check_shapes("calibration_error", self.calibration_error, (m,))
-        self.accuracy_intervals = _check_shapes(
-            "accuracy_intervals", self.accuracy_intervals, (m, 2)
-        )
-        self.calibration_error_intervals = _check_shapes(
-            "calibration_error_intervals", self.calibration_error_intervals, (m, 2)
-        )
+        for name in ("accuracy", "calibration_error"):
+            setattr(self, name, _check_shapes(name, getattr(self, name), (m,)))
+            bands = f"{name}_intervals"
+            setattr(self, bands, _check_shapes(bands, getattr(self, bands), (m, 2)))
         bands_without_line = {
             *(self.accuracy_intervals.keys() - self.accuracy.keys()),
             *(self.calibration_error_intervals.keys() - self.calibration_error.keys()),
@@ -170,7 +166,7 @@ class NeighborCurveDisplay:
                 f"Got {len(ax)} instead."
             )
         left, right = ax
-        self.axes_, self.figure_ = (left, right), figure_of(left)
+        self.axes_, self.figure_ = (left, right), left.figure
         self._plot_lines(left, self.accuracy, self.accuracy_intervals)
         self._plot_lines(right, self.calibration_error, self.calibration_error_intervals)
         left.set_ylabel("Accuracy")

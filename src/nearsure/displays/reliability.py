@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.displays.canvas import BLUE, GREY, VERMILION, figure_of, new_axes
+from nearsure.displays.canvas import BIN_BARS, BLUE, GREY, VERMILION, new_axes
 from nearsure.extras import require
 from nearsure.metrics import Binning, Bins, bin_by_confidence, expected_calibration_error
 
@@ -120,55 +120,23 @@ class ReliabilityDisplay:
         if ax is None:
             (ax,) = new_axes(PURPOSE, figsize=(5.0, 5.6))
         name = self.name if name is None else name
-        self.ax_, self.counts_ax_, self.figure_ = ax, None, figure_of(ax)
+        self.ax_, self.counts_ax_, self.figure_ = ax, None, ax.figure
 
         occupied = self.bins.counts > 0
         left = self.bins.edges[:-1][occupied]
         width = np.diff(self.bins.edges)[occupied]
         share = self.bins.accuracy[occupied]
         mean_confidence = self.bins.mean_confidence[occupied]
-        ax.bar(
-            left,
-            share,
-            width,
-            align="edge",
-            color=BLUE,
-            alpha=0.45,
-            edgecolor="white",
-            linewidth=0.8,
-            label="Accuracy",
-        )
-        ax.bar(
-            left,
-            mean_confidence - share,
-            width,
-            bottom=share,
-            align="edge",
-            facecolor="none",
-            edgecolor=VERMILION,
-            hatch="////",
-            linewidth=0.8,
-            label="Gap",
-        )
+        ax.bar(left, share, width, color=BLUE, alpha=0.45, label="Accuracy", **BIN_BARS)
+        gap = BIN_BARS | {"facecolor": "none", "edgecolor": VERMILION, "hatch": "////"}
+        ax.bar(left, mean_confidence - share, width, bottom=share, label="Gap", **gap)
         ax.plot(
             [0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2, label="Perfect calibration"
         )
-        ax.plot(
-            mean_confidence,
-            share,
-            color=BLUE,
-            marker="o",
-            markersize=5,
-            linestyle="none",
-            clip_on=False,
-        )
+        ax.plot(mean_confidence, share, "o", color=BLUE, markersize=5, clip_on=False)
         error = f"ECE {self.expected_calibration_error:.3f}"
         ax.set_title(error if name is None else f"{name}: {error}", pad=24)
-        ax.set(
-            ylabel="Accuracy",
-            xlim=(0, 1),
-            ylim=(0, 1.02),
-        )
+        ax.set(ylabel="Accuracy", xlim=(0, 1), ylim=(0, 1.02))
         # Above the axes: inside, bars of an under-confident method reach into every corner.
         ax.legend(
             loc="lower center",
@@ -185,7 +153,7 @@ class ReliabilityDisplay:
         return self
 
     def _plot_counts(self, ax: "Axes") -> "Axes":
-        if figure_of(ax).get_layout_engine() is None:
+        if ax.figure.get_layout_engine() is None:
             # Nothing makes room below the axes, so the axes are divided.
             toolkit = require("mpl_toolkits.axes_grid1", extra="plot", purpose=PURPOSE)
             divider = toolkit.make_axes_locatable(ax)
@@ -194,16 +162,8 @@ class ReliabilityDisplay:
             # A child of the axes, for which the engine makes room.
             strip = ax.inset_axes((0.0, -0.24, 1.0, 0.2), sharex=ax)
         ax.tick_params(labelbottom=False)
-        strip.bar(
-            self.bins.edges[:-1],
-            self.bins.counts,
-            np.diff(self.bins.edges),
-            align="edge",
-            color=GREY,
-            alpha=0.6,
-            edgecolor="white",
-            linewidth=0.8,
-        )
+        left, width = self.bins.edges[:-1], np.diff(self.bins.edges)
+        strip.bar(left, self.bins.counts, width, color=GREY, alpha=0.6, **BIN_BARS)
         # Logarithmic, from below 1: a bin of few rows is seen, and seen to be of few rows.
         strip.set_yscale("log")
         strip.set(ylabel="Rows", ylim=(0.7, 2.0 * float(self.bins.counts.max())))

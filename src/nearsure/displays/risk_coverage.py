@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from numpy.typing import ArrayLike
 
-from nearsure.displays.canvas import figure_of, line_style, new_axes
+from nearsure.displays.canvas import line_style, new_axes
 from nearsure.metrics import RiskCoverageCurve, area_under_risk_coverage, risk_coverage_curve
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class RiskCoverageDisplay:
         if ax is None:
             (ax,) = new_axes("A risk-coverage plot", figsize=(5.6, 4.2))
         name = self.name if name is None else name
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        self.ax_, self.figure_ = ax, ax.figure
 
         style = line_style(len(ax.lines))
         area = f"AURC {self.area_under_risk_coverage:.3f}"
@@ -120,10 +120,7 @@ class RiskCoverageDisplay:
         if len(self.curve) == 1:
             self.line_.set_marker(style.marker)  # a line of one point would not be seen
         self._set_limits(ax)
-        ax.set(
-            xlabel="Coverage (fraction accepted)",
-            ylabel="Risk (error rate of the accepted)",
-        )
+        ax.set(xlabel="Coverage (fraction accepted)", ylabel="Risk (error rate of the accepted)")
         ax.legend(loc="upper left", framealpha=0.9)
         return self
 

@@ -5,8 +5,9 @@ import math
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -19,114 +20,95 @@ from nearsure.embedding_files.parquet import open_columns
 from nearsure.embedding_files.rows import (
     EmbeddingChunk,
     Keys,
+    RowReader,
     StoredArray,
     as_float32,
     as_names,
     as_pictures,
-    pieces_of,
+    row_place,
 )
 from nearsure.embedding_files.source import Source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
-# Names that decide where a file holds several arrays that would fit.
-VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
-LABEL_NAMES = ("labels", "label", "y")
-ID_NAMES = ("ids", "id")
-PICTURE_NAMES = ("images", "image", "pictures", "picture")
-
 Arrays = Mapping[str, StoredArray]
 
 
-def vectors_name(source: Source, stored: Arrays, key: str | None) -> str:
-    """The array of vectors."""
-    if key is not None:
-        return _require_array(source, stored, key, "vectors_key")
-    for kinds in ("f", "iu"):
-        candidates = [
-            name
-            for name, array in stored.items()
-            if len(array.shape) == 2 and array.kind in kinds  # noqa: PLR2004
-        ]
-        if candidates:
-            return _only(source, stored, candidates, VECTOR_NAMES, ("vectors", "vectors_key"))
-    raise EmbeddingsFileError(
-        f"{source} must hold an array of vectors, of shape (n, d) and of float32, float16 or "
-        f"float64. It holds {listing(stored)}."
-    )
+@dataclass(frozen=True)
+class _Role:
+    """What an array may be: its name in messages, the option of its key, usual names and kinds."""
+
+    name: str
+    option: str
+    usual_names: tuple[str, ...]
+    kinds: str
 
 
-def labels_name(
-    source: Source, stored: Arrays, vectors: str, key: str | None, others: Iterable[str | None]
-) -> str:
-    """The array of labels, which must be there; `others` are ids and pictures."""
-    if key is not None:
-        return _require_array(source, stored, key, "labels_key")
-    n = stored[vectors].shape[0]
-    fitting = [
-        name
-        for name, array in stored.items()
-        if name not in (vectors, *others) and array.shape == (n,)
-    ]
-    named = [name for name in fitting if name.lower() in LABEL_NAMES]
-    # Floats are labels only under a usual name.
-    candidates = named or [name for name in fitting if stored[name].kind in "biuUSO"]
-    if not candidates:
+# Usual names decide where a file holds several arrays that would fit.
+LABEL_NAMES = ("labels", "label", "y")
+_VECTOR_NAMES = ("embeddings", "embedding", "vectors", "vector", "x", "features")
+_VECTORS = _Role("vectors", "vectors_key", _VECTOR_NAMES, "fiu")
+_LABELS = _Role("labels", "labels_key", LABEL_NAMES, "biufUSO")
+_IDS = _Role("ids", "ids_key", ("ids", "id"), "iuUS")
+_PICTURES = _Role("pictures", "pictures_key", ("images", "image", "pictures", "picture"), "US")
+
+
+def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]:
+    """The name of the array of vectors, and of those of label, id and picture that are there."""
+    choose = partial(_choose, source, stored)
+    tables = {name: array for name, array in stored.items() if len(array.shape) == 2}  # noqa: PLR2004
+    floats = [name for name, array in tables.items() if array.kind == "f"]
+    integers = [name for name, array in tables.items() if array.kind in "iu"]
+    vectors = choose(_VECTORS, keys.vectors, floats or integers)
+    if vectors is None:
         raise EmbeddingsFileError(
-            f"{source} must hold one label for each of its {n} vectors, or be given a file of "
-            f"them (labels_path). It holds {listing(stored)}."
+            f"{source} must hold an array of vectors, of shape (n, d) and of float32, float16 or "
+            f"float64. It holds {listing(stored)}."
         )
-    return _only(source, stored, candidates, LABEL_NAMES, ("labels", "labels_key"))
+    shape = stored[vectors].shape[:1]
+    columns = [name for name, array in stored.items() if array.shape == shape and name != vectors]
+
+    def with_usual_name(role: _Role) -> list[str]:
+        named = [name for name in columns if name.lower() in role.usual_names]
+        return [name for name in named if stored[name].kind in role.kinds]
+
+    ids = choose(_IDS, keys.ids, with_usual_name(_IDS))
+    pictures = choose(_PICTURES, keys.pictures, with_usual_name(_PICTURES))
+    labels = None
+    if keys.wanted == "required":
+        others = [name for name in columns if name not in (ids, pictures)]
+        # Floats are labels only under a usual name.
+        named = [name for name in others if name.lower() in LABEL_NAMES]
+        labels = choose(
+            _LABELS, keys.labels, named or [n for n in others if stored[n].kind in "biuUSO"]
+        )
+        if labels is None:
+            raise EmbeddingsFileError(
+                f"{source} must hold one label for each of its {shape[0]} vectors, or be given a "
+                f"file of them (labels_path). It holds {listing(stored)}."
+            )
+    elif keys.wanted != "none":
+        labels = choose(_LABELS, keys.labels, with_usual_name(_LABELS))
+    chosen = {"picture": pictures, "vector": vectors, "label": labels, "id": ids}
+    return {role: name for role, name in chosen.items() if name is not None}
 
 
-def named_array(
-    source: Source,
-    stored: Arrays,
-    vectors: str,
-    key: str | None,
-    role: tuple[str, str, tuple[str, ...], str],
+def _choose(
+    source: Source, stored: Arrays, role: _Role, key: str | None, candidates: list[str]
 ) -> str | None:
-    """An array that may be absent: it has the key that was given, or a usual name.
-
-    `role` is what it is called in messages, the option of its key, its usual names and its kinds.
-    """
-    what, option, usual_names, kinds = role
+    """The array of a key that was given, or the only candidate; None if there is none."""
     if key is not None:
-        return _require_array(source, stored, key, option)
-    n = stored[vectors].shape[0]
-    candidates = [
-        name
-        for name, array in stored.items()
-        if name != vectors
-        and name.lower() in usual_names
-        and array.shape == (n,)
-        and array.kind in kinds
-    ]
-    return _only(source, stored, candidates, usual_names, (what, option)) if candidates else None
-
-
-def _require_array(source: Source, stored: Arrays, key: str, option: str) -> str:
-    if key not in stored:
-        raise EmbeddingsFileError(
-            f"{source} has no array {key!r} ({option}). It holds {listing(stored)}."
-        )
-    return key
-
-
-def _only(
-    source: Source,
-    stored: Arrays,
-    candidates: list[str],
-    usual_names: tuple[str, ...],
-    role_and_option: tuple[str, str],
-) -> str:
-    named = [name for name in candidates if name.lower() in usual_names] or candidates
+        if key not in stored:
+            raise EmbeddingsFileError(
+                f"{source} has no array {key!r} ({role.option}). It holds {listing(stored)}."
+            )
+        return key
+    named = [name for name in candidates if name.lower() in role.usual_names] or candidates
     if len(named) > 1:
-        role, option = role_and_option
         raise EmbeddingsFileError(
-            f"{', '.join(map(repr, named))} could each be the {role} of {source}: say which "
-            f"({option}). It holds {listing(stored)}."
+            f"{', '.join(map(repr, named))} could each be the {role.name} of {source}: say which "
+            f"({role.option}). It holds {listing(stored)}."
         )
-    return named[0]
+    return named[0] if named else None
 
 
 def listing(stored: Arrays) -> str:
@@ -175,37 +157,25 @@ def _stored_array(source: Source, name: str, opener: Opener, n_bytes: int) -> St
     needed = dtype.itemsize * math.prod(shape)
     if not dtype.hasobject and there < needed:
         raise EOFError(f"an array of shape {shape} needs {needed} bytes, and {there} are there")
-    pieces = partial(_pieces, source, opener, _columns_in if in_columns else _rows_in)
-    if dtype.hasobject:
-        pieces = partial(_refuse_objects, source, name)
+
+    def pieces(rows: int) -> Iterator[AnyArray]:
+        if dtype.hasobject:
+            raise EmbeddingsFileError(
+                f"{name!r} in {source} holds Python objects, which only pickle could read, and a "
+                "pickle may run any program. Save labels with numpy.array(labels, dtype=str)."
+            )
+        with translate_errors(source), opener() as stream:
+            yield from (_columns_in if in_columns else _rows_in)(stream, rows)
+
     return StoredArray(shape, dtype.kind, str(dtype), pieces)
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns lie together in place of rows, and type."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    else:
-        shape, in_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, in_columns, dtype = read(stream)
     return shape, in_columns, dtype
-
-
-def _pieces(
-    source: Source,
-    opener: Opener,
-    read: Callable[[IO[bytes], int], Iterator[AnyArray]],
-    rows: int,
-) -> Iterator[AnyArray]:
-    with translate_errors(source), opener() as stream:
-        yield from read(stream, rows)
-
-
-def _refuse_objects(source: Source, name: str, _: int) -> Iterator[AnyArray]:
-    raise EmbeddingsFileError(
-        f"{name!r} in {source} holds Python objects, which only pickle could read, and a pickle "
-        "may run any program. Save labels with numpy.array(labels, dtype=str)."
-    )
 
 
 def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
@@ -217,6 +187,12 @@ def _columns_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
             shutil.copyfileobj(stream, file)
             file.flush()
         yield from pieces_of(np.load(file.name, mmap_mode="r", allow_pickle=False), rows)
+
+
+def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
+    """An array that is in memory, or mapped to it, in pieces that are copies."""
+    for first in range(0, len(array), rows):
+        yield np.array(array[first : first + rows])
 
 
 def _rows_in(stream: IO[bytes], rows: int) -> Iterator[AnyArray]:
@@ -259,7 +235,7 @@ def open_safetensors(source: Source) -> dict[str, StoredArray]:
             found[name] = StoredArray(tuple(part.get_shape()), kind, dtype, pieces)
         metadata = file.metadata() or {}
     for name, text in metadata.items():
-        array = _listed(text)
+        array = _parse_list(text)
         if array is not None and name not in found:
             kind, dtype = ("U", "text") if array.dtype == object else ("i", str(array.dtype))
             found[name] = StoredArray(
@@ -280,7 +256,7 @@ def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iter
             yield part[first : min(first + rows, n_rows)]
 
 
-def _listed(text: str) -> AnyArray | None:
+def _parse_list(text: str) -> AnyArray | None:
     """A JSON list of strings or of integers as an array; None for anything else."""
     try:
         entries = json.loads(text)
@@ -299,14 +275,6 @@ _READERS = {
     "parquet": open_columns,
     "safetensors": open_safetensors,
 }
-_IDS = ("ids", "ids_key", ID_NAMES, "iuUS")
-_PICTURES = ("pictures", "pictures_key", PICTURE_NAMES, "US")
-_ALLOWED = {
-    "label": "an integer or a text",
-    "id": "an integer or a text",
-    "picture": "the text of its path",
-}
-_LABELS = ("labels", "labels_key", LABEL_NAMES, "biufUSO")
 
 
 def open_arrays(source: Source) -> dict[str, StoredArray]:
@@ -321,8 +289,10 @@ def open_arrays(source: Source) -> dict[str, StoredArray]:
         return _READERS[source.format](source)
 
 
-class ArrayRows:
+class ArrayRows(RowReader):
     """The arrays of a file that were chosen, in step."""
+
+    n_rows: int
 
     def __init__(self, source: Source, keys: Keys) -> None:
         stored = open_arrays(source)
@@ -331,70 +301,42 @@ class ArrayRows:
                 f"{source} holds one array without a name: leave out the key {keys.vectors!r} of "
                 "vectors."
             )
-        vectors = vectors_name(source, stored, keys.vectors)
-        ids = named_array(source, stored, vectors, keys.ids, _IDS)
-        pictures = named_array(source, stored, vectors, keys.pictures, _PICTURES)
-        labels = None
-        if keys.need_labels:
-            labels = labels_name(source, stored, vectors, keys.labels, (ids, pictures))
-        elif keys.take_labels:
-            labels = named_array(source, stored, vectors, keys.labels, _LABELS)
-        self._vectors = stored[vectors]
-        self._vectors_where = f"{vectors!r} in {source}"
-        self.n_rows = _check_length(source, self._vectors_where, self._vectors)
-        self._columns = {
-            role: (f"{name!r} in {source}", stored[name])
-            for role, name in (("label", labels), ("id", ids), ("picture", pictures))
-            if name is not None
+        chosen = _choose_arrays(source, stored, keys)
+        self._arrays = {
+            role: (f"{name!r} in {source}", stored[name]) for role, name in chosen.items()
         }
-        for role, (where, array) in self._columns.items():
-            check_one_each(role, where, array, self.n_rows)
-        self.dimension = self._find_dimension()
-
-    def _find_dimension(self) -> int:
-        length = self._vectors.shape[1]
+        where, vectors = self._arrays["vector"]
+        self.n_rows = _check_length(source, where, vectors)
+        for role, (column, array) in self._arrays.items():
+            if role != "vector":
+                check_one_each(role, column, array, self.n_rows)
         # Reading a row also finds an array that cannot be read, before anything is done with it.
-        first = next(self._vectors.pieces(1))
-        return first.shape[1] if length is None else length
+        first = next(vectors.pieces(1))
+        self.dimension = vectors.shape[1] or first.shape[1]
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
-        columns = {role: array.pieces(rows) for role, (_, array) in self._columns.items()}
-        first = 0
-        for piece in self._vectors.pieces(rows):
-            parts = {role: next(pieces) for role, pieces in columns.items()}
-            yield self._chunk(piece, parts, first)
-            first += len(piece)
-
-    def close(self) -> None:
-        """Nothing is held between chunks."""
-
-    def _chunk(self, vectors: AnyArray, parts: dict[str, AnyArray], first: int) -> EmbeddingChunk:
-        def place(row: int) -> str:
-            return f"Row {first + row}"
-
-        def names(role: str) -> AnyArray | None:
-            if role not in parts:
-                return None
-            return as_names(role, self._columns[role][0], parts[role], place)
-
-        pictures = None
-        if "picture" in parts:
-            pictures = as_pictures(self._columns["picture"][0], parts["picture"])
-        return EmbeddingChunk(
-            as_float32(self._vectors_where, vectors, place),
-            names("label"),
-            names("id"),
-            pictures,
-            first,
-        )
+        pieces = {role: array.pieces(rows) for role, (_, array) in self._arrays.items()}
+        for first in range(0, self.n_rows, rows):
+            place = partial(row_place, first)
+            columns: dict[str, Any] = {}
+            for role, (where, _) in self._arrays.items():
+                part = next(pieces[role])
+                if role == "vector":
+                    columns["vectors"] = as_float32(where, part, place)
+                elif role == "picture":
+                    columns["pictures"] = as_pictures(where, part)
+                else:
+                    columns[f"{role}s"] = as_names(role, where, part, place)
+            yield EmbeddingChunk(**columns, first_row=first)
 
 
 def check_one_each(role: str, where: str, array: StoredArray, n_rows: int) -> None:
     """Raise an error if an array does not have one entry for each vector."""
     if array.shape != (n_rows,):
+        what = "the text of its path" if role == "picture" else "an integer or a text"
         raise EmbeddingsFileError(
-            f"{where} must be one {role}, {_ALLOWED[role]}, for each of the {n_rows} vectors. "
+            f"{where} must be one {role}, {what}, for each of the {n_rows} vectors. "
             f"Got {array.dtype} of shape {array.shape} instead."
         )
 

@@ -1,15 +1,15 @@
 """`load_hits`: search results of any engine, from a file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.embedding_files.arrays import listing, open_arrays
+from nearsure.embedding_files.arrays import Arrays, listing, open_arrays
 from nearsure.embedding_files.parquet import read_rows
 from nearsure.embedding_files.rows import StoredArray, as_names
 from nearsure.embedding_files.source import Source, open_source
@@ -21,7 +21,7 @@ from nearsure.embedding_files.tables import (
     is_written_integer,
     json_objects,
     name_array,
-    shown,
+    shorten,
 )
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
@@ -115,8 +115,6 @@ def _kind(labels: AnyArray) -> str:
 
 _PIECE = 1 << 16
 
-Arrays = Mapping[str, StoredArray]
-
 
 def hits_of_arrays(source: Source) -> HitSet:
     """Read the arrays distances and labels, and ids, counts, own_ids and truth if there are any."""
@@ -134,7 +132,7 @@ def hits_of_arrays(source: Source) -> HitSet:
     ids = _array_names(source, stored, "ids")
     counts = _array_numbers(source, stored, "counts", "iu")
     if counts is None:
-        counts = _counts(source, distances, ids)
+        counts = _count_hits(source, distances, ids)
     padding = np.arange(distances.shape[1]) >= counts.reshape(-1, 1)
     if padding.shape == distances.shape and padding.any():
         distances = np.where(padding, np.inf, distances)
@@ -150,7 +148,7 @@ def hits_of_arrays(source: Source) -> HitSet:
     )
 
 
-def _counts(source: Source, distances: AnyArray, ids: AnyArray | None) -> AnyArray:
+def _count_hits(source: Source, distances: AnyArray, ids: AnyArray | None) -> AnyArray:
     """Without counts every entry is a hit, unless its id is -1, as faiss fills up."""
     n, k = distances.shape
     if ids is None or ids.dtype.kind != "i" or ids.shape != (n, k):
@@ -201,21 +199,12 @@ def _whole(array: StoredArray) -> AnyArray:
 _FIELDS = ("distances", "labels", "ids", "truth", "id", "own_ids")
 
 
-@dataclass(eq=False)
-class _Gathered:
-    distances: list[list[float]] = field(default_factory=list)
-    labels: list[list[int | str]] = field(default_factory=list)
-    ids: list[list[int | str]] = field(default_factory=list)
-    own_ids: list[int | str] = field(default_factory=list)
-    truth: list[int | str] = field(default_factory=list)
-
-
 def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
     """The hits of queries of which each is an object such as ``{"distances": [..], ...}``.
 
     Every query must have those of ids, truth and id that the first one has.
     """
-    gathered = _Gathered()
+    read: dict[str, list[Any]] = {key: [] for key in _FIELDS}
     # The truth is a label, too, and must be of the same type.
     labels, ids, own_ids = NameColumn("label"), NameColumn("id of a hit"), NameColumn("id")
     first: set[str] | None = None
@@ -224,15 +213,25 @@ def hits_of_objects(name: str, objects: Iterable[PlacedObject]) -> HitSet:
         first = there if first is None else first
         _check_fields(place, fields, there, first)
         distances = _row_numbers(place, fields["distances"])
-        gathered.distances.append(distances)
-        gathered.labels.append(_row_names(place, fields, "labels", len(distances), labels))
+        read["distances"].append(distances)
+        read["labels"].append(_row_names(place, fields, "labels", len(distances), labels))
         if "ids" in first:
-            gathered.ids.append(_row_names(place, fields, "ids", len(distances), ids))
+            read["ids"].append(_row_names(place, fields, "ids", len(distances), ids))
         if "truth" in first:
-            gathered.truth.append(labels.checked(place, fields["truth"]))
+            read["truth"].append(labels.check(place, fields["truth"]))
         for key in first & {"id", "own_ids"}:
-            gathered.own_ids.append(own_ids.checked(place, fields[key]))
-    return _hit_set(name, gathered)
+            read["own_ids"].append(own_ids.check(place, fields[key]))
+    counts = np.array([len(row) for row in read["distances"]], np.int64)
+    if not counts.size or not counts.max():
+        raise EmbeddingsFileError(f"{name} must hold at least one query with a hit. It has none.")
+    return HitSet(
+        _pad_rows(read["distances"], counts, np.inf),
+        _pad_row_names(read["labels"], counts),
+        counts,
+        _pad_row_names(read["ids"], counts) if read["ids"] else None,
+        name_array(read["own_ids"]) if read["own_ids"] else None,
+        name_array(read["truth"]) if read["truth"] else None,
+    )
 
 
 def _check_fields(place: str, fields: dict[str, Any], there: set[str], first: set[str]) -> None:
@@ -253,7 +252,7 @@ def _check_fields(place: str, fields: dict[str, Any], there: set[str], first: se
 def _row_numbers(place: str, value: Any) -> list[float]:  # noqa: ANN401
     if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         raise EmbeddingsFileError(
-            f"{place} must have a list of numbers as its distances. Got {shown(value)} instead."
+            f"{place} must have a list of numbers as its distances. Got {shorten(value)} instead."
         )
     try:
         return [float(entry) for entry in value]
@@ -266,25 +265,11 @@ def _row_names(
 ) -> list[int | str]:
     value = fields[key]
     if not isinstance(value, list) or len(value) != n:
-        what = f"{len(value)}" if isinstance(value, list) else shown(value)
+        what = f"{len(value)}" if isinstance(value, list) else shorten(value)
         raise EmbeddingsFileError(
             f"{place} must have a list of {n} {key}, one for each distance. Got {what} instead."
         )
-    return [column.checked(place, entry) for entry in value]
-
-
-def _hit_set(name: str, gathered: _Gathered) -> HitSet:
-    counts = np.array([len(row) for row in gathered.distances], np.int64)
-    if not counts.size or not counts.max():
-        raise EmbeddingsFileError(f"{name} must hold at least one query with a hit. It has none.")
-    return HitSet(
-        _pad_rows(gathered.distances, counts, np.inf),
-        _pad_row_names(gathered.labels, counts),
-        counts,
-        _pad_row_names(gathered.ids, counts) if gathered.ids else None,
-        name_array(gathered.own_ids) if gathered.own_ids else None,
-        name_array(gathered.truth) if gathered.truth else None,
-    )
+    return [column.check(place, entry) for entry in value]
 
 
 def _pad_row_names(rows: list[list[int | str]], counts: AnyArray) -> AnyArray:
@@ -301,14 +286,6 @@ _NEEDED = ("query", "distance", "label")
 _OPTIONAL = ("neighbor", "truth")
 
 
-@dataclass(eq=False)
-class _Query:
-    distances: list[float] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    neighbors: list[str] = field(default_factory=list)
-    truth: str | None = None
-
-
 def objects_of_table(source: Source) -> Iterator[PlacedObject]:
     """The queries in the order in which they first come, whose hits may stand apart.
 
@@ -316,45 +293,38 @@ def objects_of_table(source: Source) -> Iterator[PlacedObject]:
     """
     header = csv_header(source)
     places = _places(source, header)
-    queries: dict[str, _Query] = {}
+    queries: dict[str, dict[str, Any]] = {}
     for place, row in csv_records(source, header):
-        query = queries.setdefault(row[places["query"]], _Query())
-        query.distances.append(_number(place, row[places["distance"]]))
-        query.labels.append(row[places["label"]])
-        if "neighbor" in places:
-            query.neighbors.append(row[places["neighbor"]])
-        if "truth" in places:
-            truth = row[places["truth"]]
-            if query.truth not in (None, truth):
-                raise EmbeddingsFileError(
-                    f"{place} has the truth {truth!r}, and the same query had {query.truth!r} "
-                    "before: a query has one."
-                )
-            query.truth = truth
-    return _convert(source, queries, places)
-
-
-def _convert(
-    source: Source, queries: dict[str, _Query], places: dict[str, int]
-) -> Iterator[PlacedObject]:
-    every = queries.values()
+        cells = {name: row[column] for name, column in places.items()}
+        query = queries.setdefault(
+            cells["query"],
+            {"distances": [], "labels": [], "ids": [], "truth": cells.get("truth")},
+        )
+        query["distances"].append(_number(place, cells["distance"]))
+        query["labels"].append(cells["label"])
+        query["ids"].append(cells.get("neighbor"))
+        if cells.get("truth") != query["truth"]:
+            raise EmbeddingsFileError(
+                f"{place} has the truth {cells['truth']!r}, and the same query had "
+                f"{query['truth']!r} before: a query has one."
+            )
+    every = list(queries.values())
+    truths = [query["truth"] for query in every if query["truth"]]
     # Text and number of one label would be two classes.
-    labels = [label for query in every for label in [*query.labels, query.truth or "0"]]
-    as_label = int if all(map(is_written_integer, labels)) else str
-    ids = [neighbor for query in every for neighbor in query.neighbors]
-    as_id = int if all(map(is_written_integer, ids)) else str
-    as_own_id = int if all(map(is_written_integer, queries)) else str
+    as_label = _type_of([*truths, *(label for query in every for label in query["labels"])])
+    as_own_id = _type_of(queries)
+    ids = [name for query in every for name in query["ids"]] if "neighbor" in places else []
+    as_id = _type_of(ids)
     for name, query in queries.items():
-        fields: dict[str, Any] = {
-            "id": as_own_id(name),
-            "distances": query.distances,
-            "labels": [as_label(label) for label in query.labels],
-        }
-        if "neighbor" in places:
-            fields["ids"] = [as_id(neighbor) for neighbor in query.neighbors]
-        if query.truth is not None:
-            fields["truth"] = as_label(query.truth) if query.truth else None
-        yield f"Query {name!r} of {source}", fields
+        query["id"] = as_own_id(name)
+        query["labels"] = [as_label(label) for label in query["labels"]]
+        query["ids"] = [as_id(neighbor) for neighbor in query["ids"]] if ids else None
+        query["truth"] = as_label(query["truth"]) if query["truth"] else None
+        yield f"Query {name!r} of {source}", query
+
+
+def _type_of(names: Iterable[str]) -> type[int] | type[str]:
+    return int if all(map(is_written_integer, names)) else str
 
 
 def _places(source: Source, header: list[str]) -> dict[str, int]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from io import RawIOBase
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files.rows import (
-    Columns,
-    RecordFormat,
-    StoredArray,
-    even_pieces,
-    plain_column,
-)
+from nearsure.embedding_files.rows import Columns, RecordFormat, StoredArray, plain_column
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.extras import require
@@ -73,27 +67,32 @@ def read_rows(
     with open_parquet(source) as file:
         check_columns(file, source, columns or ())
         last_row = file.metadata.num_rows if n_rows is None else first_row + n_rows
-        groups: list[int] = []
-        start = reached = 0
-        for group in range(file.metadata.num_row_groups):
-            n_group = file.metadata.row_group(group).num_rows
-            if reached < last_row and reached + n_group > first_row:
-                start = start if groups else reached
-                groups.append(group)
-            reached += n_group
-        if reached < last_row:
+        firsts = first_rows(file)
+        if firsts[-1] < last_row:
             raise EmbeddingsFileError(
-                f"{source} must have at least {last_row} rows. Got {reached}: it has changed. "
+                f"{source} must have at least {last_row} rows. Got {firsts[-1]}: it has changed. "
                 "Start again."
             )
+        groups = [
+            group
+            for group, first in enumerate(firsts[:-1])
+            if first < last_row and firsts[group + 1] > first_row
+        ]
         if not groups:
             return
+        start = firsts[groups[0]]
         for batch in file.iter_batches(batch_size, row_groups=groups, columns=columns):
             skipped = max(0, first_row - start)
             part = batch.slice(skipped, max(0, last_row - max(start, first_row)))
             if len(part):
                 yield start + skipped, part
             start += len(batch)
+
+
+def first_rows(file: "pq.ParquetFile") -> list[int]:
+    """The first row of each row group of a file, and at the end the number of all rows."""
+    groups = range(file.metadata.num_row_groups)
+    return list(accumulate((file.metadata.row_group(g).num_rows for g in groups), initial=0))
 
 
 def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequence[str]) -> None:
@@ -108,7 +107,6 @@ def check_columns(file: "pq.ParquetFile", source: Source | Path, columns: Sequen
 
 def open_columns(source: Source) -> dict[str, StoredArray]:
     """The columns of a file; one of lists is an array of two dimensions."""
-    types = arrow("pyarrow.types")
     with open_parquet(source) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     found: dict[str, StoredArray] = {}
@@ -117,64 +115,85 @@ def open_columns(source: Source) -> dict[str, StoredArray]:
             raise EmbeddingsFileError(
                 f"{source} has two columns {field.name!r}: give each a name of its own."
             )
-        entry_type = field.type
-        shape: tuple[int | None, ...] = (n_rows,)
-        if types.is_fixed_size_list(entry_type):
-            shape, entry_type = (n_rows, entry_type.list_size), entry_type.value_type
-        elif types.is_list(entry_type) or types.is_large_list(entry_type):
-            shape, entry_type = (n_rows, None), entry_type.value_type
-        if types.is_dictionary(entry_type):
-            entry_type = entry_type.value_type
-        is_text = types.is_string(entry_type) or types.is_large_string(entry_type)
-        kind = "U" if is_text else np.dtype(_numpy_name(entry_type)).kind
-        read = partial(_column_pieces, source, field.name, len(shape) > 1, kind)
-        found[field.name] = StoredArray(shape, kind, str(entry_type), read)
+        found[field.name] = _stored_column(source, field, n_rows)
     return found
 
 
-def _numpy_name(arrow_type: Any) -> str:  # noqa: ANN401
-    known = {"float": "float32", "double": "float64", "halffloat": "float16", "bool": "bool"}
-    name = known.get(str(arrow_type), str(arrow_type))
-    return name if name.startswith(("float", "int", "uint", "bool")) else "object"
+def _stored_column(source: Source, field: "pa.Field", n_rows: int) -> StoredArray:
+    name, (is_list, entry, kind) = field.name, _entries(field.type)
+
+    def read_batches(rows: int) -> Iterator[AnyArray]:
+        if kind == "O":
+            raise EmbeddingsFileError(
+                f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
+            )
+        length = None
+        for first_row, batch in read_rows(source, [name], batch_size=rows):
+            column = batch.column(0)
+            if is_list:
+                vectors = _stack_lists(column, name, source, first_row, length)
+                length = vectors.shape[1]
+                yield vectors
+            elif kind == "U":
+                # Not as numpy's texts, which lose a zero byte at their end.
+                yield np.array(column.to_pylist(), object)
+            else:
+                _check_no_nulls(column, name, source, first_row)
+                yield np.asarray(column.to_numpy(zero_copy_only=False))
+
+    length = getattr(field.type, "list_size", None)
+    shape = (n_rows, length) if is_list else (n_rows,)
+    return StoredArray(shape, kind, str(entry), lambda rows: even_pieces(read_batches(rows), rows))
 
 
-def _column_pieces(
-    source: Source,
-    name: str,
-    is_list: bool,  # noqa: FBT001
-    kind: str,
-    rows: int,
-) -> Iterator[AnyArray]:
-    if kind == "O":
-        raise EmbeddingsFileError(
-            f"The column {name!r} of {source} must hold numbers, texts or lists of numbers."
-        )
-    yield from even_pieces(_batches(source, name, is_list, kind, rows), rows)
+def even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
+    """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
+
+    Examples
+    --------
+    >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
+    >>> [piece.tolist() for piece in even_pieces(uneven, 4)]
+    [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    """
+    waiting: list[AnyArray] = []
+    n_waiting = 0
+    for piece in pieces:
+        rest = piece
+        while n_waiting + len(rest) >= rows:
+            cut = rows - n_waiting
+            yield _join([*waiting, rest[:cut]])
+            rest, waiting, n_waiting = rest[cut:], [], 0
+        if len(rest):
+            waiting.append(rest)
+            n_waiting += len(rest)
+    if waiting:
+        yield _join(waiting)
 
 
-def _batches(
-    source: Source,
-    name: str,
-    is_list: bool,  # noqa: FBT001
-    kind: str,
-    rows: int,
-) -> Iterator[AnyArray]:
-    length = None
-    for first_row, batch in read_rows(source, [name], batch_size=rows):
-        column = batch.column(0)
-        if is_list:
-            vectors = _vectors(column, name, source, first_row, length)
-            length = vectors.shape[1]
-            yield vectors
-        elif kind == "U":
-            # Not as numpy's texts, which lose a zero byte at their end.
-            yield np.array(column.to_pylist(), object)
-        else:
-            _check_no_nulls(column, name, source, first_row)
-            yield np.asarray(column.to_numpy(zero_copy_only=False))
+def _join(parts: list[AnyArray]) -> AnyArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _vectors(
+def _entries(column: "pa.DataType") -> tuple[bool, "pa.DataType", str]:
+    """Whether a column holds lists; the type of its entries, and numpy's letter for their kind."""
+    types = arrow("pyarrow.types")
+    is_list = any(
+        test(column) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list)
+    )
+    entry = column.value_type if is_list else column
+    entry = entry.value_type if types.is_dictionary(entry) else entry
+    kinds = {
+        types.is_floating: "f",
+        types.is_signed_integer: "i",
+        types.is_unsigned_integer: "u",
+        types.is_boolean: "b",
+        types.is_string: "U",
+        types.is_large_string: "U",
+    }
+    return is_list, entry, next((kind for test, kind in kinds.items() if test(entry)), "O")
+
+
+def _stack_lists(
     lists: "pa.Array", name: str, source: Source | Path, first_row: int, length: int | None
 ) -> AnyArray:
     """Lists of one length, that of the rows before if it is given; a missing entry is NaN."""
@@ -205,15 +224,13 @@ def read_vectors(
     batch: "pa.RecordBatch", column: str, path: Path, first_row: int, length: int | None = None
 ) -> AnyArray:
     """The vectors of a batch, float32 or float64, finite, shape (n, dimension)."""
-    types = arrow("pyarrow.types")
     lists = batch.column(column)
-    is_list = (types.is_fixed_size_list, types.is_list, types.is_large_list)
-    entry = lists.type.value_type if any(test(lists.type) for test in is_list) else None
-    if entry is None or not (types.is_floating(entry) or types.is_integer(entry)):
+    is_list, _, kind = _entries(lists.type)
+    if not is_list or kind not in "fiu":
         raise EmbeddingsFileError(
             f"The column {column!r} of {path} must hold lists of numbers. Got {lists.type} instead."
         )
-    vectors = _vectors(lists, column, path, first_row, length)
+    vectors = _stack_lists(lists, column, path, first_row, length)
     if vectors.dtype not in (np.float32, np.float64):
         vectors = vectors.astype(np.float32 if vectors.dtype == np.float16 else np.float64)
     finite = np.isfinite(vectors).all(axis=1)
@@ -229,9 +246,8 @@ def read_vectors(
 
 def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int) -> AnyArray:
     """Ids or labels of a batch, int64 or text, shape (n,)."""
-    types = arrow("pyarrow.types")
     values = batch.column(column)
-    if types.is_dictionary(values.type):
+    if arrow("pyarrow.types").is_dictionary(values.type):
         values = values.dictionary_decode()
     _check_no_nulls(values, column, path, first_row)
     dtype = numpy_type(values.type, column, path)
@@ -245,15 +261,14 @@ def read_values(batch: "pa.RecordBatch", column: str, path: Path, first_row: int
 
 def numpy_type(entry: "pa.DataType", column: str, path: Path) -> type[np.int64] | type[str]:
     """What ids or labels of an arrow type become; columns without entries may be of no type."""
-    types = arrow("pyarrow.types")
-    if types.is_dictionary(entry):
-        entry = entry.value_type
-    if types.is_integer(entry) or types.is_boolean(entry) or types.is_null(entry):
+    is_list, single, kind = _entries(entry)
+    if not is_list and (kind in "iub" or arrow("pyarrow.types").is_null(single)):
         return np.int64
-    if types.is_string(entry) or types.is_large_string(entry):
+    if not is_list and kind == "U":
         return str
     raise EmbeddingsFileError(
-        f"The column {column!r} of {path} must hold integers or texts. Got {entry} instead."
+        f"The column {column!r} of {path} must hold integers or texts. "
+        f"Got {entry if is_list else single} instead."
     )
 
 

@@ -1,26 +1,48 @@
 """`open_records`: rows written as CSV, JSON lines, JSON or Parquet."""
 
 import csv
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self, TextIO, TypeAlias, cast
 
 from nearsure.atomic import Draft
-from nearsure.embedding_files.parquet import ParquetRecords
-from nearsure.embedding_files.rows import (
-    Columns,
-    RecordFormat,
-    cell_text,
-    guard_formula,
-    json_text,
-    plain_column,
-)
+from nearsure.embedding_files.parquet import ParquetRecords, arrow
+from nearsure.embedding_files.rows import Columns, RecordFormat, plain_column
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+# What makes a cell a formula in a spreadsheet.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401
+    """A plain value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def guard_formula(value: Any) -> Any:  # noqa: ANN401
+    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
+
+    Examples
+    --------
+    >>> guard_formula("=1+1"), guard_formula("a=b"), guard_formula(-1)
+    ("'=1+1", 'a=b', -1)
+    """
+    cell = cell_text(value)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+
+
+def cell_text(value: Any) -> Any:  # noqa: ANN401
+    """A plain value as a cell of a CSV file: nothing for None, JSON for what has parts."""
+    if isinstance(value, bool | list | dict):
+        return json_text(value)
+    return value
 
 
 def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
@@ -29,11 +51,6 @@ def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
 
 def _objects(columns: Columns) -> Iterator[str]:
     return (json_text(dict(zip(columns, row, strict=True))) for row in _rows(columns))
-
-
-def _send(stream: BinaryIO, text: str) -> None:
-    # Half of a surrogate pair becomes the escape that JSON has for it.
-    stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 class _Lines:
@@ -47,54 +64,58 @@ class _Lines:
         return len(line)
 
 
-class CsvRecords(RecordFormat):
+class _TextRecords(RecordFormat):
+    """A text in UTF-8."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._has_begun = False
+
+    def _send(self, text: str) -> None:
+        # Half of a surrogate pair becomes the escape that JSON has for it.
+        self._stream.write(text.encode("utf-8", "backslashreplace"))
+
+
+class CsvRecords(_TextRecords):
     """A header, then a line for each row; formulas may be guarded against."""
 
     def __init__(self, stream: BinaryIO, *, guard_formulas: bool = False) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._cell = guard_formula if guard_formulas else cell_text
-        self._begun = False
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
         lines = _Lines()
         # With this end, the writer quotes every entry that holds one of the two characters.
         writer = csv.writer(lines, lineterminator="\r\n")
-        if not self._begun:
+        if not self._has_begun:
             writer.writerow(map(self._cell, columns))
-            self._begun = True
+            self._has_begun = True
         writer.writerows(map(self._cell, row) for row in _rows(columns))
-        _send(self._stream, "".join(lines.written))
+        self._send("".join(lines.written))
 
 
-class JsonLineRecords(RecordFormat):
+class JsonLineRecords(_TextRecords):
     """A JSON object on each line."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
-        _send(self._stream, "".join(f"{line}\n" for line in _objects(columns)))
+        self._send("".join(f"{line}\n" for line in _objects(columns)))
 
 
-class JsonRecords(RecordFormat):
+class JsonRecords(_TextRecords):
     """One JSON list of objects; after an error it stays open, so that it cannot pass for whole."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._begun = False
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
         text = ",\n".join(_objects(columns))
         if text:
-            _send(self._stream, (",\n" if self._begun else "[\n") + text)
-            self._begun = True
+            self._send((",\n" if self._has_begun else "[\n") + text)
+            self._has_begun = True
 
     def finish(self) -> None:
         """Close the list."""
-        _send(self._stream, "\n]\n" if self._begun else "[]\n")
+        self._send("\n]\n" if self._has_begun else "[]\n")
 
 
 RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {
@@ -105,69 +126,46 @@ RECORD_FORMATS: dict[str, Callable[[BinaryIO], RecordFormat]] = {
 }
 
 
-class WholeFile:
-    """A file that is written under another name beside it, and renamed at the end."""
+@dataclass(frozen=True)
+class Destination:
+    """A stream, and the draft that it writes; without one, standard output, which stays open."""
 
-    def __init__(self, path: Path) -> None:
-        if path.is_dir():
-            raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
-        try:
-            self._draft = Draft.of(path)
-            self.stream: BinaryIO = self._draft.path.open("wb")
-        except OSError as error:
-            raise EmbeddingsFileError(
-                f"{path} cannot be written: {error.strerror or error}."
-            ) from error
-
-    def commit(self) -> None:
-        """Close the file and give it its name."""
-        try:
-            self.stream.close()
-            self._draft.commit()
-        except BaseException:
-            self.discard()
-            raise
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        # On a full or lost disk this fails, too, and would hide why.
-        with suppress(OSError):
-            self.stream.close()
-        self._draft.discard()
-
-    def silence(self) -> None:
-        """Nothing is buffered for a pipe whose reader has gone."""
+    stream: BinaryIO
+    draft: Draft | None = None
 
 
-class StandardOutput:
-    """Standard output, which stays open."""
+def _open_file(path: Path) -> Destination:
+    if path.is_dir():
+        raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
+    try:
+        draft = Draft.of(path)
+        return Destination(draft.path.open("wb"), draft)
+    except OSError as error:
+        raise EmbeddingsFileError(
+            f"{path} cannot be written: {error.strerror or error}."
+        ) from error
 
-    def __init__(self) -> None:
-        text = sys.stdout
-        if text is None or text.closed:
-            raise EmbeddingsFileError("Standard output is closed: name a file to write to.")
-        text.flush()
-        # A notebook's takes text alone.
-        has_bytes = hasattr(text, "buffer")
-        self.takes_bytes = has_bytes and not text.isatty()
-        self.stream: BinaryIO = text.buffer if has_bytes else cast("BinaryIO", _AsText(text))
 
-    def commit(self) -> None:
-        """Send what is still buffered."""
-        self.stream.flush()
+def _standard_output(format_name: str) -> Destination:
+    text = sys.stdout
+    if text is None or text.closed:
+        raise EmbeddingsFileError("Standard output is closed: name a file to write to.")
+    text.flush()
+    # A notebook's takes text alone.
+    has_bytes = hasattr(text, "buffer")
+    if format_name == "parquet" and (not has_bytes or text.isatty()):
+        raise InvalidInputError(
+            "A Parquet file must not be written to a terminal: name a file, or pipe it on."
+        )
+    return Destination(text.buffer if has_bytes else cast("BinaryIO", _AsText(text)))
 
-    def discard(self) -> None:
-        """What was sent cannot be taken back."""
-        with suppress(OSError):
-            self.stream.flush()
 
-    def silence(self) -> None:
-        """Its reader has gone: send what Python still buffers nowhere, without an error."""
-        with suppress(OSError, ValueError):
-            output = self.stream.fileno()
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, output)
-            os.close(nowhere)
+def _silence(stream: BinaryIO) -> None:
+    """Send what Python still buffers for a reader that has gone nowhere, without an error."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class _AsText(RawIOBase):
@@ -194,11 +192,9 @@ class RecordWriter:
     the one that was there before.
     """
 
-    def __init__(
-        self, name: str, destination: WholeFile | StandardOutput, records: RecordFormat
-    ) -> None:
+    def __init__(self, name: str, destination: Destination, records: RecordFormat) -> None:
         self._name = name
-        self._destination = destination
+        self._stream, self._draft = destination.stream, destination.draft
         self._records = records
         self._columns: list[str] | None = None
         self._is_wanted = True
@@ -229,26 +225,28 @@ class RecordWriter:
                 f"Got {list(columns)} instead."
             )
         in_order = {name: columns[name] for name in self._columns}
-        self._write_unless_unread(
-            partial(self._records.write, in_order), self._destination.stream.flush
-        )
+        self._write_unless_unread(partial(self._records.write, in_order), self._stream.flush)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            try:
-                self._write_unless_unread(self._records.finish, self._destination.commit)
-            except BaseException:
-                self._discard()
-                raise
-        if kind is not None or not self._is_wanted:
-            self._discard()
+        try:
+            if kind is None:
+                self._write_unless_unread(self._records.finish, self._stream.flush, self._commit)
+        finally:
+            # After a commit nothing is left to be abandoned or discarded.
+            self._records.abandon()
+            # On a full or lost disk this fails, too, and would hide why.
+            with suppress(OSError):
+                (self._stream.flush if self._draft is None else self._stream.close)()
+            if self._draft is not None:
+                self._draft.discard()
 
-    def _discard(self) -> None:
-        self._records.abandon()
-        self._destination.discard()
+    def _commit(self) -> None:
+        if self._draft is not None:
+            self._stream.close()
+            self._draft.commit()
 
     def _write_unless_unread(self, *actions: Callable[[], None]) -> None:
         try:
@@ -257,7 +255,8 @@ class RecordWriter:
                     action()
         except BrokenPipeError:
             self._is_wanted = False
-            self._destination.silence()
+            if self._draft is None:
+                _silence(self._stream)
         except OSError as error:
             raise EmbeddingsFileError(
                 f"{self._name} cannot be written: {error.strerror or error}."
@@ -311,23 +310,13 @@ def open_records(
             f"The 'guard_formulas' parameter is of the format 'csv'. Got it for {format!r}: leave "
             "it out."
         )
-    target: WholeFile | StandardOutput
+    if format == "parquet":
+        arrow("pyarrow.parquet")  # before a file is made
     if destination is None:
-        output = target = StandardOutput()
-        name = "Standard output"
-        if format == "parquet" and not output.takes_bytes:
-            raise InvalidInputError(
-                "A Parquet file must not be written to a terminal: name a file, or pipe it on."
-            )
+        name, target = "Standard output", _standard_output(format)
     else:
-        target, name = WholeFile(Path(destination)), str(destination)
-    try:
-        records = (
-            CsvRecords(target.stream, guard_formulas=True)
-            if guard_formulas
-            else RECORD_FORMATS[format](target.stream)
-        )
-        return RecordWriter(name, target, records)
-    except BaseException:
-        target.discard()
-        raise
+        name, target = str(destination), _open_file(Path(destination))
+    records = RECORD_FORMATS[format](target.stream)
+    if guard_formulas:
+        records = CsvRecords(target.stream, guard_formulas=True)
+    return RecordWriter(name, target, records)

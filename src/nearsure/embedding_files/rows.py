@@ -1,10 +1,9 @@
 """Rows of embeddings in memory, and checks of their columns."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,22 +38,21 @@ class EmbeddingChunk:
         return len(self.vectors)
 
 
-class RowReader(Protocol):
-    """A file or stream, open at its first row."""
+class RowReader:
+    """A file or stream, open at its first row: entries of a vector, and how many rows there are.
 
-    @property
-    def dimension(self) -> int:
-        """Entries of a vector."""
+    The number of rows is None if it takes reading them.
+    """
 
-    @property
-    def n_rows(self) -> int | None:
-        """How many rows there are; None if that takes reading them."""
+    dimension: int
+    n_rows: int | None = None
 
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, the last one shorter."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if it is held open between chunks: by default nothing."""
 
 
 LABEL_KINDS = "biuU"
@@ -78,13 +76,13 @@ def check_text(place: str, role: str, text: str) -> None:
         ) from None
 
 
+def row_place(first: int, row: int) -> str:
+    """How messages name a row of a piece that begins at the row `first`."""
+    return f"Row {first + row}"
+
+
 def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDArray[np.float32]:
     """Numbers as vectors; `where` names the column in messages, and `place` a row of it."""
-    if array.ndim != 2 or array.dtype.kind not in "fiu":  # noqa: PLR2004
-        raise EmbeddingsFileError(
-            f"{where} must be numbers of shape (n, d) to be vectors. "
-            f"Got {array.dtype} of shape {array.shape} instead."
-        )
     with np.errstate(over="ignore"):
         vectors = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
@@ -111,10 +109,7 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
         _check_texts(what, names, place)
         names = names.astype(str)
     if names.dtype.kind == "S":
-        try:
-            names = np.char.decode(names, "utf-8")
-        except UnicodeDecodeError as error:
-            raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
+        names = _decode(where, names)
     if names.dtype.kind == "U":
         _check_texts(what, names, place)
     whole = names.dtype.kind == "f" and bool((abs(names) < LARGEST_WHOLE).all())
@@ -126,6 +121,13 @@ def as_names(what: str, where: str, names: AnyArray, place: Callable[[int], str]
             f"Got {names.dtype} of shape {names.shape} instead."
         )
     return names
+
+
+def _decode(where: str, texts: AnyArray) -> AnyArray:
+    try:
+        return np.char.decode(texts, "utf-8")
+    except UnicodeDecodeError as error:
+        raise EmbeddingsFileError(f"{where} must be UTF-8 text: {error}.") from error
 
 
 def _check_texts(what: str, names: AnyArray, place: Callable[[int], str]) -> None:
@@ -142,7 +144,7 @@ def as_pictures(where: str, entries: AnyArray) -> list[str | None]:
             f"Got {entries.dtype} instead."
         )
     if entries.dtype.kind == "S":
-        entries = np.char.decode(entries, "utf-8")
+        entries = _decode(where, entries)
     return [entry or None for entry in entries.tolist()]
 
 
@@ -199,16 +201,6 @@ class Keys:
     pictures: str | None = None
     wanted: LabelsWanted = "optional"
 
-    @property
-    def need_labels(self) -> bool:
-        """Whether labels must be there."""
-        return self.wanted == "required"
-
-    @property
-    def take_labels(self) -> bool:
-        """Whether labels are taken where they are."""
-        return self.wanted != "none"
-
 
 @dataclass(frozen=True)
 class StoredArray:
@@ -237,48 +229,11 @@ class StoredArray:
         return f"{self.dtype} ({lengths})"
 
 
-def pieces_of(array: AnyArray, rows: int) -> Iterator[AnyArray]:
-    """An array that is in memory, or mapped to it, in pieces that are copies."""
-    for first in range(0, len(array), rows):
-        yield np.array(array[first : first + rows])
-
-
-def even_pieces(pieces: Iterator[AnyArray], rows: int) -> Iterator[AnyArray]:
-    """Pieces of any lengths as pieces of `rows` rows each, the last one shorter.
-
-    Examples
-    --------
-    >>> uneven = iter([np.arange(3), np.arange(3, 4), np.arange(4, 9)])
-    >>> [piece.tolist() for piece in even_pieces(uneven, 4)]
-    [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
-    """
-    waiting: list[AnyArray] = []
-    n_waiting = 0
-    for piece in pieces:
-        rest = piece
-        while n_waiting + len(rest) >= rows:
-            cut = rows - n_waiting
-            yield _join([*waiting, rest[:cut]])
-            rest, waiting, n_waiting = rest[cut:], [], 0
-        if len(rest):
-            waiting.append(rest)
-            n_waiting += len(rest)
-    if waiting:
-        yield _join(waiting)
-
-
-def _join(parts: list[AnyArray]) -> AnyArray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-# What makes a cell a formula in a spreadsheet.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
 Columns: TypeAlias = Mapping[str, Sequence[Any] | AnyArray]
 
 
 class RecordFormat:
-    """Turns columns into bytes."""
+    """Turns columns into bytes of a stream."""
 
     def write(self, columns: Columns) -> None:
         """Write some rows; the columns are those of the first call."""
@@ -317,28 +272,4 @@ def plain_value(value: Any) -> Any:  # noqa: ANN401
         return {str(key): plain_value(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(entry) for entry in value]
-    return value
-
-
-def json_text(value: Any) -> str:  # noqa: ANN401
-    """A plain value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def guard_formula(value: Any) -> Any:  # noqa: ANN401
-    """A cell as `cell_text` makes it, with ' before a text that a spreadsheet would compute.
-
-    Examples
-    --------
-    >>> guard_formula("=1+1"), guard_formula("a=b"), guard_formula(-1)
-    ("'=1+1", 'a=b', -1)
-    """
-    cell = cell_text(value)
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
-
-
-def cell_text(value: Any) -> Any:  # noqa: ANN401
-    """A plain value as a cell of a CSV file: nothing for None, JSON for what has parts."""
-    if isinstance(value, bool | list | dict):
-        return json_text(value)
     return value

@@ -8,10 +8,10 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from safetensors import SafetensorError
 
@@ -48,7 +48,7 @@ def format_of(path: Path) -> str:
 
 
 def parse_format(name: str) -> str:
-    """A format that was asked for by its name or suffix."""
+    """A format that was given by its name or suffix."""
     found = SUFFIXES.get(f".{name.lower().removeprefix('.')}")
     if found is None:
         raise InvalidInputError(
@@ -83,7 +83,7 @@ STANDARD_INPUT = "-"
 LONGEST_LINE = 1 << 26
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source:
     """A file of one format, or a stream that can be read once.
 
@@ -96,24 +96,21 @@ class Source:
     path : path, optional
         The file; None for a stream.
     stream : binary stream, optional
-        In place of a path.
+        In place of a path; None once it is read.
     """
 
     name: str
     format: str
     path: Path | None = None
     stream: BinaryIO | None = None
-    spent: list[bool] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def file(self) -> Path:
-        """The path, for formats that need one."""
-        if self.path is None:
-            raise EmbeddingsFileError(f"{self.name} must be a file to be read as .{self.format}.")
-        return self.path
+        """The path; only JSON lines are read from a stream."""
+        return cast("Path", self.path)
 
     @contextmanager
     def lines(self) -> Iterator[Iterator[str]]:
@@ -121,9 +118,8 @@ class Source:
         with ExitStack() as stack:
             if self.path is not None:
                 file: BinaryIO = stack.enter_context(self.path.open("rb"))
-            elif self.stream is not None and not self.spent:
-                self.spent.append(True)
-                file = self.stream
+            elif self.stream is not None:
+                file, self.stream = self.stream, None
             else:
                 raise EmbeddingsFileError(
                     f"{self.name} can be read once only: save it to a file to read it again."
@@ -180,18 +176,16 @@ def _stream_source(
         joined = BufferedReader(_Joined(head, stream))
         if chosen == "jsonl":
             return Source(name, chosen, stream=joined)
-        # Labels of a CSV file are integers if all of them are, which takes a pass to know; the
+        # Labels of a CSV file are integers if all of them are, which takes a pass to find out; the
         # others have their directory at the end.
-        copy = until.enter_context(_temporary_file(chosen))
+        copy = until.enter_context(
+            tempfile.NamedTemporaryFile(prefix="nearsure-", suffix=f".{chosen}")  # noqa: SIM115
+        )
         shutil.copyfileobj(joined, copy)
         copy.flush()
     except OSError as error:
         raise EmbeddingsFileError(f"{name} cannot be read: {error}.") from error
     return Source(name, chosen, Path(copy.name))
-
-
-def _temporary_file(format_name: str) -> "tempfile._TemporaryFileWrapper[bytes]":
-    return tempfile.NamedTemporaryFile(prefix="nearsure-", suffix=f".{format_name}")
 
 
 class _Joined(RawIOBase):

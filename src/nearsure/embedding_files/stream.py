@@ -1,11 +1,11 @@
 """`open_embeddings` and `load_embeddings`: chunk by chunk, or all at once."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from nearsure.embedding_files.rows import (
     RowReader,
     StoredArray,
     as_names,
+    row_place,
 )
-from nearsure.embedding_files.source import open_source
+from nearsure.embedding_files.source import Source, open_source
 from nearsure.embedding_files.tables import CsvRows, JsonRows, open_labels
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.validation import check_positive_integer
 
 ROWS = 8192
 
@@ -66,10 +68,7 @@ class EmbeddingStream:
 
         Each call begins at the first row; JSON lines from standard input can be read once.
         """
-        if not _is_count(rows):
-            raise InvalidInputError(
-                f"The 'rows' parameter must be an integer of at least 1. Got {rows!r} instead."
-            )
+        check_positive_integer("rows", rows)
         chunks = self._reader.chunks(rows)
         return chunks if self._labels is None else self._with_labels(chunks, rows, *self._labels)
 
@@ -82,17 +81,21 @@ class EmbeddingStream:
         for chunk in self.chunks():
             if vectors is None:
                 read.append(chunk)
-                continue
-            first = chunk.first_row
-            vectors[first : first + len(chunk)] = chunk.vectors
-            read.append(replace(chunk, vectors=vectors[first : first + len(chunk)]))
-        if vectors is None:
-            vectors = np.concatenate([chunk.vectors for chunk in read])
+            else:
+                # To their place at once, so that no vector is held twice.
+                own = vectors[chunk.first_row : chunk.first_row + len(chunk)]
+                own[:] = chunk.vectors
+                read.append(replace(chunk, vectors=own))
+        pictures = None
+        if any(chunk.pictures for chunk in read):
+            pictures = [
+                picture for chunk in read for picture in chunk.pictures or [None] * len(chunk)
+            ]
         return EmbeddingChunk(
-            vectors,
+            np.concatenate([chunk.vectors for chunk in read]) if vectors is None else vectors,
             _join([chunk.labels for chunk in read]),
             _join([chunk.ids for chunk in read]),
-            _join_pictures(read),
+            pictures,
         )
 
     def close(self) -> None:
@@ -118,11 +121,8 @@ class EmbeddingStream:
                     f"{where} must be one label for each vector of {self._name}, which has more "
                     f"than {labels.shape[0]}."
                 )
-            first = chunk.first_row
-            yield replace(
-                chunk,
-                labels=as_names("label", where, piece, lambda row: f"Row {first + row}"),  # noqa: B023
-            )
+            place = partial(row_place, chunk.first_row)
+            yield replace(chunk, labels=as_names("label", where, piece, place))
         check_one_each("label", where, labels, n_rows)
 
 
@@ -198,13 +198,11 @@ def open_embeddings(
     )
     with ExitStack() as stack:
         opened = open_source(source, format, stack)
-        reader: RowReader
-        if opened.format == "jsonl":
-            reader = JsonRows(opened, keys)
-        elif opened.format == "csv":
-            reader = CsvRows(opened, keys)
-        else:
-            reader = ArrayRows(opened, keys)
+        readers: dict[str, Callable[[Source, Keys], RowReader]] = {
+            "jsonl": JsonRows,
+            "csv": CsvRows,
+        }
+        reader = readers.get(opened.format, ArrayRows)(opened, keys)
         stack.callback(reader.close)
         given = None
         if labels_path is not None:
@@ -214,21 +212,9 @@ def open_embeddings(
         return EmbeddingStream(opened.name, reader, given, stack.pop_all())
 
 
-def _is_count(value: object) -> bool:
-    """Whether a value is an integer of at least 1."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return is_integer and value in range(1, sys.maxsize)
-
-
 def _join(parts: list[AnyArray | None]) -> AnyArray | None:
     there = [part for part in parts if part is not None]
     return np.concatenate(there) if there else None
-
-
-def _join_pictures(chunks: list[EmbeddingChunk]) -> list[str | None] | None:
-    if all(chunk.pictures is None for chunk in chunks):
-        return None
-    return [picture for chunk in chunks for picture in chunk.pictures or [None] * len(chunk)]
 
 
 def load_embeddings(
@@ -272,6 +258,4 @@ def load_embeddings(
         labels="required",
     ) as stream:
         read = stream.read_all()
-    if read.labels is None:
-        raise EmbeddingsFileError(f"{path} must hold one label for each of its vectors.")
-    return EmbeddingSet(read.vectors, read.labels)
+    return EmbeddingSet(read.vectors, cast("AnyArray", read.labels))

@@ -3,11 +3,10 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,55 +14,18 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.embedding_files.arrays import LABEL_NAMES, ONLY, open_arrays
-from nearsure.embedding_files.rows import EmbeddingChunk, Keys, StoredArray, as_float32, check_text
+from nearsure.embedding_files.rows import (
+    EmbeddingChunk,
+    Keys,
+    RowReader,
+    StoredArray,
+    as_float32,
+    check_text,
+)
 from nearsure.embedding_files.source import Source, file_source, translate_errors
 from nearsure.errors import EmbeddingsFileError
 
 LIST_NAMES = ("vector", "embedding")
-
-
-@dataclass(frozen=True)
-class CsvColumns:
-    """Places of the columns: of names, and of the numbers or the one list that is the vector."""
-
-    label: int | None
-    id: int | None
-    picture: int | None
-    numbers: list[int]
-    list: int | None
-
-
-def csv_columns(source: Source, header: list[str], keys: Keys) -> CsvColumns:
-    """Read a header.
-
-    Raises
-    ------
-    EmbeddingsFileError
-        If it is no header, names a column twice or not at all, or lacks one that was asked for.
-    """
-    _check_is_header(source, header)
-    label = _place(source, header, keys.labels, ("label", "labels_key"))
-    ids = _place(source, header, keys.ids, ("id", "ids_key"))
-    picture = _place(source, header, keys.pictures, ("image", "pictures_key"))
-    if keys.need_labels and label is None:
-        raise EmbeddingsFileError(_lacking_column(source, header, "label", "labels_key"))
-    places = None
-    if keys.vectors is not None:
-        places = [_place(source, header, keys.vectors, ("vector", "vectors_key"))]
-    else:
-        places = [place for place, name in enumerate(header) if name.lower() in LIST_NAMES]
-    if len(places) > 1:
-        raise EmbeddingsFileError(
-            f"{source} has a column 'vector' and one 'embedding': say which (vectors_key)."
-        )
-    numbers = [place for place in range(len(header)) if place not in (label, ids, picture)]
-    if not numbers:
-        raise EmbeddingsFileError(
-            f"{source} must have columns for the vector, of numbers, or one called "
-            f"{' or '.join(LIST_NAMES)} of JSON lists. It has {_listed(header)}."
-        )
-    taken = label if keys.take_labels else None
-    return CsvColumns(taken, ids, picture, numbers, places[0] if places else None)
 
 
 def _check_is_header(source: Source, header: list[str]) -> None:
@@ -71,7 +33,7 @@ def _check_is_header(source: Source, header: list[str]) -> None:
     if all(_is_number(name) for name in header) and not as_pandas_counts:
         raise EmbeddingsFileError(
             f"{source} must begin with a line of names, such as id,label,x0,x1. "
-            f"Got {_listed(header)} instead."
+            f"Got {_list_names(header)} instead."
         )
     twice = [name for name, count in Counter(header).items() if count > 1]
     if twice:
@@ -91,28 +53,7 @@ def _check_is_header(source: Source, header: list[str]) -> None:
         )
 
 
-def _place(
-    source: Source, header: list[str], key: str | None, usual_and_option: tuple[str, str]
-) -> int | None:
-    usual, option = usual_and_option
-    if key is None:
-        same = [place for place, name in enumerate(header) if name.lower() in (usual, f"{usual}s")]
-        if len(same) > 1:
-            raise EmbeddingsFileError(
-                f"{' and '.join(repr(header[place]) for place in same)} could each be the {usual} "
-                f"in {source}: say which ({option})."
-            )
-        return same[0] if same else None
-    if key not in header:
-        raise EmbeddingsFileError(_lacking_column(source, header, key, option))
-    return header.index(key)
-
-
-def _lacking_column(source: Source, header: list[str], key: str, option: str) -> str:
-    return f"{source} has no column {key!r} ({option}). It has {_listed(header)}."
-
-
-def _listed(header: list[str], longest: int = 12) -> str:
+def _list_names(header: list[str], longest: int = 12) -> str:
     shown = ", ".join(map(repr, header[:longest]))
     return shown if len(header) <= longest else f"{shown} and {len(header) - longest} more"
 
@@ -132,6 +73,9 @@ _LONGEST_SHOWN = 60
 # Where an object stands, for messages, and the object.
 PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 
+# Where a row stands, its vector, label, id and picture.
+_Row: TypeAlias = tuple[str, FloatArray, int | str | None, int | str | None, str | None]
+
 
 def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
     """The objects of a file of JSON lines; blank lines are passed over."""
@@ -144,7 +88,7 @@ def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
             if not isinstance(value, dict):
                 raise EmbeddingsFileError(
                     f'{place} must be a JSON object such as {{"vector": [0.1, 0.7]}}. '
-                    f"Got {shown(value)} instead."
+                    f"Got {shorten(value)} instead."
                 )
             yield place, value
 
@@ -166,7 +110,7 @@ def json_vector(place: str, value: Any) -> FloatArray:  # noqa: ANN401
         if isinstance(value, list):
             wrong = next((entry for entry in value if type(entry) not in _NUMBERS), value)
         raise EmbeddingsFileError(
-            f"{place} must have a list of numbers as its vector. Got {shown(wrong)}"
+            f"{place} must have a list of numbers as its vector. Got {shorten(wrong)}"
             f"{' among them' if wrong is not value else ' instead'}."
         )
     try:
@@ -185,12 +129,12 @@ def kind_of_name(place: str, role: str, value: Any) -> type[int | str]:  # noqa:
         check_text(place, role, value)
     if type(value) is int and not _SMALLEST <= value <= _LARGEST:
         raise EmbeddingsFileError(
-            f"{place} has the {role} {shown(value)}, which does not fit in 64 bits: write all of "
+            f"{place} has the {role} {shorten(value)}, which does not fit in 64 bits: write all of "
             "them as texts."
         )
     if type(value) not in (int, str):
         raise EmbeddingsFileError(
-            f"{place} must have an integer or a text as its {role}. Got {shown(value)} instead."
+            f"{place} must have an integer or a text as its {role}. Got {shorten(value)} instead."
         )
     return type(value)
 
@@ -202,7 +146,7 @@ class NameColumn:
         self._role = role
         self._kind: tuple[str, type[int | str]] | None = None
 
-    def checked(self, place: str, value: Any) -> int | str:  # noqa: ANN401
+    def check(self, place: str, value: Any) -> int | str:  # noqa: ANN401
         """A value, if it is of the type of those before."""
         kind = kind_of_name(place, self._role, value)
         if self._kind is None:
@@ -210,7 +154,7 @@ class NameColumn:
         first_place, first_kind = self._kind
         if kind is not first_kind:
             raise EmbeddingsFileError(
-                f"{place} has the {self._role} {shown(value)}, and {first_place[0].lower()}"
+                f"{place} has the {self._role} {shorten(value)}, and {first_place[0].lower()}"
                 f"{first_place[1:]} {_ARTICLES[first_kind]}: write all as integers or all as texts."
             )
         result: int | str = value
@@ -220,68 +164,51 @@ class NameColumn:
 _ARTICLES = {int: "an integer", str: "a text"}
 
 
-def name_array(values: list[int | str]) -> AnyArray:
-    """Checked names of one type as an array."""
-    is_text = bool(values) and isinstance(values[0], str)
-    return np.array(values, str if is_text else np.int64)
+def name_array(values: list[int] | list[str] | list[int | str]) -> AnyArray:
+    """Names of one type as an array."""
+    return np.array(values, str if isinstance(values[0], str) else np.int64)
 
 
-def shown(value: Any) -> str:  # noqa: ANN401
+def shorten(value: Any) -> str:  # noqa: ANN401
     """A value as JSON, cut to what fits in a message."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-_NOTHING = np.empty(0)
+class _TextRows(RowReader):
+    """Rows of a text; labels and ids are in all rows or in none."""
 
+    # How messages name the column of vectors.
+    _where: str
 
-@dataclass(frozen=True, eq=False, slots=True)
-class TextRow:
-    """A row, and where it stands; labels and ids are there in all rows or in none."""
-
-    place: str
-    vector: FloatArray
-    label: int | str | None
-    id: int | str | None
-    picture: str | None
-
-
-def chunks_of(
-    rows: Iterator[TextRow], n_chunk: int, *, where: str, dimension: int
-) -> Iterator[EmbeddingChunk]:
-    """Chunks of `n_chunk` rows, the last one shorter."""
-    vectors = np.empty((n_chunk, dimension))
-    first, gathered = 0, list[TextRow]()
-    for row in rows:
-        if len(row.vector) != dimension:
-            raise EmbeddingsFileError(
-                f"{row.place} has a vector of {len(row.vector)} numbers, and the first row one of "
-                f"{dimension}: all must have the same length."
+    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
+        """Chunks of `rows` rows, the last one shorter."""
+        # One array for all chunks, so that no vector is held twice.
+        vectors = np.empty((rows, self.dimension))
+        left = self._rows()
+        for first in count(0, rows):
+            gathered: list[tuple[Any, ...]] = []
+            for place, vector, *names in islice(left, rows):
+                if len(vector) != self.dimension:
+                    raise EmbeddingsFileError(
+                        f"{place} has a vector of {len(vector)} numbers, and the first row one of "
+                        f"{self.dimension}: all must have the same length."
+                    )
+                vectors[len(gathered)] = vector
+                gathered.append((place, *names))
+            if not gathered:
+                return
+            places, labels, ids, pictures = map(list, zip(*gathered, strict=True))
+            yield EmbeddingChunk(
+                as_float32(self._where, vectors[: len(places)], places.__getitem__),
+                None if labels[0] is None else name_array(labels),
+                None if ids[0] is None else name_array(ids),
+                pictures if any(pictures) else None,
+                first,
             )
-        # Straight to one array, so that no vector is held twice.
-        vectors[len(gathered)] = row.vector
-        gathered.append(replace(row, vector=_NOTHING))
-        if len(gathered) == n_chunk:
-            yield _chunk(gathered, vectors, where, first)
-            first, gathered = first + n_chunk, []
-    if gathered:
-        yield _chunk(gathered, vectors[: len(gathered)], where, first)
 
-
-def _chunk(rows: list[TextRow], vectors: FloatArray, where: str, first: int) -> EmbeddingChunk:
-    pictures = [row.picture for row in rows]
-    return EmbeddingChunk(
-        as_float32(where, vectors, lambda row: rows[row].place),
-        _names([row.label for row in rows]),
-        _names([row.id for row in rows]),
-        pictures if any(pictures) else None,
-        first,
-    )
-
-
-def _names(values: list[int | str | None]) -> AnyArray | None:
-    there = [value for value in values if value is not None]
-    return name_array(there) if there else None
+    def _rows(self) -> Iterator[_Row]:
+        raise NotImplementedError
 
 
 def is_written_integer(entry: str) -> bool:
@@ -300,12 +227,7 @@ def is_written_integer(entry: str) -> bool:
     return str(integer) == entry and _SMALLEST <= integer <= _LARGEST
 
 
-def parse_names(entries: Sequence[str], *, are_integers: bool) -> AnyArray:
-    """Entries as integers or as texts, as was found for the whole column."""
-    return np.array(list(map(int, entries)), np.int64) if are_integers else np.array(entries, str)
-
-
-class CsvRows:
+class CsvRows(_TextRows):
     """The lines of a file.
 
     Labels, and ids, are integers if all of the file are written as such, else texts. That takes a
@@ -313,56 +235,108 @@ class CsvRows:
     """
 
     def __init__(self, source: Source, keys: Keys) -> None:
-        self._source = source
+        self._source, self._where = source, str(source)
         self._header = csv_header(source)
-        self._columns = csv_columns(source, self._header, keys)
+        self._find_columns(keys)
         with closing(csv_records(source, self._header)) as records:
             self.dimension = len(self._vector(*next(records)))
-        self._integer_labels, self._integer_ids, self.n_rows = self._scan()
+        self._scan()
 
-    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
-        """Chunks of `rows` rows, the last one shorter."""
-        return chunks_of(self._rows(), rows, where=str(self._source), dimension=self.dimension)
+    def _find_columns(self, keys: Keys) -> None:
+        """Find the places of the columns.
 
-    def close(self) -> None:
-        """Nothing is held between chunks."""
+        Raises
+        ------
+        EmbeddingsFileError
+            If the header is none, names a column twice or not at all, or lacks one that was asked
+            for.
+        """
+        source, header = self._source, self._header
+        _check_is_header(source, header)
+        label = self._place(keys.labels, "label", "labels_key")
+        self._id = self._place(keys.ids, "id", "ids_key")
+        self._picture = self._place(keys.pictures, "image", "pictures_key")
+        if keys.wanted == "required" and label is None:
+            raise self._lacking_column("label", "labels_key")
+        if keys.vectors is not None:
+            lists = [self._place(keys.vectors, "vector", "vectors_key")]
+        else:
+            lists = [place for place, name in enumerate(header) if name.lower() in LIST_NAMES]
+        if len(lists) > 1:
+            raise EmbeddingsFileError(
+                f"{source} has a column 'vector' and one 'embedding': say which (vectors_key)."
+            )
+        taken = (label, self._id, self._picture)
+        self._numbers = [place for place in range(len(header)) if place not in taken]
+        if not self._numbers:
+            raise EmbeddingsFileError(
+                f"{source} must have columns for the vector, of numbers, or one called "
+                f"{' or '.join(LIST_NAMES)} of JSON lists. It has {_list_names(header)}."
+            )
+        self._list = lists[0] if lists else None
+        self._label = label if keys.wanted != "none" else None
 
-    def _scan(self) -> tuple[bool, bool, int | None]:
-        """Whether all labels, and all ids, are written as integers; and how many rows there are."""
-        columns = self._columns
-        labels, ids = columns.label is not None, columns.id is not None
+    def _place(self, key: str | None, usual: str, option: str) -> int | None:
+        header = self._header
+        if key is not None:
+            if key not in header:
+                raise self._lacking_column(key, option)
+            return header.index(key)
+        same = [place for place, name in enumerate(header) if name.lower() in (usual, f"{usual}s")]
+        if len(same) > 1:
+            raise EmbeddingsFileError(
+                f"{' and '.join(repr(header[place]) for place in same)} could each be the {usual} "
+                f"in {self._source}: say which ({option})."
+            )
+        return same[0] if same else None
+
+    def _lacking_column(self, key: str, option: str) -> EmbeddingsFileError:
+        there = _list_names(self._header)
+        return EmbeddingsFileError(
+            f"{self._source} has no column {key!r} ({option}). It has {there}."
+        )
+
+    def _scan(self) -> None:
+        """Find whether all labels, and all ids, are written as integers; count the rows."""
+        self._integers = {column for column in (self._label, self._id) if column is not None}
         n_rows = 0
         for _, row in csv_records(self._source, self._header):
-            if not labels and not ids:
-                return False, False, None
-            labels = labels and columns.label is not None and is_written_integer(row[columns.label])
-            ids = ids and columns.id is not None and is_written_integer(row[columns.id])
+            self._integers = {place for place in self._integers if is_written_integer(row[place])}
+            if not self._integers:
+                return
             n_rows += 1
-        return labels, ids, n_rows
+        self.n_rows = n_rows
 
-    def _rows(self) -> Iterator[TextRow]:
-        columns = self._columns
+    def _rows(self) -> Iterator[_Row]:
         for place, row in csv_records(self._source, self._header):
-            yield TextRow(
+            yield (
                 place,
                 self._vector(place, row),
-                _name(place, row, columns.label, "label", is_integer=self._integer_labels),
-                _name(place, row, columns.id, "id", is_integer=self._integer_ids),
-                None if columns.picture is None else row[columns.picture] or None,
+                self._name(place, row, "label", self._label),
+                self._name(place, row, "id", self._id),
+                None if self._picture is None else row[self._picture] or None,
             )
 
+    def _name(self, place: str, row: list[str], role: str, column: int | None) -> int | str | None:
+        if column is None:
+            return None
+        kind_of_name(place, role, row[column])
+        return int(row[column]) if column in self._integers else row[column]
+
     def _vector(self, place: str, row: list[str]) -> FloatArray:
-        columns: CsvColumns = self._columns
-        if columns.list is not None:
-            where = f"{self._header[columns.list]!r} in {place[0].lower()}{place[1:]}"
-            return json_vector(place, parse_json(where, row[columns.list]))
-        cells = [row[column] for column in columns.numbers]
+        if self._list is not None:
+            where = f"{self._header[self._list]!r} in {place[0].lower()}{place[1:]}"
+            return json_vector(place, parse_json(where, row[self._list]))
         try:
-            return np.array(cells, np.float64)
+            return np.array([row[column] for column in self._numbers], np.float64)
         except ValueError:
-            for column in columns.numbers:
-                _check_number(place, self._header[column], row[column])
-            raise
+            wrong = next(column for column in self._numbers if not _is_number(row[column]))
+            raise EmbeddingsFileError(
+                f"{place} must have a number in the column {self._header[wrong]!r}. "
+                f"Got {row[wrong]!r} instead. Every column is part of the vector, but those called "
+                "id, label and image, or named by labels_key, ids_key and pictures_key: leave out "
+                "others."
+            ) from None
 
 
 def csv_header(source: Source) -> list[str]:
@@ -394,37 +368,15 @@ def csv_records(source: Source, header: list[str]) -> Generator[tuple[str, list[
         raise EmbeddingsFileError(f"{source} has a header, and no row below it.")
 
 
-def _name(
-    place: str, row: list[str], column: int | None, role: str, *, is_integer: bool
-) -> int | str | None:
-    if column is None:
-        return None
-    kind_of_name(place, role, row[column])
-    return int(row[column]) if is_integer else row[column]
-
-
-def _check_number(place: str, column: str, cell: str) -> None:
-    try:
-        float(cell)
-    except ValueError:
-        raise EmbeddingsFileError(
-            f"{place} must have a number in the column {column!r}. Got {cell!r} instead. Every "
-            "column is part of the vector, but those called id, label and image, or named by "
-            "labels_key, ids_key and pictures_key: leave out others."
-        ) from None
-
-
 VECTOR_FIELDS = ("vector", "embedding", "embeddings")
 
 
-class JsonRows:
+class JsonRows(_TextRows):
     """The objects of a file or stream, whose fields are those of the first.
 
     The type of labels, and of ids, is that of the first: integers stay integers, texts stay texts,
     and a line with the other type is an error.
     """
-
-    n_rows = None
 
     def __init__(self, source: Source, keys: Keys) -> None:
         self._source = source
@@ -433,59 +385,56 @@ class JsonRows:
         if first is None:
             raise EmbeddingsFileError(f"{source} is empty: it must hold one JSON object a line.")
         place, fields = first
-        self._vector = _vector_field(place, fields, keys.vectors)
-        self._label = _name_field(place, fields, keys.labels, ("label", "labels_key"))
-        self._id = _name_field(place, fields, keys.ids, ("id", "ids_key"))
+        self._vector = keys.vectors or _find_vector(place, fields)
+        given = {"vectors_key": self._vector, "labels_key": keys.labels, "ids_key": keys.ids}
+        for option, key in given.items():
+            if key is not None and key not in fields:
+                raise _lacking_field(place, fields, key, option)
+        self._where = f"{self._vector!r} in {source}"
+        self._label, self._id = keys.labels or "label", keys.ids or "id"
         self._picture = keys.pictures or "image"
-        self._with_labels = keys.take_labels and fields.get(self._label) is not None
-        self._with_ids = fields.get(self._id) is not None
-        self._take_labels = keys.take_labels
-        if keys.need_labels and not self._with_labels:
-            raise EmbeddingsFileError(_lacking_field(place, fields, self._label, "labels_key"))
+        self._take_labels = keys.wanted != "none"
+        self._has_labels = self._take_labels and fields.get(self._label) is not None
+        self._has_ids = fields.get(self._id) is not None
+        if keys.wanted == "required" and not self._has_labels:
+            raise _lacking_field(place, fields, self._label, "labels_key")
         self.dimension = len(json_vector(place, fields[self._vector]))
         self._begun: Iterator[PlacedObject] | None = chain([first], self._objects)
-
-    def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
-        """Chunks of `rows` rows, the last one shorter."""
-        where = f"{self._vector!r} in {self._source}"
-        return chunks_of(self._rows(), rows, where=where, dimension=self.dimension)
 
     def close(self) -> None:
         """Close the file."""
         self._objects.close()
 
-    def _rows(self) -> Iterator[TextRow]:
+    def _rows(self) -> Iterator[_Row]:
         objects = self._begun or json_objects(self._source)
         self._begun = None
         labels, ids = NameColumn("label"), NameColumn("id")
         for place, fields in objects:
             if self._vector not in fields:
-                raise EmbeddingsFileError(
-                    _lacking_field(place, fields, self._vector, "vectors_key")
-                )
-            label, name = fields.get(self._label), fields.get(self._id)
+                raise _lacking_field(place, fields, self._vector, "vectors_key")
+            label = fields.get(self._label) if self._take_labels else None
+            name = fields.get(self._id)
             # Of some rows alone, they would belong to the wrong ones in a chunk.
-            if label is not None and self._take_labels and not self._with_labels:
-                raise EmbeddingsFileError(_not_in_all(place, "label"))
-            if name is not None and not self._with_ids:
-                raise EmbeddingsFileError(_not_in_all(place, "id"))
-            yield TextRow(
-                place,
-                json_vector(place, fields[self._vector]),
-                labels.checked(place, label) if self._with_labels else None,
-                ids.checked(place, name) if self._with_ids else None,
-                _picture_of(place, fields.get(self._picture)),
-            )
+            if label is not None and not self._has_labels:
+                raise _not_in_all(place, "label")
+            if name is not None and not self._has_ids:
+                raise _not_in_all(place, "id")
+            vector = json_vector(place, fields[self._vector])
+            label = labels.check(place, label) if self._has_labels else None
+            name = ids.check(place, name) if self._has_ids else None
+            picture = fields.get(self._picture)
+            if picture is not None and not isinstance(picture, str):
+                raise EmbeddingsFileError(
+                    f"{place} must have a text, the path of a picture, as its image. "
+                    f"Got {shorten(picture)} instead."
+                )
+            yield place, vector, label, name, picture or None
 
 
-def _vector_field(place: str, fields: dict[str, Any], key: str | None) -> str:
-    if key is not None:
-        if key not in fields:
-            raise EmbeddingsFileError(_lacking_field(place, fields, key, "vectors_key"))
-        return key
+def _find_vector(place: str, fields: dict[str, Any]) -> str:
     found = [name for name in VECTOR_FIELDS if name in fields]
     if not found:
-        raise EmbeddingsFileError(_lacking_field(place, fields, VECTOR_FIELDS[0], "vectors_key"))
+        raise _lacking_field(place, fields, VECTOR_FIELDS[0], "vectors_key")
     if len(found) > 1:
         raise EmbeddingsFileError(
             f"{' and '.join(map(repr, found))} could each be the vector of {place}: say which "
@@ -494,31 +443,15 @@ def _vector_field(place: str, fields: dict[str, Any], key: str | None) -> str:
     return found[0]
 
 
-def _name_field(
-    place: str, fields: dict[str, Any], key: str | None, usual_and_option: tuple[str, str]
-) -> str:
-    usual, option = usual_and_option
-    if key is not None and key not in fields:
-        raise EmbeddingsFileError(_lacking_field(place, fields, key, option))
-    return key or usual
-
-
-def _lacking_field(place: str, fields: dict[str, Any], key: str, option: str) -> str:
+def _lacking_field(
+    place: str, fields: dict[str, Any], key: str, option: str
+) -> EmbeddingsFileError:
     there = ", ".join(map(repr, fields)) or "none"
-    return f"{place} has no field {key!r} ({option}). Its fields are {there}."
+    return EmbeddingsFileError(f"{place} has no field {key!r} ({option}). Its fields are {there}.")
 
 
-def _not_in_all(place: str, role: str) -> str:
-    return f"{place} has the first {role}: give one in every row, or in none."
-
-
-def _picture_of(place: str, value: Any) -> str | None:  # noqa: ANN401
-    if value is not None and not isinstance(value, str):
-        raise EmbeddingsFileError(
-            f"{place} must have a text, the path of a picture, as its image. "
-            f"Got {shown(value)} instead."
-        )
-    return value or None
+def _not_in_all(place: str, role: str) -> EmbeddingsFileError:
+    return EmbeddingsFileError(f"{place} has the first {role}: give one in every row, or in none.")
 
 
 def open_labels(path: Path, column: str | None) -> StoredArray:
@@ -552,7 +485,7 @@ def _text_array(source: Source, entries: Callable[[], Iterator[str]]) -> StoredA
         with translate_errors(source):
             left = entries()
             while piece := list(islice(left, rows)):
-                yield parse_names(piece, are_integers=are_integers)
+                yield name_array(list(map(int, piece)) if are_integers else piece)
 
     kind, name = ("i", "int64") if are_integers else ("U", "text")
     return StoredArray((n,), kind, name, pieces)

@@ -117,37 +117,6 @@ def _kind(labels: AnyArray) -> str:
     return "numbers" if labels.dtype.kind in "biuf" else "text"
 
 
-def gallery_size(classifier: NEDClassifier) -> int:
-    """Points of the gallery; an engine's ids are not read for it."""
-    return classifier.n_support_
-
-
-def members_of_classes(classifier: NEDClassifier) -> IntArray:
-    """Points of each class, in the order of ``classes_``."""
-    return classifier.class_counts_
-
-
-def expected_unknowns(classifier: NEDClassifier) -> float | None:
-    """Share of unknown queries that is reckoned with, which may have been learned from queries."""
-    return classifier.unknown_share_
-
-
-def has_another_prior(classifier: NEDClassifier) -> bool:
-    """Whether classes are expected in other proportions than the gallery's."""
-    prior = classifier.prior_
-    return not (isinstance(prior, str) and prior == "support")
-
-
-def rule_and_calibration(classifier: NEDClassifier) -> tuple[str, str]:
-    """What answers: parameters may be "auto", or changed since the fit."""
-    return classifier.rule_.name, classifier.rule_.calibrator.name
-
-
-def metric_name(classifier: NEDClassifier) -> str:
-    """How distances are measured."""
-    return classifier.metric_
-
-
 def engine_name(classifier: NEDClassifier) -> str:
     """Where the points are and how they are searched: "faiss exact", "postgres hnsw"."""
     fingerprint = classifier.fingerprint_

@@ -1,7 +1,6 @@
 """`query_report` and `gallery_report`."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Literal
 
@@ -10,20 +9,19 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import BoolArray, FloatArray
 from nearsure.classifier import NEDClassifier
+from nearsure.decisions import AcceptThreshold, choose_threshold
 from nearsure.errors import InvalidInputError
-from nearsure.report import answers, remarks
+from nearsure.report import remarks
 from nearsure.report.answers import (
     Answered,
     check_truth,
     codes_in_gallery,
-    expected_unknowns,
-    gallery_size,
-    has_another_prior,
-    members_of_classes,
+    engine_name,
     nearly_found,
+    ned_temperature,
     one_each,
 )
-from nearsure.report.document import About, Audit, Promise, Report
+from nearsure.report.document import About, Report
 from nearsure.report.sections import (
     audit_of,
     class_rows,
@@ -32,13 +30,14 @@ from nearsure.report.sections import (
     confident_mistakes,
     fit_of,
     headline_metrics,
-    held_out_promises,
     operating_points,
-    rehearsed_promises,
+    promise_of,
     reliability_bins,
 )
 from nearsure.report.thumbnails import Picture, Pictures, Thumbnails, picture_under
 
+# Precisions that thresholds are chosen for.
+TARGETS = (0.9, 0.95, 0.99, 0.995)
 # Every point is searched for an audit.
 LARGEST_AUDITED = 200_000
 # Rows that the bootstrap may draw for each number: some seconds.
@@ -46,145 +45,125 @@ LARGEST_BOOTSTRAP = 5_000_000
 FEWEST_RESAMPLES = 200
 
 
-@dataclass(frozen=True, eq=False)
-class ReportSettings:
-    """What the caller of a report may choose; see `nearsure.report.query_report`."""
-
-    title: str
-    seed: int
-    n_resamples: int
-    n_mistakes: int
-    n_suspects: int
-    with_audit: bool = True
-    picture_of_row: Callable[[int], Picture | None] = lambda _: None
-    gallery_pictures: Pictures | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("n_mistakes", "n_suspects"):
-            value = getattr(self, name)
-            if value < 0:
-                raise InvalidInputError(
-                    f"The '{name}' parameter must not be negative. Got {value} instead."
-                )
-
-
-def assemble_report(
+def _assemble(
     classifier: NEDClassifier,
     answered: Answered,
-    settings: ReportSettings,
     *,
     kind: Literal["held-out", "leave-one-out"],
     scores: tuple[FloatArray, BoolArray],
-    promises: tuple[Promise, ...],
+    chosen: Iterable[AcceptThreshold],
     notes: Sequence[str | None],
+    title: str,
+    seed: int,
+    n_resamples: int,
+    n_mistakes: int,
+    n_suspects: int,
+    picture_of_row: Callable[[int], Picture | None],
+    gallery_pictures: Pictures | None,
+    with_audit: bool = True,
 ) -> Report:
     """Compute all that does not depend on where the queries came from.
 
     Parameters
     ----------
     classifier : NEDClassifier
-        Who answered.
+        What answered.
     answered : Answered
         The queries.
-    settings : ReportSettings
-        What the reader wants to see.
     kind : {"held-out", "leave-one-out"}
         Where the queries came from.
     scores : pair of arrays of shape (m,)
         Confidence and correctness of the answers that thresholds are tested on.
-    promises : tuple of Promise
+    chosen : iterable of AcceptThreshold
         Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
-        What to know about these queries.
+        On these queries.
+    title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, with_audit
+        As of `query_report`.
+    picture_of_row : callable
+        From the row of a query to its picture.
     """
+    for name, value in (("n_mistakes", n_mistakes), ("n_suspects", n_suspects)):
+        if value < 0:
+            raise InvalidInputError(
+                f"The '{name}' parameter must not be negative. Got {value} instead."
+            )
     confidence, correct = answered.confidence, answered.correct
-    rule, calibration = answers.rule_and_calibration(classifier)
-    class_sizes = answers.members_of_classes(classifier)
-    temperature = answers.ned_temperature(classifier)
-    affordable = max(FEWEST_RESAMPLES, LARGEST_BOOTSTRAP // len(answered))
-    n_resamples = min(settings.n_resamples, affordable)
+    # Parameters may be "auto", or changed since the fit.
+    rule, calibration = classifier.rule_.name, classifier.rule_.calibrator.name
+    class_sizes = classifier.class_counts_
+    temperature = ned_temperature(classifier)
+    n_drawn = min(n_resamples, max(FEWEST_RESAMPLES, LARGEST_BOOTSTRAP // len(answered)))
     thumbnails = Thumbnails()
-    compared = compare_methods(
+    promises = tuple(map(promise_of, chosen))
+    methods, own = compare_methods(
         answered,
         title=f"nearsure ({rule})"
         if calibration == "none"
         else f"nearsure ({rule}, {calibration})",
         temperature=temperature,
-        seed=settings.seed,
-        n_resamples=n_resamples,
+        seed=seed,
+        n_resamples=n_drawn,
     )
     mistakes = confident_mistakes(
         answered,
         classifier,
-        n_mistakes=settings.n_mistakes,
+        n_mistakes=n_mistakes,
         thumbnails=thumbnails,
-        picture_of_row=settings.picture_of_row,
-        gallery_pictures=settings.gallery_pictures,
+        picture_of_row=picture_of_row,
+        gallery_pictures=gallery_pictures,
     )
-    audit, on_audit = _audit_gallery(classifier, settings, thumbnails)
+    audit = on_audit = None
+    if with_audit and classifier.n_support_ > LARGEST_AUDITED:
+        on_audit = (
+            f"The gallery was not audited: it has {classifier.n_support_:,} points, and every one "
+            f"would have to be searched. Up to {LARGEST_AUDITED:,} are; classifier.audit() takes "
+            "any number."
+        )
+    elif with_audit:
+        try:
+            audit = audit_of(
+                classifier, n_suspects=n_suspects, thumbnails=thumbnails, pictures=gallery_pictures
+            )
+        except InvalidInputError as error:
+            on_audit = f"The gallery was not audited. {error}"
     every_note = (
         *notes,
         remarks.on_missing_temperature(temperature),
         remarks.on_few_queries(len(answered)),
-        remarks.on_fewer_resamples(settings.n_resamples, n_resamples),
+        remarks.on_fewer_resamples(n_resamples, n_drawn),
         remarks.on_long_tables(len(np.unique(answered.truth))),
         on_audit,
         thumbnails.note(),
     )
     return Report(
         about=About(
-            title=settings.title,
+            title=title,
             queries=kind,
             n_queries=len(answered),
-            n_gallery=answers.gallery_size(classifier),
+            n_gallery=classifier.n_support_,
             n_classes=int((class_sizes > 0).sum()),
             dimension=int(classifier.n_features_in_),
             k=int(answered.prediction.neighbors.k),
             rule=rule,
             calibration=calibration,
-            metric=answers.metric_name(classifier),
-            engine=answers.engine_name(classifier),
-            unknown_share=answers.expected_unknowns(classifier),
+            metric=classifier.metric_,
+            engine=engine_name(classifier),
+            unknown_share=classifier.unknown_share_,
             nearsure_version=version("nearsure"),
             notes=tuple(note for note in every_note if note is not None),
         ),
-        metrics=headline_metrics(
-            answered, compared.own, seed=settings.seed, n_resamples=n_resamples
-        ),
+        metrics=headline_metrics(answered, own, seed=seed, n_resamples=n_drawn),
         reliability=reliability_bins(confidence, correct),
         histogram=confidence_histogram(confidence, correct),
         operating_points=operating_points(*scores, promises),
         promises=promises,
-        methods=compared.methods,
+        methods=methods,
         classes=class_rows(answered, class_sizes),
         mistakes=mistakes,
         audit=audit,
         fit=fit_of(classifier),
     )
-
-
-def _audit_gallery(
-    classifier: NEDClassifier, settings: ReportSettings, thumbnails: Thumbnails
-) -> tuple[Audit | None, str | None]:
-    """The audit, or why there is none."""
-    if not settings.with_audit:
-        return None, None
-    n_points = answers.gallery_size(classifier)
-    if n_points > LARGEST_AUDITED:
-        return None, (
-            f"The gallery was not audited: it has {n_points:,} points, and every one would have "
-            f"to be searched. Up to {LARGEST_AUDITED:,} are; classifier.audit() takes any number."
-        )
-    try:
-        audit = audit_of(
-            classifier,
-            n_suspects=settings.n_suspects,
-            thumbnails=thumbnails,
-            pictures=settings.gallery_pictures,
-        )
-    except InvalidInputError as error:
-        return None, f"The gallery was not audited. {error}"
-    return audit, None
 
 
 def query_report(
@@ -251,28 +230,27 @@ def query_report(
             f"The 'pictures' parameter must have one entry, which may be None, for each of the "
             f"{n_queries} queries. Got {len(pictures)} instead."
         )
-    codes = codes_in_gallery(truth, classes, members_of_classes(classifier))
+    codes = codes_in_gallery(truth, classes, classifier.class_counts_)
     answered = Answered(prediction, classes, names, truth, codes)
-    return assemble_report(
+    scores = answered.confidence, answered.correct
+    return _assemble(
         classifier,
         answered,
-        ReportSettings(
-            title=title,
-            seed=seed,
-            n_resamples=n_resamples,
-            n_mistakes=n_mistakes,
-            n_suspects=n_suspects,
-            with_audit=with_audit,
-            picture_of_row=lambda row: None if pictures is None else pictures[row],
-            gallery_pictures=gallery_pictures,
-        ),
         kind="held-out",
-        scores=(answered.confidence, answered.correct),
-        promises=held_out_promises(answered.confidence, answered.correct),
+        scores=scores,
+        chosen=(choose_threshold(*scores, precision=target) for target in TARGETS),
         notes=[
             remarks.on_own_points(nearly_found(prediction.neighbors, codes)),
-            remarks.on_unknown_queries(answered, expected_unknowns(classifier)),
+            remarks.on_unknown_queries(answered, classifier.unknown_share_),
         ],
+        title=title,
+        seed=seed,
+        n_resamples=n_resamples,
+        n_mistakes=n_mistakes,
+        n_suspects=n_suspects,
+        picture_of_row=lambda row: None if pictures is None else pictures[row],
+        gallery_pictures=gallery_pictures,
+        with_audit=with_audit,
     )
 
 
@@ -310,27 +288,25 @@ def gallery_report(
     prediction = classifier.predict_own()
     ids = classifier.own_ids()
     truth, classes = classifier.support_labels(ids), classifier.classes_
-    class_sizes = members_of_classes(classifier)
+    class_sizes = classifier.class_counts_
     codes = codes_in_gallery(truth, classes, class_sizes)
-    return assemble_report(
+    return _assemble(
         classifier,
         Answered(prediction, classes, ids, truth, codes),
-        ReportSettings(
-            title=title,
-            seed=seed,
-            n_resamples=n_resamples,
-            n_mistakes=n_mistakes,
-            n_suspects=n_suspects,
-            picture_of_row=lambda row: picture_under(pictures, ids[row]),
-            gallery_pictures=pictures,
-        ),
         kind="leave-one-out",
         scores=classifier.rehearsed_scores(),
-        promises=rehearsed_promises(classifier),
+        chosen=(classifier.accept_threshold(precision=target) for target in TARGETS),
         notes=[
-            remarks.on_leaving_out(len(ids), gallery_size(classifier)),
-            remarks.on_lonely_points(int((class_sizes[codes] == 1).sum())),
-            remarks.on_missing_unknowns(expected_unknowns(classifier)),
-            remarks.on_another_prior() if has_another_prior(classifier) else None,
+            remarks.on_leaving_out(len(ids), classifier.n_support_),
+            remarks.on_single_members(int((class_sizes[codes] == 1).sum())),
+            remarks.on_missing_unknowns(classifier.unknown_share_),
+            remarks.on_another_prior(classifier.prior_),
         ],
+        title=title,
+        seed=seed,
+        n_resamples=n_resamples,
+        n_mistakes=n_mistakes,
+        n_suspects=n_suspects,
+        picture_of_row=lambda row: picture_under(pictures, ids[row]),
+        gallery_pictures=pictures,
     )

@@ -1,7 +1,7 @@
-"""What a report says, as one document: the HTML page and `--json` both hold exactly this.
+"""The document of a report: the HTML page and `--json` both hold exactly this.
 
 Every share and probability is a fraction in [0, 1]; distances are squared Euclidean. Where a number
-cannot be computed it is None, never NaN, which JSON does not know.
+cannot be computed it is None, never NaN, which JSON does not have.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -209,14 +209,14 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A gallery point whose label its neighbours do not believe, least believed first.
+    """A gallery point whose neighbours do not support its label, the least supported first.
 
     Parameters
     ----------
     suggested : Label or None
-        The class that is believed more.
+        The class with more support.
     trust : float
-        Below 0.5 the other class is believed more.
+        Below 0.5 the other class has more support.
     """
 
     id: Label
@@ -260,7 +260,7 @@ class SmallClass:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the gallery's own points say against it; lists are cut, the counts are of all."""
+    """What an audit of the gallery found; lists are cut, the counts are of all."""
 
     n_points: int
     n_suspects: int
@@ -360,7 +360,7 @@ def estimate_of(interval: Interval) -> Estimate:
     """A bootstrapped number.
 
     All resamples of a single row, or of rows that are all alike, are the same. An interval without
-    width then says nothing about the truth, and is left out.
+    width then carries no information, and is left out.
     """
     low, high = plain_number(interval.low), plain_number(interval.high)
     if low is None or high is None or not low < high:

@@ -1,4 +1,4 @@
-"""What a reader should know before trusting the numbers, in sentences; None where nothing."""
+"""Notes for the reader of a report, in sentences; None where there is nothing to note."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def on_leaving_out(n_asked: int, n_gallery: int) -> str:
     )
 
 
-def on_lonely_points(n_alone: int) -> str | None:
+def on_single_members(n_alone: int) -> str | None:
     """On points that no answer can be right for."""
     if not n_alone:
         return None
@@ -38,8 +38,10 @@ def on_lonely_points(n_alone: int) -> str | None:
     )
 
 
-def on_another_prior() -> str:
+def on_another_prior(prior: object) -> str | None:
     """On points of the gallery where queries are expected in other proportions."""
+    if isinstance(prior, str) and prior == "support":
+        return None
     return (
         "Answers reckon with other frequencies of the classes than the gallery's, in which these "
         "points come. Only the promised thresholds are chosen on the expected frequencies."

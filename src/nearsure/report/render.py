@@ -7,9 +7,8 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
-from math import isfinite
-from typing import Any
 
+from nearsure.embedding_files.rows import plain_value
 from nearsure.report.document import Report
 
 
@@ -19,18 +18,8 @@ def report_json(report: Report) -> str:
     What is not finite becomes null, as JSON has neither NaN nor infinity.
     """
     return json.dumps(
-        _without_nan(report.to_dict()), allow_nan=False, separators=(",", ":"), ensure_ascii=True
+        plain_value(report.to_dict()), allow_nan=False, separators=(",", ":"), ensure_ascii=True
     )
-
-
-def _without_nan(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, dict):
-        return {key: _without_nan(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return value
 
 
 # The scripts and styles of a report, and the order in which a page needs them.
@@ -55,9 +44,6 @@ REPORT_SCRIPTS = (
     "report_fit.js",
     "report.js",
 )
-SCRIPTS = (CHART_LIBRARY, *REPORT_SCRIPTS)
-STYLES = ("report.css",)
-TEMPLATE = "template.html"
 
 
 def asset_text(name: str) -> str:
@@ -77,7 +63,7 @@ def page_assets() -> dict[str, str]:
     return {
         CHART_LIBRARY: asset_text(CHART_LIBRARY),
         "report.js": "\n".join(asset_text(name) for name in REPORT_SCRIPTS),
-        "report.css": "\n".join(asset_text(name) for name in STYLES),
+        "report.css": asset_text("report.css"),
     }
 
 
@@ -92,7 +78,7 @@ def report_html(report: Report) -> str:
     and nothing load but pictures that are part of the page.
     """
     assets = page_assets()
-    template = asset_text(TEMPLATE)
+    template = asset_text("template.html")
     parts = {
         "title": html.escape(report.about.title.encode(errors="replace").decode()),
         "styles": assets["report.css"],
@@ -100,10 +86,10 @@ def report_html(report: Report) -> str:
         "data": _inert(report_json(report)),
     }
     parts["policy"] = _policy(template, parts)
-    return _filled(template, parts)
+    return _fill(template, parts)
 
 
-def _filled(template: str, parts: dict[str, str]) -> str:
+def _fill(template: str, parts: dict[str, str]) -> str:
     """All markers at once, so that none is looked for in what was filled in."""
     return MARKER.sub(lambda found: parts[found[1]], template)
 
@@ -116,7 +102,7 @@ def _inert(json_text: str) -> str:
 def _policy(template: str, parts: dict[str, str]) -> str:
     digests: dict[str, list[str]] = {"script": [], "style": []}
     for element, content in INLINE.findall(template):
-        digest = hashlib.sha256(_filled(content, parts).encode()).digest()
+        digest = hashlib.sha256(_fill(content, parts).encode()).digest()
         digests[element].append(f"'sha256-{base64.b64encode(digest).decode()}'")
     return "; ".join(
         [

@@ -1,17 +1,14 @@
 """The sections of a report, a function for each."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
-from nearsure.audit import GalleryAudit
 from nearsure.classifier import NEDClassifier
 from nearsure.comparison import RuleResult, compare_rules, score_by, title_of
-from nearsure.decisions import AcceptThreshold, choose_threshold
+from nearsure.decisions import AcceptThreshold
 from nearsure.metrics import (
     area_under_risk_coverage,
     bin_by_confidence,
@@ -22,7 +19,6 @@ from nearsure.metrics import (
     row_negative_log_likelihoods,
 )
 from nearsure.metrics.calibration_error import width_bins
-from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.report.answers import Answered
 from nearsure.report.document import (
@@ -79,60 +75,49 @@ def audit_of(
     small_pictures = thumbnails or Thumbnails()
     classes = [plain_label(label) for label in classifier.classes_]
     doubted = found.suspects.first(min(n_suspects, found.suspects.n_doubted))
-    suspects = tuple(
-        Suspect(
-            id=plain_label(doubted.ids[i]),
-            label=classes[doubted.codes[i]],
-            suggested=None
-            if doubted.suggested_codes[i] < 0
-            else classes[doubted.suggested_codes[i]],
-            p_own=float(doubted.p_own[i]),
-            p_suggested=float(doubted.p_suggested[i]),
-            trust=float(doubted.trust[i]),
-            picture=small_pictures.of(picture_under(pictures, doubted.ids[i])),
-        )
-        for i in range(len(doubted))
-    )
+    pairs, confusable, small = found.duplicates, found.confusable, found.small
     return Audit(
         n_points=found.n_points,
         n_suspects=found.suspects.n_doubted,
-        n_duplicates=len(found.duplicates),
-        n_small=len(found.small),
-        suspects=suspects,
-        duplicates=_duplicates(found, classes, n_suspects),
-        confusable=tuple(
-            ConfusablePair(classes[first], classes[second], float(confusion))
-            for (first, second), confusion in zip(
-                found.confusable.codes[:ROWS_SHOWN],
-                found.confusable.confusion[:ROWS_SHOWN],
-                strict=True,
+        n_duplicates=len(pairs),
+        n_small=len(small),
+        suspects=tuple(
+            Suspect(
+                id=plain_label(doubted.ids[i]),
+                label=classes[doubted.codes[i]],
+                suggested=None
+                if doubted.suggested_codes[i] < 0
+                else classes[doubted.suggested_codes[i]],
+                p_own=float(doubted.p_own[i]),
+                p_suggested=float(doubted.p_suggested[i]),
+                trust=float(doubted.trust[i]),
+                picture=small_pictures.of(picture_under(pictures, doubted.ids[i])),
             )
+            for i in range(len(doubted))
+        ),
+        duplicates=tuple(
+            DuplicatePair(
+                first_id=plain_label(pairs.ids[i, 0]),
+                second_id=plain_label(pairs.ids[i, 1]),
+                first_label=classes[pairs.codes[i, 0]],
+                second_label=classes[pairs.codes[i, 1]],
+                sq_distance=float(pairs.sq_distances[i]),
+            )
+            for i in range(min(n_suspects, len(pairs)))
+        ),
+        confusable=tuple(
+            ConfusablePair(classes[first], classes[second], float(confusable.confusion[i]))
+            for i, (first, second) in enumerate(confusable.codes[:ROWS_SHOWN])
         ),
         small=tuple(
             SmallClass(
-                label=classes[found.small.codes[i]],
-                n_members=int(found.small.n_members[i]),
-                n_missed=int(found.small.n_missed[i]),
-                accuracy=plain_number(float(found.small.accuracy[i])),
+                label=classes[small.codes[i]],
+                n_members=int(small.n_members[i]),
+                n_missed=int(small.n_missed[i]),
+                accuracy=plain_number(float(small.accuracy[i])),
             )
-            for i in range(min(ROWS_SHOWN, len(found.small)))
+            for i in range(min(ROWS_SHOWN, len(small)))
         ),
-    )
-
-
-def _duplicates(
-    found: GalleryAudit, classes: list[str | int], n_shown: int
-) -> tuple[DuplicatePair, ...]:
-    pairs = found.duplicates
-    return tuple(
-        DuplicatePair(
-            first_id=plain_label(pairs.ids[i, 0]),
-            second_id=plain_label(pairs.ids[i, 1]),
-            first_label=classes[pairs.codes[i, 0]],
-            second_label=classes[pairs.codes[i, 1]],
-            sq_distance=float(pairs.sq_distances[i]),
-        )
-        for i in range(min(n_shown, len(pairs)))
     )
 
 
@@ -269,7 +254,14 @@ def headline_metrics(
     seed, n_resamples : int
         Of the bootstrap.
     """
-    resampled = partial(_resampled, seed=seed, n_resamples=n_resamples)
+
+    def resampled(
+        metric: Callable[..., float], *data: ArrayLike, bounds: tuple[float, float] | None = None
+    ) -> Estimate:
+        return estimate_of(
+            bootstrap_interval(metric, *data, seed=seed, n_resamples=n_resamples, bounds=bounds)
+        )
+
     confidence, correct = answered.confidence, answered.correct
     losses = row_negative_log_likelihoods(
         answered.prediction.posterior, answered.codes, floor=LEAST_PROBABILITY
@@ -317,28 +309,8 @@ def _unknown_metrics(answered: Answered, resampled: Callable[..., Estimate]) -> 
         yield _metric("unknown_auroc", resampled(error_detection_auroc, p_known, known))
 
 
-def _resampled(
-    metric: Callable[..., float],
-    *data: ArrayLike,
-    seed: int,
-    n_resamples: int,
-    bounds: tuple[float, float] | None = None,
-) -> Estimate:
-    return estimate_of(
-        bootstrap_interval(metric, *data, seed=seed, n_resamples=n_resamples, bounds=bounds)
-    )
-
-
 OWN_NAME = "nearsure"
 CURVE_POINTS = 100
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedMethods:
-    """All methods, and what was measured of the classifier itself."""
-
-    methods: tuple[Method, ...]
-    own: RuleResult
 
 
 def compare_methods(
@@ -348,8 +320,8 @@ def compare_methods(
     temperature: float | None,
     seed: int,
     n_resamples: int,
-) -> ComparedMethods:
-    """Score the neighbours by every rule.
+) -> tuple[tuple[Method, ...], RuleResult]:
+    """Score the neighbours by every rule: all methods, and what was measured of the classifier.
 
     Parameters
     ----------
@@ -389,7 +361,7 @@ def compare_methods(
         )
         for result in comparison.results
     )
-    return ComparedMethods(methods, comparison.results[-1])
+    return methods, comparison.results[-1]
 
 
 def _method(result: RuleResult, title: str, posterior: Posterior, answered: Answered) -> Method:
@@ -424,8 +396,8 @@ def confident_mistakes(
     *,
     n_mistakes: int,
     thumbnails: Thumbnails,
-    picture_of_row: Callable[[int], Picture | None] = lambda _: None,
-    gallery_pictures: Pictures | None = None,
+    picture_of_row: Callable[[int], Picture | None],
+    gallery_pictures: Pictures | None,
 ) -> tuple[Mistake, ...]:
     """Wrong answers, the most confident first, each with its nearest neighbours.
 
@@ -451,8 +423,16 @@ def confident_mistakes(
     neighbors = answered.prediction.neighbors.take(first)
     shares = classifier.vote_shares(neighbors)
 
-    def show(name: object) -> str | None:
-        return thumbnails.of(picture_under(gallery_pictures, name))
+    def describe(place: int, rank: int) -> Vouching:
+        # Neighbours without ids are known by their rank.
+        name = rank if neighbors.ids is None else neighbors.ids[place, rank]
+        return Vouching(
+            id=plain_label(name),
+            label=answered.label_of(int(neighbors.labels[place, rank])),
+            sq_distance=float(neighbors.sq_distances[place, rank]),
+            share=float(shares[place, rank]),
+            picture=thumbnails.of(picture_under(gallery_pictures, name)),
+        )
 
     return tuple(
         Mistake(
@@ -461,30 +441,12 @@ def confident_mistakes(
             truth=plain_label(answered.truth[row]),
             confidence=float(answered.confidence[row]),
             neighbors=tuple(
-                _describe_neighbor(answered, neighbors, shares, (place, rank), show)
+                describe(place, rank)
                 for rank in range(min(int(neighbors.counts[place]), NEIGHBORS_SHOWN))
             ),
             picture=thumbnails.of(picture_of_row(int(row))),
         )
         for place, row in enumerate(first)
-    )
-
-
-def _describe_neighbor(
-    answered: Answered,
-    neighbors: Neighbors,
-    shares: FloatArray,
-    at: tuple[int, int],
-    show: Callable[[object], str | None],
-) -> Vouching:
-    # Neighbours without ids are known by their rank.
-    name = at[1] if neighbors.ids is None else neighbors.ids[at]
-    return Vouching(
-        id=plain_label(name),
-        label=answered.label_of(int(neighbors.labels[at])),
-        sq_distance=float(neighbors.sq_distances[at]),
-        share=float(shares[at]),
-        picture=show(name),
     )
 
 
@@ -519,25 +481,8 @@ def operating_points(
     )
 
 
-TARGETS = (0.9, 0.95, 0.99, 0.995)
-
-
-def held_out_promises(confidence: FloatArray, correct: BoolArray) -> tuple[Promise, ...]:
-    """What the answers to held-out queries allow to promise."""
-    return tuple(
-        _promise(choose_threshold(confidence, correct, precision=target)) for target in TARGETS
-    )
-
-
-def rehearsed_promises(classifier: NEDClassifier) -> tuple[Promise, ...]:
-    """What the gallery's own points do: the same as ``classifier.accept_threshold`` says.
-
-    Where unknown queries are expected, points searched without their class imitate them.
-    """
-    return tuple(_promise(classifier.accept_threshold(precision=target)) for target in TARGETS)
-
-
-def _promise(chosen: AcceptThreshold) -> Promise:
+def promise_of(chosen: AcceptThreshold) -> Promise:
+    """What a threshold promises, if one was found."""
     return Promise(
         precision=chosen.target,
         threshold=float(chosen.threshold) if chosen.reached else None,
@@ -579,12 +524,6 @@ def confidence_histogram(confidence: FloatArray, correct: BoolArray) -> tuple[Hi
     places = width_bins(confidence, HISTOGRAM_BINS)
     right = np.bincount(places[correct], minlength=HISTOGRAM_BINS)
     wrong = np.bincount(places[~correct], minlength=HISTOGRAM_BINS)
-    return tuple(
-        HistogramBin(
-            place / HISTOGRAM_BINS,
-            (place + 1) / HISTOGRAM_BINS,
-            int(right[place]),
-            int(wrong[place]),
-        )
-        for place in range(HISTOGRAM_BINS)
-    )
+    edges = [place / HISTOGRAM_BINS for place in range(HISTOGRAM_BINS + 1)]
+    bins = zip(edges[:-1], edges[1:], right.tolist(), wrong.tolist(), strict=True)
+    return tuple(HistogramBin(*each) for each in bins)

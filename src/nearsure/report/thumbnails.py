@@ -16,7 +16,7 @@ from nearsure.image_limits import KNOWN_FORMATS, ImageLimits
 
 # A path, the bytes of an image file, or a data: address.
 Picture: TypeAlias = str | PathLike[str] | bytes
-# Pictures of a gallery by id, or by the text of it; only what is shown is asked for.
+# Pictures of a gallery by id, or by the text of it; only what is shown is looked up.
 Pictures: TypeAlias = Mapping[Any, Picture]
 
 LONGEST_SIDE = 128
@@ -28,7 +28,7 @@ DATA_PREFIX = "data:image/"
 
 
 class Thumbnails:
-    """Makes each picture small once, and remembers what could not be shown."""
+    """Makes each picture small once, and lists what could not be shown."""
 
     def __init__(self) -> None:
         self._made: dict[Picture, str | None] = {}
@@ -60,10 +60,11 @@ class Thumbnails:
             self._lacking = str(error)
             return None
         try:
-            return _as_address(_small_jpeg(image, operations, _source(picture)))
-        except Exception:  # noqa: BLE001  # A picture may be broken in any way that its decoder knows.
+            jpeg = _small_jpeg(image, operations, _source(picture))
+        except Exception:  # noqa: BLE001  # A decoder may raise anything about a broken picture.
             self._broken.append(_name_of(picture))
             return None
+        return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
 
 
 def picture_under(pictures: Pictures | None, name: object) -> Picture | None:
@@ -100,12 +101,8 @@ def _small_jpeg(
     return written.getvalue()
 
 
-def _as_address(jpeg: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
-
-
 def _name_of(picture: Picture) -> str:
-    """The name of its file alone: a report goes to people who need not know where it lay."""
+    """The name of its file alone: the reader of a report need not see its folder."""
     if isinstance(picture, bytes) or str(picture).startswith(DATA_PREFIX):
         return "an image without a name"
     return Path(picture).name

@@ -8,7 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from reported import usual
+from report_examples import usual
 
 from nearsure.report import Estimate, Report, report_html, report_json
 

@@ -1,8 +1,9 @@
-"""Labels and ids that cannot be kept as they are end in a sentence, whatever the file."""
+"""Labels and ids that cannot be kept are refused in every format; a set checks itself."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from nearsure.embedding_files import load_hits, open_embeddings
-from nearsure.errors import EmbeddingsFileError
+from nearsure.embedding_files import EmbeddingSet, load_hits, open_embeddings
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 VECTORS = np.eye(3, dtype=np.float32)
+CODES = np.array([2, 7, 1])
 Write = Callable[[Path, dict[str, list[str]]], Path]
 
 
@@ -96,3 +98,29 @@ def test_hits(tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_text(json.dumps(line))
     with pytest.raises(EmbeddingsFileError, match="half a character"):
         load_hits(tmp_path / "h.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "labels"),
+    [
+        (VECTORS[0], CODES),
+        (VECTORS.astype(float), CODES),
+        (VECTORS, CODES[:2]),
+        (VECTORS, CODES.astype(object)),
+        (np.full((3, 3), np.inf, np.float32), CODES),
+    ],
+)
+def test_a_set_checks_itself(vectors: Any, labels: Any) -> None:  # noqa: ANN401
+    with pytest.raises(InvalidInputError):
+        EmbeddingSet(vectors, labels)
+
+
+@pytest.mark.parametrize("name", ["labels", "ids", "images"])
+def test_bytes_that_are_no_utf_8_are_refused(name: str, tmp_path: Path) -> None:
+    arrays = {"vectors": VECTORS, name: np.array([b"a", b"\xff", b"c"])}
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    with (
+        pytest.raises(EmbeddingsFileError, match=f"'{name}' in .* must be UTF-8 text"),
+        open_embeddings(tmp_path / "a.npz") as stream,
+    ):
+        stream.read_all()

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from safetensors.numpy import save_file
 
 from nearsure.arrays import AnyArray
-from nearsure.embedding_files import EmbeddingSet, load_embeddings
-from nearsure.errors import EmbeddingsFileError, InvalidInputError
+from nearsure.embedding_files import load_embeddings
+from nearsure.errors import EmbeddingsFileError
 
 VECTORS = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
 NAMES = np.array(["owl", "owl", "wren", "wren", "kiwi", "kiwi"])
@@ -250,21 +250,6 @@ def test_bfloat16_is_refused_with_a_remedy(tmp_path: Path) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
     with pytest.raises(EmbeddingsFileError, match="BF16, which numpy does not know"):
         load_embeddings(path, vectors_key="x")
-
-
-@pytest.mark.parametrize(
-    ("vectors", "labels"),
-    [
-        (VECTORS[0], CODES),
-        (VECTORS.astype(float), CODES),
-        (VECTORS, CODES[:5]),
-        (VECTORS, CODES.astype(object)),
-        (np.full((6, 3), np.inf, np.float32), CODES),
-    ],
-)
-def test_a_set_checks_itself(vectors: Any, labels: Any) -> None:  # noqa: ANN401
-    with pytest.raises(InvalidInputError):
-        EmbeddingSet(vectors, labels)
 
 
 def test_integers_too_large_for_64_bits_are_names(tmp_path: Path) -> None:

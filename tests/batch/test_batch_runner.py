@@ -1,5 +1,7 @@
 """Threads, processes and clusters give one answer, and say what went wrong."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from nearsure.batch import (
     score_partitions,
     search_shards,
 )
-from nearsure.errors import NearsureError, PartitionsFailedError
+from nearsure.errors import MissingExtraError, NearsureError, PartitionsFailedError
 from nearsure.index import ExactIndex
 
 
@@ -97,7 +99,9 @@ def test_search_on_processes(tmp_path: Path) -> None:
         write_points(tmp_path / f"{number}.parquet", part)
     queries = drawn(50, seed=1)[0]
     sq_distances, ids = ExactIndex(vectors).search(queries, 20)
-    found = search_shards(tmp_path, queries, 20, scheduler="processes")
+    # One process that answers for all shards; `test_processes` starts more.
+    with dask.config.set(num_workers=1):
+        found = search_shards(tmp_path, queries, 20, scheduler="processes")
     np.testing.assert_array_equal(found.ids, ids)
     np.testing.assert_array_equal(found.sq_distances, sq_distances)
 
@@ -155,3 +159,31 @@ def test_a_process_dies(engine_model: Path, queries: Path, tmp_path: Path) -> No
             scheduler="processes",
         )
     assert bytes_of(tmp_path / "out") == {}
+
+
+def test_nothing_heavy_is_imported_early() -> None:
+    program = """
+import sys, nearsure.classifier  # which may find some of them through scikit-learn
+before = set(sys.modules)
+import nearsure.batch
+
+assert not {"dask", "distributed", "pyarrow", "tqdm"} & (set(sys.modules) - before)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)  # noqa: S603
+
+
+@pytest.mark.parametrize("missing", ["pyarrow.parquet", "dask.system", "tqdm"])
+def test_what_is_missing_is_named(
+    model: Path, queries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    package = missing.partition(".")[0]
+    with pytest.raises(MissingExtraError, match=rf"{package}.*pip install 'nearsure\[batch\]'"):
+        score_partitions(queries, tmp_path / "out", classifier=model)
+
+
+def test_no_progress_bar_but_on_a_terminal(
+    model: Path, queries: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    score_partitions(queries, tmp_path / "out", classifier=model)
+    assert capfd.readouterr() == ("", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from reported import FEW, drawn, fitted
+from report_examples import FEW, drawn, fitted
 
 from nearsure.report import gallery_report, query_report
 from nearsure.report.thumbnails import LONGEST_SIDE, Thumbnails

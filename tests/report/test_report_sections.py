@@ -6,7 +6,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from reported import FEW, drawn, metric, usual
+from report_examples import FEW, drawn, metric, usual
 from scipy.stats import binomtest
 
 from nearsure import NEDClassifier
