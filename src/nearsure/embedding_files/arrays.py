@@ -321,7 +321,9 @@ class ArrayRows(RowReader):
             place = partial(row_place, first)
             columns: dict[str, Any] = {}
             for role, (where, _) in self._arrays.items():
-                part = next(pieces[role])
+                part = next(pieces[role], None)
+                if part is None:
+                    raise EmbeddingsFileError(f"{where} lost rows while it was read.")
                 if role == "vector":
                     columns["vectors"] = as_float32(where, part, place)
                 elif role == "picture":
