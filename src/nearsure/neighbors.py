@@ -133,13 +133,7 @@ class Neighbors:
             _check_valid_entries(sq_distances, labels, ~padding)
         else:
             _check_valid_entries(sq_distances, labels, None)
-        for name, value in (
-            ("sq_distances", sq_distances),
-            ("labels", labels),
-            ("ids", ids),
-            ("counts", counts),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=counts)
 
     @property
     def n_queries(self) -> int:
@@ -351,6 +345,28 @@ class Neighbors:
             None if own_ids is None else ordered(own_ids),
             values.shape[1] - padding.sum(axis=1),
         )
+
+
+def assemble(sq_distances: FloatArray, labels: IntArray, ids: AnyArray) -> Neighbors:
+    """Make `Neighbors` of what our own search has just found, without most of the checks.
+
+    Parameters
+    ----------
+    sq_distances, labels, ids : array of shape (n, k)
+        Ascending distances, of which none but an overflow is not finite, and class codes. Every
+        entry is valid.
+
+    Examples
+    --------
+    >>> assemble(np.array([[0.1, 0.4]]), np.array([[7, 2]]), np.array([[0, 3]])).counts
+    array([2])
+    """
+    if not np.isfinite(sq_distances[:, -1]).all():
+        return Neighbors(sq_distances, labels, ids)  # raises an error that says so
+    neighbors = object.__new__(Neighbors)
+    n, k = sq_distances.shape
+    vars(neighbors).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=np.full(n, k))
+    return neighbors
 
 
 def _checked_matrix(sq_distances: FloatArray) -> FloatArray:

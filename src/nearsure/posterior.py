@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import RuleName, rule_weights
-from nearsure.validation import asked_confidence
+from nearsure.validation import check_confidence
 
 # Rows are aggregated in blocks of about this many neighbours, so that the temporary arrays stay
 # in the processor's cache and do not add to the memory of a large result.
@@ -50,20 +50,13 @@ class Posterior:
     n_classes: int
 
     def __post_init__(self) -> None:
-        if not len(self.indptr) or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
-            raise InvalidInputError(
-                f"indptr must ascend from 0. Got {self.indptr[:5]} and so on instead."
-            )
+        check_indptr(self.indptr)
         if len(self.codes) != len(self.probabilities) or self.indptr[-1] != len(self.codes):
             raise InvalidInputError(
                 "codes and probabilities must both have indptr[-1] entries. "
                 f"Got {len(self.codes)}, {len(self.probabilities)} and {self.indptr[-1]} instead."
             )
-        if self.codes.size and not 0 <= self.codes.min() <= self.codes.max() < self.n_classes:
-            raise InvalidInputError(
-                f"Class codes must lie in [0, {self.n_classes}). "
-                f"Got {self.codes.min()} to {self.codes.max()} instead."
-            )
+        check_class_codes(self.codes, self.n_classes)
         if self.codes.size and not 0 <= self.probabilities.min() <= self.probabilities.max() <= 1:
             raise InvalidInputError(
                 "Probabilities must lie in [0, 1]. "
@@ -163,6 +156,20 @@ class Posterior:
         )
         matrix.sort_indices()
         return matrix
+
+
+def check_indptr(indptr: IntArray) -> None:
+    """Raise unless the entries of one query end where those of the next begin."""
+    if not len(indptr) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise InvalidInputError(f"indptr must ascend from 0. Got {indptr[:5]} and so on instead.")
+
+
+def check_class_codes(codes: IntArray, n_classes: int) -> None:
+    """Raise unless every code is one of so many classes."""
+    if codes.size and not 0 <= codes.min() <= codes.max() < n_classes:
+        raise InvalidInputError(
+            f"Class codes must lie in [0, {n_classes}). Got {codes.min()} to {codes.max()} instead."
+        )
 
 
 def score(
@@ -361,6 +368,16 @@ ROUNDING = 1e-12
 JUST_BELOW = 1.0 - 1e-12
 
 
+def as_confidence(confidence: ArrayLike) -> FloatArray:
+    """Return values of any shape, none at all included, as float64 in [0, 1]; raise otherwise."""
+    values = np.asarray(confidence)
+    if not values.size:
+        return np.zeros(values.shape)
+    if values.dtype == np.float64 and 0.0 <= values.min() <= values.max() <= 1.0:
+        return values
+    return check_confidence(values.ravel()).reshape(values.shape)
+
+
 def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
     """The posterior with another confidence in each label, the label and the ranking unchanged.
 
@@ -394,7 +411,7 @@ def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
     >>> with_confidence(posterior, [0.4]).probabilities.round(3)  # 0.45 would be above the top
     array([0.4 , 0.4 , 0.15])
     """
-    new = asked_confidence(confidence)
+    new = as_confidence(confidence)
     if new.shape != (len(posterior),):
         raise InvalidInputError(
             f"The 'confidence' parameter must be one number for each of the {len(posterior)} "

@@ -56,14 +56,6 @@ def integer_codes(labels: ArrayLike) -> IntArray:
     return codes.astype(np.int64, copy=False)
 
 
-def asked_confidence(confidence: ArrayLike) -> FloatArray:
-    """What a fitted calibrator is asked about, as float64: of any shape, none at all included."""
-    values = np.asarray(confidence)
-    if not values.size:
-        return np.zeros(values.shape)
-    return check_confidence(values.ravel()).reshape(values.shape)
-
-
 def check_confidence(confidence: ArrayLike) -> FloatArray:
     """Return ``confidence`` as float64 of shape (n,), n >= 1, every value in [0, 1]."""
     values = _one_dimensional("confidence", confidence)

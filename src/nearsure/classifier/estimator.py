@@ -1038,6 +1038,8 @@ class NEDClassifier(
         )
 
     def _prior_factors(self) -> FloatArray | None:
+        if isinstance(self._fit.prior, str) and self._fit.prior == "support":
+            return None
         sizes = self.class_counts_
         return factors_of_prior(with_newcomers(self._fit.prior, len(sizes)), sizes)
 

@@ -22,7 +22,7 @@ from nearsure.index import ExactIndex
 from nearsure.index.rows import GrowingRows, ids_from
 from nearsure.labels import extended_names
 from nearsure.loo import in_places, members_left_of_groups, search_leaving_one_out
-from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
 from nearsure.validation import check_distinct, checked_codes, checked_vectors, integer_ids
 
 # Points of other classes are looked for among this many times k neighbours.
@@ -673,7 +673,7 @@ class MemoryGallery(_CountedPoints):
             How many neighbours, at most the number of points.
         """
         sq_distances, rows = self._index.search_rows(np.asarray(queries), k)
-        return Neighbors(sq_distances, self._codes.rows[rows], self._index.ids_of(rows))
+        return assemble(sq_distances, self._codes.rows[rows], self._index.ids_of(rows))
 
     def leave_one_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest of all other points of some points, their groups left out with them.

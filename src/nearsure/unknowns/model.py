@@ -5,11 +5,11 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
-from nearsure.arrays import BoolArray, FloatArray
+from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
+from nearsure.logistic import fit_bounded_logistic
 from nearsure.posterior import Posterior
 from nearsure.schema import (
     check_fields,
@@ -20,48 +20,6 @@ from nearsure.schema import (
     unreadable,
 )
 from nearsure.unknowns.evidence import Evidence
-
-
-def fit_bounded_logistic(
-    features: FloatArray,
-    outcomes: BoolArray,
-    *,
-    lowest: float,
-    usual: float,
-) -> tuple[float, FloatArray]:
-    """Intercept and weights of a logistic regression; both outcomes count the same in total.
-
-    Parameters
-    ----------
-    features : array of shape (n, m)
-        In comparable units.
-    outcomes : array of shape (n,)
-        Of both kinds.
-    lowest : float
-        No weight is below it.
-    usual : float
-        What a weight is shrunk towards, as strongly as by a single row. It matters only where the
-        rows determine little, and keeps the weights finite where the outcomes do not overlap.
-    """
-    n_true = int(outcomes.sum())
-    shares = np.where(outcomes, 0.5 / n_true, 0.5 / (len(outcomes) - n_true))
-    pull = 1 / len(outcomes)
-
-    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        intercept, weights = parameters[0], parameters[1:]
-        log_odds = intercept + features @ weights
-        away = weights - usual
-        value = shares @ (np.logaddexp(0, log_odds) - outcomes * log_odds)
-        slope = shares * (expit(log_odds) - outcomes)
-        gradient = np.concatenate([[slope.sum()], features.T @ slope + pull * away])
-        return float(value + 0.5 * pull * away @ away), gradient
-
-    n_weights = features.shape[1]
-    start = np.concatenate([[0.0], np.full(n_weights, max(lowest, usual))])
-    bounds = [(None, None)] + [(lowest, None)] * n_weights
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    parameters = np.asarray(found.x, np.float64)
-    return float(parameters[0]), parameters[1:]
 
 
 def line_pieces(values: FloatArray, knots: FloatArray) -> FloatArray:
@@ -253,12 +211,18 @@ class KnownModel:
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
         standardized = np.where(varies, (rows - means) / scales, 0.0)
-        _, weights = fit_bounded_logistic(standardized, is_known, lowest=0.0, usual=0.0)
+        # Both kinds count the same in total; the prior counts as much as a single row.
+        shares = np.where(is_known, 0.5 / len(known), 0.5 / len(unknown))
+        pull = 1 / len(rows)
+        _, weights = fit_bounded_logistic(
+            standardized, is_known, shares, lowest=0.0, usual=0.0, pull=pull
+        )
         weights = np.where(varies, weights, 0.0)
         scores = standardized @ weights
         knots = np.unique(np.quantile(scores, np.linspace(0, 1, N_KNOTS + 2)[1:-1]))
+        pieces = line_pieces(scores, knots)
         offset, slopes = fit_bounded_logistic(
-            line_pieces(scores, knots), is_known, lowest=LOWEST_SLOPE, usual=1.0
+            pieces, is_known, shares, lowest=LOWEST_SLOPE, usual=1.0, pull=pull
         )
         model = cls(
             means=_plain(means),
