@@ -1,7 +1,8 @@
 """What is wrong with a gallery, read off its leave-one-out neighbours."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -587,97 +588,21 @@ def suspect_labels(
     )
 
 
-ClassNamer = Callable[[int], str]
+Column = tuple[str, Callable[[Any], str], AnyArray]
 
 
-def class_namer(class_names: Sequence[str] | None, n_classes: int) -> ClassNamer:
-    """What to call a class code in print; without names, the code itself."""
-    if class_names is not None and len(class_names) < n_classes:
-        raise InvalidInputError(
-            f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
-        )
+def _table(title: str, n_rows: int, *columns: Column) -> str:
+    """A title and, unless there are none, the first rows beneath a header.
 
-    def name(code: int) -> str:
-        if code == PADDING_LABEL:
-            return "-"
-        return str(code) if class_names is None else str(class_names[code])
-
-    return name
-
-
-def suspects_text(suspects: SuspectLabels, name: ClassNamer, n_rows: int) -> str:
-    """The least believed labels, each beside its best rival."""
-    shown = suspects.first(n_rows)
-    return _table(
-        f"labels believed less than another: {suspects.n_doubted}",
-        ("id", "label", "p %", "suggested", "p %"),
-        (
-            (str(point), name(own), _percent(p_own), name(other), _percent(p_other))
-            for point, own, p_own, other, p_other in zip(
-                shown.ids,
-                shown.codes,
-                shown.p_own,
-                shown.suggested_codes,
-                shown.p_suggested,
-                strict=True,
-            )
-        ),
-    )
-
-
-def duplicates_text(pairs: NearDuplicates, name: ClassNamer, n_rows: int) -> str:
-    """The nearest pairs of differently labelled points."""
-    return _table(
-        f"nearly identical points labelled differently: {len(pairs)} pairs",
-        ("id", "label", "id", "label", "squared distance"),
-        (
-            (str(ids[0]), name(codes[0]), str(ids[1]), name(codes[1]), f"{sq_distance:.3g}")
-            for ids, codes, sq_distance in zip(
-                pairs.ids[:n_rows], pairs.codes[:n_rows], pairs.sq_distances[:n_rows], strict=True
-            )
-        ),
-    )
-
-
-def confusable_text(pairs: ConfusableClasses, name: ClassNamer, n_rows: int) -> str:
-    """The classes that claim most of each other."""
-    return _table(
-        f"classes that claim something of each other: {len(pairs)} pairs",
-        ("class", "class", "mean p %"),
-        (
-            (name(codes[0]), name(codes[1]), _percent(confusion))
-            for codes, confusion in zip(pairs.codes[:n_rows], pairs.confusion[:n_rows], strict=True)
-        ),
-    )
-
-
-def small_text(small: SmallClasses, name: ClassNamer, n_rows: int) -> str:
-    """The smallest classes."""
-    return _table(
-        f"classes too small, or that miss themselves: {len(small)}",
-        ("class", "members", "missed", "accuracy %"),
-        (
-            (name(code), str(n_members), str(n_missed), _percent(accuracy))
-            for code, n_members, n_missed, accuracy in zip(
-                small.codes[:n_rows],
-                small.n_members[:n_rows],
-                small.n_missed[:n_rows],
-                small.accuracy[:n_rows],
-                strict=True,
-            )
-        ),
-    )
-
-
-def _table(title: str, header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A title and, unless the body is empty, its rows in columns beneath a header."""
-    rows = list(body)
-    if not rows:
+    A column is its header, how an entry is written, and its entries.
+    """
+    cells = [[header, *map(write, entries[:n_rows])] for header, write, entries in columns]
+    if len(cells[0]) == 1:
         return title
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in cells]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
+        for row in zip(*cells, strict=True)
     )
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
@@ -723,14 +648,55 @@ class GalleryAudit:
         """
         if n_rows < 0:
             raise InvalidInputError(f"n_rows must not be negative. Got {n_rows} instead.")
-        name = class_namer(class_names, self.confusable.mass.shape[0])
+        n_classes = self.confusable.mass.shape[0]
+        if class_names is not None and len(class_names) < n_classes:
+            raise InvalidInputError(
+                f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
+            )
+
+        def name(code: int) -> str:
+            if code == PADDING_LABEL:
+                return "-"
+            return str(code) if class_names is None else str(class_names[code])
+
+        suspects, pairs = self.suspects, self.duplicates
+        confusable, small = self.confusable, self.small
         return "\n".join(
             [
                 f"{self.n_points} points in {self.n_classes} classes",
-                suspects_text(self.suspects, name, n_rows),
-                duplicates_text(self.duplicates, name, n_rows),
-                confusable_text(self.confusable, name, n_rows),
-                small_text(self.small, name, n_rows),
+                _table(
+                    f"labels believed less than another: {suspects.n_doubted}",
+                    n_rows,
+                    ("id", str, suspects.ids),
+                    ("label", name, suspects.codes),
+                    ("p %", _percent, suspects.p_own),
+                    ("suggested", name, suspects.suggested_codes),
+                    ("p %", _percent, suspects.p_suggested),
+                ),
+                _table(
+                    f"nearly identical points labelled differently: {len(pairs)} pairs",
+                    n_rows,
+                    ("id", str, pairs.ids[:, 0]),
+                    ("label", name, pairs.codes[:, 0]),
+                    ("id", str, pairs.ids[:, 1]),
+                    ("label", name, pairs.codes[:, 1]),
+                    ("squared distance", "{:.3g}".format, pairs.sq_distances),
+                ),
+                _table(
+                    f"classes that claim something of each other: {len(confusable)} pairs",
+                    n_rows,
+                    ("class", name, confusable.codes[:, 0]),
+                    ("class", name, confusable.codes[:, 1]),
+                    ("mean p %", _percent, confusable.confusion),
+                ),
+                _table(
+                    f"classes too small, or that miss themselves: {len(small)}",
+                    n_rows,
+                    ("class", name, small.codes),
+                    ("members", str, small.n_members),
+                    ("missed", str, small.n_missed),
+                    ("accuracy %", _percent, small.accuracy),
+                ),
             ]
         )
 

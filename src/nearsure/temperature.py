@@ -3,28 +3,16 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from nearsure import schema
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.schema import (
-    COUNT,
-    NUMBER,
-    POSITIVE,
-    check_fields,
-    from_document,
-    integer,
-    list_of,
-    nullable,
-    number,
-    one_of,
-    to_document,
-)
 from nearsure.validation import integer_codes
 
 # Losses of leave-one-out points, which a temperature minimises, with derivatives by log T.
@@ -217,22 +205,10 @@ LOG_TEMPERATURE_TOLERANCE = 1e-6
 ONE_STANDARD_ERROR_OF_LIKELIHOOD = 0.5
 
 Status = Literal["interior", "low", "high", "flat"]
-_STORED = {
-    "temperature": POSITIVE,
-    "standard_error": nullable(number("a number of at least 0", 0.0)),
-    "loss": NUMBER,
-    "objective": one_of(*get_args(ObjectiveName)),
-    "n_points": integer(1),
-    "n_used": COUNT,
-    "n_missed": COUNT,
-    "curve_temperatures": list_of(NUMBER),
-    "curve_losses": list_of(NUMBER),
-    "status": one_of(*get_args(Status)),
-}
 
 
 @dataclass(frozen=True, eq=False)
-class TemperatureFit:
+class TemperatureFit(schema.Document):
     """A fitted temperature and what is known about it.
 
     Parameters
@@ -258,6 +234,19 @@ class TemperatureFit:
         Where the minimum lies in the searched range; "flat" if the loss does not depend on T.
     """
 
+    _owner: ClassVar = "The fit of the temperature"
+    _table: ClassVar = {
+        "temperature": schema.POSITIVE,
+        "standard_error": schema.nullable(schema.number("a schema.number of at least 0", 0.0)),
+        "loss": schema.NUMBER,
+        "objective": schema.one_of(*get_args(ObjectiveName)),
+        "n_points": schema.integer(1),
+        "n_used": schema.COUNT,
+        "n_missed": schema.COUNT,
+        "curve_temperatures": schema.list_of(schema.NUMBER),
+        "curve_losses": schema.list_of(schema.NUMBER),
+        "status": schema.one_of(*get_args(Status)),
+    }
     temperature: float
     standard_error: float
     loss: float
@@ -273,16 +262,6 @@ class TemperatureFit:
     def miss_fraction(self) -> float:
         """Share of the points whose class is not among their neighbours."""
         return self.n_missed / self.n_points
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fit as numbers, strings and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The fit of the temperature", fields, _STORED)
-        return from_document(cls, fields)
 
 
 def fit_temperature(

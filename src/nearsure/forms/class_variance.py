@@ -11,7 +11,6 @@ scale, measured and shrunk, over the mean scale: three numbers to fit, and eta =
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.schema import from_document, to_document
+from nearsure.schema import Document
 from nearsure.temperature import fit_temperature
 from nearsure.validation import integer_codes
 
@@ -131,7 +130,7 @@ STARTS = ((0.05, 2.0), (0.5, 2.0), (0.5, 20.0), (1.0, 8.0))
 
 
 @dataclass(frozen=True, eq=False)
-class ClassVariance:
+class ClassVariance(Document):
     """A temperature for each class, T_j = T r_j^eta.
 
     Parameters
@@ -164,15 +163,6 @@ class ClassVariance:
     def temperatures(self) -> FloatArray:
         """T_j, shape (n_classes,)."""
         return np.asarray(self.temperature * self.scale_ratios**self.eta, np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The form as numbers and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return from_document(cls, fields)
 
 
 def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatArray:

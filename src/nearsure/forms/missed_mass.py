@@ -13,7 +13,7 @@ sizes are made non-increasing in the number available by isotonic regression.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,12 +26,12 @@ from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.schema import from_document, to_document
+from nearsure.schema import Document
 from nearsure.validation import integer_codes
 
 
 @dataclass(frozen=True)
-class MissedMass:
+class MissedMass(Document):
     """Miss rates by the number of members that a query's class has in the gallery.
 
     Parameters
@@ -111,15 +111,6 @@ class MissedMass:
     def of_class_size(self, sizes: ArrayLike) -> FloatArray:
         """Share of queries that miss a class of so many members, of the shape of `sizes`."""
         return np.asarray(np.interp(np.asarray(sizes, np.float64), self.sizes, self.rates))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The rates as numbers and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return from_document(cls, fields)
 
 
 def leave_room(posterior: Posterior, share: ArrayLike) -> Posterior:

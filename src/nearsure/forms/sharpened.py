@@ -10,31 +10,20 @@ n_c is the size of the class: what is sharpened is its density, and its frequenc
 = 1 and beta = 0 is the paper's formula.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from nearsure import schema
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import check_temperature
-from nearsure.schema import (
-    NUMBER,
-    OBJECT,
-    POSITIVE,
-    check_fields,
-    from_document,
-    list_of,
-    nullable,
-    number,
-    one_of,
-    to_document,
-)
 from nearsure.temperature import TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
 
@@ -46,17 +35,10 @@ SHARPENED_NAMES: tuple[FreeParameters, ...] = get_args(FreeParameters)
 # temperature gives the same weights.
 SMALLEST_RATIO = 1e-9
 LARGEST = float(np.finfo(np.float64).max)
-# Far beyond what a fit may find, and no power overflows.
-_STORED = {
-    "temperature": POSITIVE,
-    "sharpness": number("a number in [0.001, 1000]", 1e-3, 1e3),
-    "adaptivity": number("a number in [-100, 100]", -100.0, 100.0),
-    "typical_distance": POSITIVE,
-}
 
 
 @dataclass(frozen=True)
-class SharpenedNED:
+class SharpenedNED(schema.Document):
     """The parameters of sharpened NED; `fit_sharpened` finds them.
 
     Parameters
@@ -77,6 +59,14 @@ class SharpenedNED:
     array([0.87, 0.13])
     """
 
+    _owner: ClassVar = "The sharpened form"
+    # Far beyond what a fit may find, and no power overflows.
+    _table: ClassVar = {
+        "temperature": schema.POSITIVE,
+        "sharpness": schema.number("a schema.number in [0.001, 1000]", 1e-3, 1e3),
+        "adaptivity": schema.number("a schema.number in [-100, 100]", -100.0, 100.0),
+        "typical_distance": schema.POSITIVE,
+    }
     temperature: float
     sharpness: float = 1.0
     adaptivity: float = 0.0
@@ -153,16 +143,6 @@ class SharpenedNED:
             sharpness=self.sharpness,
             class_factors=class_factors,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The parameters, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The sharpened form", fields, _STORED)
-        return cls(**fields)
 
 
 def query_scales(neighbors: Neighbors) -> FloatArray:
@@ -296,19 +276,10 @@ ADAPTIVITY_RANGE = -2.0, 4.0
 # Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
 # one observation says, which a handful of points cannot outvote, and a hundred do not feel.
 PRIOR_SPREAD = 1.0
-_STORED_FIT = {
-    "form": OBJECT,
-    "free": one_of(*SHARPENED_NAMES),
-    "loss": NUMBER,
-    "ned_loss": NUMBER,
-    "standard_errors": nullable(list_of(NUMBER, 3)),
-    "start_losses": list_of(NUMBER),
-    "temperature_fit": OBJECT,
-}
 
 
 @dataclass(frozen=True)
-class SharpenedFit:
+class SharpenedFit(schema.Document):
     """A fitted form and what is known about it.
 
     Parameters
@@ -328,6 +299,16 @@ class SharpenedFit:
         NED's own fit, which it started from.
     """
 
+    _owner: ClassVar = "The fit of the sharpened form"
+    _table: ClassVar = {
+        "form": schema.OBJECT,
+        "free": schema.one_of(*SHARPENED_NAMES),
+        "loss": schema.NUMBER,
+        "ned_loss": schema.NUMBER,
+        "standard_errors": schema.nullable(schema.list_of(schema.NUMBER, 3)),
+        "start_losses": schema.list_of(schema.NUMBER),
+        "temperature_fit": schema.OBJECT,
+    }
     form: SharpenedNED
     free: FreeParameters
     loss: float
@@ -335,16 +316,6 @@ class SharpenedFit:
     standard_errors: tuple[float, float, float] | None
     start_losses: tuple[float, ...]
     temperature_fit: TemperatureFit
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fit as numbers, strings and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The fit of the sharpened form", fields, _STORED_FIT)
-        return from_document(cls, fields)
 
 
 def fit_sharpened(

@@ -1,24 +1,17 @@
 """p(known | evidence), learned from the gallery alone, and the verdicts it gives."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logsumexp
 
+from nearsure import schema
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
 from nearsure.logistic import fit_bounded_logistic
 from nearsure.posterior import Posterior
-from nearsure.schema import (
-    check_fields,
-    from_document,
-    list_of,
-    number,
-    to_document,
-    unreadable,
-)
 from nearsure.unknowns.evidence import Evidence
 
 
@@ -118,24 +111,11 @@ N_KNOTS = 6
 # Log-odds never fall where the evidence rises, and a query far from everything ends at p = 0.
 LOWEST_SLOPE = 0.05
 # Log-odds and standardised evidence are never so large, and no product of two overflows.
-_MODERATE = number("a number in [-1e100, 1e100]", -1e100, 1e100)
-_STORED = {
-    "means": list_of(_MODERATE, 3),
-    "scales": list_of(number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
-    "weights": list_of(_MODERATE, 3),
-    "knots": list_of(_MODERATE),
-    "slopes": list_of(_MODERATE),
-    "offset": _MODERATE,
-    "novelty_normalizers": list_of(_MODERATE, len(SINGLE_NOVELTIES)),
-    "drift_normalizers": list_of(_MODERATE, len(DRIFTS)),
-    "farthest": _MODERATE,
-    "novelty": number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
-    "drift": number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
-}
+_MODERATE = schema.number("a number in [-1e100, 1e100]", -1e100, 1e100)
 
 
 @dataclass(frozen=True)
-class KnownModel:
+class KnownModel(schema.Document):
     """The odds of known against unknown, at equal shares of both, as a function of evidence.
 
     A logistic regression of two samples, known and imitated unknown, gives a score: the sum of
@@ -177,6 +157,22 @@ class KnownModel:
     array([1. , 0.5, 0. ])
     """
 
+    _owner: ClassVar = "The model of p(known)"
+    _table: ClassVar = {
+        "means": schema.list_of(_MODERATE, 3),
+        "scales": schema.list_of(
+            schema.number("a schema.number in [1e-100, 1e100]", 1e-100, 1e100), 3
+        ),
+        "weights": schema.list_of(_MODERATE, 3),
+        "knots": schema.list_of(_MODERATE),
+        "slopes": schema.list_of(_MODERATE),
+        "offset": _MODERATE,
+        "novelty_normalizers": schema.list_of(_MODERATE, len(SINGLE_NOVELTIES)),
+        "drift_normalizers": schema.list_of(_MODERATE, len(DRIFTS)),
+        "farthest": _MODERATE,
+        "novelty": schema.number("a schema.number in [0, 4]", 0.0, NOVELTIES[-1]),
+        "drift": schema.number("a schema.number in [0, 0.3]", 0.0, DRIFTS[-1]),
+    }
     means: tuple[float, ...]
     scales: tuple[float, ...]
     weights: tuple[float, ...]
@@ -290,17 +286,13 @@ class KnownModel:
         p_known: FloatArray = expit(self.log_odds(evidence) + prior_log_odds)
         return p_known
 
-    def to_dict(self) -> dict[str, Any]:
-        """The model as numbers and lists, for JSON."""
-        return to_document(self)
-
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The model of p(known)", fields, _STORED)
-        if len(fields["slopes"]) != len(fields["knots"]) + 1 or not fields["knots"]:
-            raise unreadable("The model of p(known)", "'slopes' must be one more than 'knots'")
-        return from_document(cls, fields)
+        model = super().from_dict(fields)
+        if len(model.slopes) != len(model.knots) + 1 or not model.knots:
+            raise schema.unreadable(cls._owner, "'slopes' must be one more than 'knots'")
+        return model
 
 
 def check_unknown_share(unknown_share: float) -> None:
