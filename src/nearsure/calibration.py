@@ -34,7 +34,7 @@ True
 import reprlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Protocol, Self
 
@@ -47,6 +47,7 @@ from sklearn.isotonic import IsotonicRegression
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.logistic import fit_bounded_logistic, fit_logistic
+from nearsure.metrics.calibration_error import find_bin_starts, find_runs
 from nearsure.posterior import Posterior, as_confidence, with_confidence
 from nearsure.schema import from_document, to_document
 from nearsure.validation import check_labels, check_positive_integer, check_scored
@@ -65,30 +66,6 @@ __all__ = [
     "calibrator_from_dict",
     "with_confidence",
 ]
-
-
-def find_runs(ordered: FloatArray) -> IntArray:
-    """The first row of each run of equal confidences, (n_distinct,), of sorted ones."""
-    return np.flatnonzero(np.diff(ordered, prepend=-1.0)).astype(np.int64)
-
-
-def find_bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
-    """The first row of each bin, ascending from 0; at most n_bins of them.
-
-    Bins are those of ``bin_by_confidence(..., binning="mass")``: the first ``n_rows % n_bins`` are
-    one row larger, and a run of equal confidences goes whole to the bin that its first row is in.
-
-    Parameters
-    ----------
-    runs : array of shape (n_distinct,)
-        What `find_runs` gave.
-    n_rows, n_bins : int
-        Rows in all, and how many bins are wanted.
-    """
-    size, n_larger = divmod(n_rows, n_bins)
-    bins = np.arange(min(n_bins, n_rows))
-    first_run = np.searchsorted(runs, bins * size + np.minimum(bins, n_larger))
-    return runs[np.unique(first_run[first_run < len(runs)])]
 
 
 def place_edges(ordered: FloatArray, starts: IntArray) -> FloatArray:
@@ -325,41 +302,33 @@ class BayesianBinning(Steps):
         confidence, correct = check_scored(confidence, correct)
         order = np.argsort(confidence, kind="stable")
         ordered, right = confidence[order], correct[order].astype(np.int64)
-        histograms = [_Histogram.of(ordered, right, starts) for starts in _binnings(ordered)]
-        weights = softmax(np.array([histogram.log_evidence for histogram in histograms]))
+        histograms = [_weigh_histogram(ordered, right, starts) for starts in _binnings(ordered)]
+        weights = softmax(np.array([log_evidence for _, _, log_evidence in histograms]))
         kept = np.flatnonzero(weights > NEGLIGIBLE_WEIGHT)
-        edges = np.unique(np.concatenate([histograms[i].edges for i in kept]))
+        edges = np.unique(np.concatenate([histograms[i][0] for i in kept]))
         lowest = np.concatenate([[0.0], edges])
-        answers = sum(
-            (weights[i] * histograms[i].answers_at(lowest) for i in kept), np.zeros(len(lowest))
-        )
+        answers = np.zeros(len(lowest))
+        for i in kept:
+            own_edges, own_answers, _ = histograms[i]
+            answers += weights[i] * own_answers[np.searchsorted(own_edges, lowest, side="right")]
         calibrated = np.clip(answers / weights[kept].sum(), 0.0, 1.0)
         return cls(tuple(edges.tolist()), tuple(calibrated.tolist()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Histogram:
-    edges: FloatArray
-    answers: FloatArray
-    log_evidence: float
-
-    @classmethod
-    def of(cls, ordered: FloatArray, right: IntArray, starts: IntArray) -> Self:
-        """The histogram of sorted rows whose bins begin at `starts`."""
-        edges = place_edges(ordered, starts)
-        n_right = np.add.reduceat(right, starts)
-        n_rows = np.diff(starts, append=len(ordered))
-        bounds = np.concatenate([[0.0], edges, [1.0]])
-        middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
-        for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
-        log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong) - betaln(
-            for_right, for_wrong
-        )
-        answers = (n_right + for_right) / (n_rows + PRIOR_ROWS)
-        return cls(edges, answers, float(log_evidence.sum()))
-
-    def answers_at(self, confidence: FloatArray) -> FloatArray:
-        return self.answers[np.searchsorted(self.edges, confidence, side="right")]
+def _weigh_histogram(
+    ordered: FloatArray, right: IntArray, starts: IntArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Edges, answers and log-evidence of the histogram of sorted rows whose bins begin there."""
+    edges = place_edges(ordered, starts)
+    n_right = np.add.reduceat(right, starts)
+    n_rows = np.diff(starts, append=len(ordered))
+    bounds = np.concatenate([[0.0], edges, [1.0]])
+    middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
+    for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
+    log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong) - betaln(
+        for_right, for_wrong
+    )
+    return edges, (n_right + for_right) / (n_rows + PRIOR_ROWS), float(log_evidence.sum())
 
 
 def _binnings(ordered: FloatArray) -> list[IntArray]:
@@ -770,8 +739,7 @@ class PosteriorTemperature(PlainNumbers):
         powers = relative**self.exponent
         sums = np.bincount(rows, powers, minlength=n)
         after = np.divide(powers, sums[rows], out=np.zeros_like(powers), where=before > 0)
-        probabilities = np.minimum(after * totals[rows], 1.0)
-        return Posterior(posterior.indptr, posterior.codes, probabilities, posterior.n_classes)
+        return replace(posterior, probabilities=np.minimum(after * totals[rows], 1.0))
 
 
 class _Loss:
@@ -883,13 +851,8 @@ class ShrunkPlatt(PlainNumbers):
 
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
-    "none": Unchanged,
-    "isotonic": Isotonic,
-    "platt": Platt,
-    "shrunk": ShrunkPlatt,
-    "beta": Beta,
-    "histogram": Histogram,
-    "bbq": BayesianBinning,
+    kind.name: kind
+    for kind in (Unchanged, Isotonic, Platt, ShrunkPlatt, Beta, Histogram, BayesianBinning)
 }
 
 

@@ -263,11 +263,6 @@ def own_class_factors(
     counts = np.bincount(codes)[codes[points]]
     if groups is None:
         return factors_of_sizes(counts, counts - 1)
-    if groups.shape != codes.shape:
-        raise InvalidInputError(
-            f"groups must be one for each of the {len(codes)} support points. "
-            f"Got an array of shape {groups.shape} instead."
-        )
     return factors_of_sizes(counts, members_left_of_groups(codes, groups, points))
 
 

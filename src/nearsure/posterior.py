@@ -1,6 +1,6 @@
 """Probabilities of the classes, sparse: only classes among a query's neighbours have an entry."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -429,7 +429,7 @@ def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
     shares = np.divide(others, rest[rows], out=np.zeros_like(others), where=others > 0)
     probabilities = np.minimum(shares * (1.0 - new)[rows], JUST_BELOW * new[rows])
     probabilities[top] = new[has_top]
-    return Posterior(posterior.indptr, posterior.codes, probabilities, posterior.n_classes)
+    return replace(posterior, probabilities=probabilities)
 
 
 # Probabilities that are filled in at a time, so that little more than the result is in memory.

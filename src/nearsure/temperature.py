@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from nearsure import schema
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
-from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.neighbors import Neighbors
 from nearsure.validation import integer_codes
 
 # Losses of leave-one-out points, which a temperature minimises, with derivatives by log T.
@@ -35,9 +35,8 @@ SMALLEST_DOUBT = 1e-15
 def build_objective(name: ObjectiveName, neighbors: Neighbors, labels: IntArray) -> Objective:
     """Build the objective of that name from leave-one-out neighbours and the points' true codes."""
     check_objective(name)
-    if name == "nll":
-        return NegativeLogLikelihood(neighbors, labels)
-    return Brier(neighbors, labels) if name == "brier" else TopLabelLogLoss(neighbors, labels)
+    kinds = {"nll": NegativeLogLikelihood, "brier": Brier, "top_label": TopLabelLogLoss}
+    return kinds[name](neighbors, labels)
 
 
 def check_objective(name: str) -> None:
@@ -105,7 +104,6 @@ class _ClassSums:
         self.codes = codes.ravel()[self._starts]
         self.is_true: BoolArray = self.codes == labels[self.rows]
         self.nearest = self._excess.ravel()[self._starts]
-        self._padding = self.codes == PADDING_LABEL
 
     def at(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """p(c) of each class of each point, and its derivative by log T."""
@@ -124,7 +122,7 @@ class _ClassSums:
         return np.add.reduceat(entries, self.row_starts)
 
 
-class Brier:
+class Brier(_ClassSums):
     """Sum over the classes of (p(c) - 1[c is true])^2; a point that misses its class counts too.
 
     Examples
@@ -134,22 +132,18 @@ class Brier:
     array([0.285])
     """
 
-    def __init__(self, neighbors: Neighbors, labels: IntArray) -> None:
-        self._sums = _ClassSums(neighbors, labels)
-
     def __call__(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """Loss and derivative of every point."""
-        sums = self._sums
-        shares, slopes = sums.at(log_temperature)
-        missing = 1.0 - sums.sum_rows(sums.is_true.astype(np.float64))
-        residuals = shares - sums.is_true
+        shares, slopes = self.at(log_temperature)
+        missing = 1.0 - self.sum_rows(self.is_true.astype(np.float64))
+        residuals = shares - self.is_true
         return (
-            sums.sum_rows(residuals**2) + missing,
-            2.0 * sums.sum_rows(residuals * slopes),
+            self.sum_rows(residuals**2) + missing,
+            2.0 * self.sum_rows(residuals * slopes),
         )
 
 
-class TopLabelLogLoss:
+class TopLabelLogLoss(_ClassSums):
     """Log loss of the statement "the prediction is right", whose probability is the confidence.
 
     A point that misses its class is a wrong prediction and counts.
@@ -161,20 +155,16 @@ class TopLabelLogLoss:
     array([0.974])
     """
 
-    def __init__(self, neighbors: Neighbors, labels: IntArray) -> None:
-        self._sums = _ClassSums(neighbors, labels)
-
     def __call__(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """Loss and derivative of every point."""
-        sums = self._sums
-        shares, slopes = sums.at(log_temperature)
-        best_first = np.lexsort((sums.codes, sums.nearest, -shares, sums.rows))
-        best = best_first[sums.row_starts]
+        shares, slopes = self.at(log_temperature)
+        best_first = np.lexsort((self.codes, self.nearest, -shares, self.rows))
+        best = best_first[self.row_starts]
         is_best = np.zeros(len(shares), np.bool_)
         is_best[best] = True
-        right = sums.is_true[best]
+        right = self.is_true[best]
         # The doubt is summed from the other classes: 1 - p would round a small one to 0.
-        doubt = np.maximum(sums.sum_rows(np.where(is_best, 0.0, shares)), SMALLEST_DOUBT)
+        doubt = np.maximum(self.sum_rows(np.where(is_best, 0.0, shares)), SMALLEST_DOUBT)
         probability = np.where(right, shares[best], doubt)
         slope = np.where(right, slopes[best], -slopes[best])
         return -np.log(probability), -slope / probability
@@ -299,12 +289,7 @@ def fit_temperature(
     >>> round(fit.temperature, 3), fit.n_used, fit.n_missed
     (1.374, 3, 0)
     """
-    codes = integer_codes(labels)
-    if codes.shape != (len(neighbors),):
-        raise InvalidInputError(
-            f"labels must be one class code for each of the {len(neighbors)} points. "
-            f"Got an array of shape {codes.shape} instead."
-        )
+    codes = integer_codes(labels, len(neighbors))
     check_objective(objective)
     hit = (neighbors.labels == codes[:, None]).any(axis=1)
     n_missed = int(len(hit) - hit.sum())

@@ -327,11 +327,8 @@ class AcceptThreshold:
             if self.promised == worst
             else f"The best that these points can promise is {_promise(self.kind, self.promised)}"
         )
-        needed = (
-            "points that should not be accepted"
-            if self.kind == "false_accept_rate"
-            else ("calibration points")
-        )
+        rejecting = self.kind == "false_accept_rate"
+        needed = "points that should not be accepted" if rejecting else "calibration points"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
             f"{_percent(self.certainty)} certainty, from {self.n_points:,} points of which "

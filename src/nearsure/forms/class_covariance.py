@@ -80,8 +80,6 @@ def weights_of_exponents(exponents: FloatArray, neighbors: Neighbors) -> FloatAr
     neighbors : Neighbors
         Whose exponents they are.
     """
-    if neighbors.is_full:
-        return np.asarray(np.exp(exponents - exponents.max(axis=1, keepdims=True)))
     exponents = np.where(neighbors.valid, exponents, -np.inf)
     largest = np.where(neighbors.counts > 0, exponents.max(axis=1), 0.0)
     return np.asarray(np.exp(exponents - largest[:, None]))

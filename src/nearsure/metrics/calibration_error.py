@@ -147,10 +147,33 @@ def assign_bins(
         edges = np.arange(n_bins + 1) / n_bins
         return edges, width_bins(confidence, n_bins)
     ordered = np.sort(confidence)
-    first_of_bin = np.flatnonzero(np.diff(mass_bins(_first_of_ties(ordered), len(ordered), n_bins)))
-    inner = ordered[first_of_bin + 1]
+    inner = ordered[find_bin_starts(find_runs(ordered), len(ordered), n_bins)[1:]]
     edges = np.concatenate(([0.0], inner, [1.0]))
     return edges, np.searchsorted(inner, confidence, side="right").astype(np.int64)
+
+
+def find_runs(ordered: FloatArray) -> IntArray:
+    """Return the first row of each run of equal confidences, (n_distinct,), of sorted ones."""
+    return np.flatnonzero(np.diff(ordered, prepend=-1.0)).astype(np.int64)
+
+
+def find_bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
+    """Return the first row of each equal-mass bin, ascending from 0; at most n_bins of them.
+
+    The first ``n_rows % n_bins`` bins are one row larger, and a run of equal confidences goes whole
+    to the bin that its first row is in.
+
+    Parameters
+    ----------
+    runs : array of shape (n_distinct,)
+        What `find_runs` gave.
+    n_rows, n_bins : int
+        Rows in all, and how many bins are wanted.
+    """
+    size, n_larger = divmod(n_rows, n_bins)
+    bins = np.arange(min(n_bins, n_rows))
+    first_run = np.searchsorted(runs, bins * size + np.minimum(bins, n_larger))
+    return runs[np.unique(first_run[first_run < len(runs)])]
 
 
 def width_bins(confidence: FloatArray, n_bins: int) -> IntArray:
@@ -176,10 +199,6 @@ def check_binning(binning: str) -> None:
         raise InvalidInputError(
             f"The 'binning' parameter must be 'width' or 'mass'. Got {binning!r} instead."
         )
-
-
-def _first_of_ties(ordered: FloatArray) -> IntArray:
-    return np.searchsorted(ordered, ordered, side="left").astype(np.int64)
 
 
 @bounded(0.0, 1.0)

@@ -384,11 +384,10 @@ def judge(
         )
     if not ((chances >= 0) & (chances <= 1)).all():
         raise InvalidInputError("p_known must lie in [0, 1]. Got other values.")
-    thresholds: dict[str, Any] = {
-        "least_p_known": least_p_known,
-        "least_class_probability": least_class_probability,
-    }
-    for name, value in thresholds.items():
+    for name, value in (
+        ("least_p_known", least_p_known),
+        ("least_class_probability", least_class_probability),
+    ):
         if not 0 <= value <= 1:
             raise InvalidInputError(f"{name} must lie in [0, 1]. Got {value} instead.")
     class_probability = posterior.confidence

@@ -91,9 +91,11 @@ class QueryMixture:
             low, high = np.where(rises, middle, low), np.where(rises, high, middle)
         return low
 
-    def most_probable(self, shares: FloatArray, counts: FloatArray) -> int:
-        """Which shift, with its share, explains the queries best."""
-        return int(self.log_posteriors(shares, counts).argmax())
+    def best_shift(self, counts: FloatArray) -> tuple[int, float]:
+        """Which shift, with its likeliest share, explains the queries best; and that share."""
+        shares = self.likeliest_shares(counts)
+        best = int(self.log_posteriors(shares, counts).argmax())
+        return best, float(shares[best])
 
 
 def fit_shift(model: KnownModel, evidence: Evidence, unknown_share: float) -> KnownModel:
@@ -131,7 +133,7 @@ def fit_shift(model: KnownModel, evidence: Evidence, unknown_share: float) -> Kn
     check_unknown_share(unknown_share)
     mixture = QueryMixture(model, evidence)
     shares = np.full(len(mixture.novelties), float(unknown_share))
-    best = mixture.most_probable(shares, mixture.counts)
+    best = int(mixture.log_posteriors(shares, mixture.counts).argmax())
     return model.with_shift(novelty=mixture.novelties[best], drift=mixture.drifts[best])
 
 
@@ -236,15 +238,14 @@ def estimate_unknown_share(
     if n_resamples < 2:  # noqa: PLR2004
         raise InvalidInputError(f"n_resamples must be at least 2. Got {n_resamples} instead.")
     mixture = QueryMixture(model, evidence, shifted=shifted)
-    shares = mixture.likeliest_shares(mixture.counts)
-    best = mixture.most_probable(shares, mixture.counts)
+    best, share = mixture.best_shift(mixture.counts)
     n_queries = len(evidence)
     rng = np.random.default_rng(seed)
     resamples = rng.multinomial(n_queries, mixture.counts / n_queries, size=n_resamples)
-    resampled = [_best_share(mixture, counts.astype(np.float64)) for counts in resamples]
+    resampled = [mixture.best_shift(counts.astype(np.float64))[1] for counts in resamples]
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return ShareEstimate(
-        share=float(shares[best]),
+        share=share,
         standard_error=float(np.std(resampled, ddof=1)),
         low=float(low),
         high=float(high),
@@ -253,8 +254,3 @@ def estimate_unknown_share(
         drift=float(mixture.drifts[best]),
         n_queries=n_queries,
     )
-
-
-def _best_share(mixture: QueryMixture, counts: FloatArray) -> float:
-    shares = mixture.likeliest_shares(counts)
-    return float(shares[mixture.most_probable(shares, counts)])
