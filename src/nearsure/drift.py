@@ -262,11 +262,7 @@ class DistributionShift:
 
 
 def compare_samples(
-    own: ArrayLike,
-    queries: ArrayLike,
-    *,
-    level: float = LEVEL,
-    smallest_gap: float = SMALLEST_GAP,
+    own: ArrayLike, queries: ArrayLike, *, level: float = LEVEL, smallest_gap: float = SMALLEST_GAP
 ) -> DistributionShift:
     """Compare a number of the queries with the same number of gallery points.
 

@@ -276,12 +276,7 @@ FEWEST_CLASSES = 2
 
 
 def search_leaving_class_out(
-    index: Searchable,
-    points: AnyArray,
-    own_ids: IntArray,
-    support_labels: ArrayLike,
-    *,
-    k: int,
+    index: Searchable, points: AnyArray, own_ids: IntArray, support_labels: ArrayLike, *, k: int
 ) -> Neighbors:
     """Search support points among the classes that are not theirs.
 

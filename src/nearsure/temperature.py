@@ -137,10 +137,7 @@ class Brier(_ClassSums):
         shares, slopes = self.at(log_temperature)
         missing = 1.0 - self.sum_rows(self.is_true.astype(np.float64))
         residuals = shares - self.is_true
-        return (
-            self.sum_rows(residuals**2) + missing,
-            2.0 * self.sum_rows(residuals * slopes),
-        )
+        return (self.sum_rows(residuals**2) + missing, 2.0 * self.sum_rows(residuals * slopes))
 
 
 class TopLabelLogLoss(_ClassSums):

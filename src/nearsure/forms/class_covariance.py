@@ -135,10 +135,7 @@ OfPairs = Callable[[Pairs], PairDistances]
 
 
 def class_mahalanobis(
-    neighbors: Neighbors,
-    queries: AnyArray,
-    support: AnyArray,
-    of_class: Callable[[int], OfPairs],
+    neighbors: Neighbors, queries: AnyArray, support: AnyArray, of_class: Callable[[int], OfPairs]
 ) -> PairDistances:
     """Squared Mahalanobis distances and log-determinants of all neighbours, class by class.
 

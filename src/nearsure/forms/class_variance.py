@@ -195,11 +195,7 @@ def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatAr
 
 
 def fit_class_variance(
-    neighbors: Neighbors,
-    labels: ArrayLike,
-    *,
-    n_classes: int,
-    dimension: float | None = None,
+    neighbors: Neighbors, labels: ArrayLike, *, n_classes: int, dimension: float | None = None
 ) -> ClassVariance:
     """Find T, eta and the dimension under which the support points explain each other best.
 

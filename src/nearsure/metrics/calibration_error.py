@@ -80,11 +80,7 @@ class Bins:
 
 
 def bin_by_confidence(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> Bins:
     """Group rows by confidence.
 
@@ -187,9 +183,7 @@ def mass_bins(ranks: IntArray, n_rows: int, n_bins: int) -> IntArray:
     size, larger = divmod(n_rows, n_bins)
     in_larger = larger * (size + 1)  # rows in the bins that hold one row more
     return np.where(
-        ranks < in_larger,
-        ranks // (size + 1),
-        larger + (ranks - in_larger) // max(size, 1),
+        ranks < in_larger, ranks // (size + 1), larger + (ranks - in_larger) // max(size, 1)
     )
 
 
@@ -203,11 +197,7 @@ def check_binning(binning: str) -> None:
 
 @bounded(0.0, 1.0)
 def expected_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the expected calibration error (ECE).
 
@@ -251,11 +241,7 @@ def expected_calibration_error(
 
 @bounded(0.0, 1.0)
 def maximum_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the maximum calibration error (MCE).
 
@@ -296,11 +282,7 @@ def maximum_calibration_error(
 
 @bounded(-1.0, 1.0, plug_in=expected_calibration_error)
 def debiased_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     r"""Return the expected calibration error with its upward bias estimated and taken off.
 
@@ -374,11 +356,7 @@ def _mean_folded_normal(mu: FloatArray, sigma: FloatArray) -> FloatArray:
 
 @bounded(0.0, 1.0)
 def classwise_calibration_error(
-    posterior: Posterior,
-    labels: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    posterior: Posterior, labels: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the mean over classes of the ECE of the class's probability.
 
@@ -442,9 +420,7 @@ def classwise_calibration_error(
     # bins cancel, so the rows of probability 0 matter only where the class is true.
     is_true = codes == true_codes[rows]
     excess = np.bincount(
-        codes * n_bins + bins,
-        probabilities - is_true,
-        minlength=posterior.n_classes * n_bins,
+        codes * n_bins + bins, probabilities - is_true, minlength=posterior.n_classes * n_bins
     )
     missed = np.ones(len(posterior), np.bool_)
     missed[rows[is_true]] = False
