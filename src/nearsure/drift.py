@@ -257,8 +257,9 @@ class DistributionShift:
     @property
     def gap_needed(self) -> float:
         """The smallest gap that raises an alarm with samples of these sizes."""
-        beyond_chance = float(kstwo.isf(self.level, _effective_size(self.n_own, self.n_queries)))
-        return max(self.smallest_gap, beyond_chance)
+        # Size of the one sample whose gap to a known distribution scatters as that of two.
+        effective_size = np.round(self.n_own * self.n_queries / (self.n_own + self.n_queries))
+        return max(self.smallest_gap, float(kstwo.isf(self.level, effective_size)))
 
 
 def compare_samples(
@@ -319,11 +320,6 @@ def compare_samples(
         level=level,
         smallest_gap=smallest_gap,
     )
-
-
-def _effective_size(n_own: int, n_queries: int) -> float:
-    """Size of the one sample whose gap to a known distribution scatters as that of two."""
-    return float(np.round(n_own * n_queries / (n_own + n_queries)))
 
 
 def _cliffs_delta(own: FloatArray, queries: FloatArray) -> float:

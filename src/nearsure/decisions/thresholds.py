@@ -39,7 +39,9 @@ Wiens: A fixed sequence Bonferroni procedure for testing multiple endpoints. 200
 Wilks: Determination of Sample Sizes for Setting Tolerance Limits. 1941.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, inf, isinf, log, nan
 from typing import Literal
 
@@ -392,7 +394,8 @@ def choose_threshold(
     checked_confidence, checked_correct = check_scored(confidence, correct)
     kind, target = _the_target(precision, error, false_accept_rate)
     check_open_fraction("certainty", certainty)
-    threshold = _laxest(checked_confidence, checked_correct, kind, target, certainty)
+    laxest = partial(_laxest, checked_confidence, checked_correct, certainty, kind)
+    threshold = laxest(target)
     accepted = checked_confidence >= threshold
     return AcceptThreshold(
         threshold=threshold,
@@ -403,14 +406,12 @@ def choose_threshold(
         n_wrong=int((~checked_correct).sum()),
         n_accepted=int(accepted.sum()),
         n_wrong_accepted=int((accepted & ~checked_correct).sum()),
-        promised=target
-        if accepted.any()
-        else _best_promise(checked_confidence, checked_correct, kind, target, certainty),
+        promised=target if accepted.any() else _best_promise(laxest, kind, target),
     )
 
 
 def _laxest(
-    confidence: FloatArray, correct: BoolArray, kind: TargetKind, target: float, certainty: float
+    confidence: FloatArray, correct: BoolArray, certainty: float, kind: TargetKind, target: float
 ) -> float:
     if kind == "false_accept_rate":
         return laxest_rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
@@ -418,9 +419,7 @@ def _laxest(
     return laxest_precise(confidence, correct, precision=precision, certainty=certainty)
 
 
-def _best_promise(
-    confidence: FloatArray, correct: BoolArray, kind: TargetKind, target: float, certainty: float
-) -> float:
+def _best_promise(laxest: Callable[[float], float], kind: TargetKind, target: float) -> float:
     """Return the target nearest to the one given, in whole steps, that is reached.
 
     Found by bisection between it and the one that promises nothing.
@@ -431,7 +430,7 @@ def _best_promise(
         unreached, promised = floor(target * PROMISE_STEPS), PROMISE_STEPS
     while abs(unreached - promised) > 1:
         middle = (unreached + promised) // 2
-        if isinf(_laxest(confidence, correct, kind, middle / PROMISE_STEPS, certainty)):
+        if isinf(laxest(middle / PROMISE_STEPS)):
             unreached = middle
         else:
             promised = middle

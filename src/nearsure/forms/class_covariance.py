@@ -195,7 +195,9 @@ def class_mahalanobis(
 
 
 def lower_factor(covariance: FloatArray) -> FloatArray:
-    """L of covariance = L L', shape (n_features, n_features); an error if it has none."""
+    """L of covariance = L L', or an error if it has none; a diagonal is its own factor."""
+    if covariance.ndim == 1:
+        return covariance
     try:
         return np.asarray(cholesky(covariance, lower=True), np.float64)
     except LinAlgError as error:
@@ -318,7 +320,9 @@ class WithinClassScatter:
     def __init__(
         self, vectors: AnyArray, codes: IntArray, *, n_classes: int, kind: CovarianceKind
     ) -> None:
-        check_kind(kind)
+        if kind not in get_args(CovarianceKind):
+            names = ", ".join(repr(name) for name in get_args(CovarianceKind))
+            raise InvalidInputError(f"kind must be one of {names}. Got {kind!r} instead.")
         if vectors.ndim != 2 or codes.shape != (len(vectors),):  # noqa: PLR2004
             raise InvalidInputError(
                 "vectors must have the shape (n, n_features), with one class code for each row. "
@@ -377,9 +381,9 @@ class WithinClassScatter:
         weight = _weight(count, strength)
         of_pool = (1.0 - weight) * (1.0 - self._shrinkage) / (self._degrees - 1)
         of_own = weight / max(count - 2, 1)
-        other_factor = self._factor((1.0 - weight) * pooled + weight / max(count - 1, 1) * scatter)
-        log_determinant = log_determinant_of(self._factor(self.covariance(code, strength)))
-        own_factor = self._factor((1.0 - weight) * pooled + of_own * scatter)
+        other_factor = lower_factor((1.0 - weight) * pooled + weight / max(count - 1, 1) * scatter)
+        log_determinant = log_determinant_of(lower_factor(self.covariance(code, strength)))
+        own_factor = lower_factor((1.0 - weight) * pooled + of_own * scatter)
 
         def of_pairs(pairs: Pairs) -> PairDistances:
             own: BoolArray = self._codes[pairs.rows] == code
@@ -414,16 +418,6 @@ class WithinClassScatter:
         if self._kind == "full":
             return np.asarray(deviations.T @ deviations, np.float64)
         return np.asarray(np.square(deviations).sum(axis=0))
-
-    def _factor(self, covariance: FloatArray) -> FloatArray:
-        return lower_factor(covariance) if self._kind == "full" else covariance
-
-
-def check_kind(kind: str) -> None:
-    """Raise an error that names the kinds if `kind` is not one of them."""
-    if kind not in get_args(CovarianceKind):
-        names = ", ".join(repr(name) for name in get_args(CovarianceKind))
-        raise InvalidInputError(f"kind must be one of {names}. Got {kind!r} instead.")
 
 
 def _weight(count: int, strength: float) -> float:
@@ -490,7 +484,7 @@ class ClassCovariance:
                 f"covariances. Got {code} instead: search the support set that was fitted."
             )
         covariance = self.covariances[code]
-        factor = covariance if covariance.ndim == 1 else lower_factor(covariance)
+        factor = lower_factor(covariance)
         log_determinant = log_determinant_of(factor)
         return lambda pairs: (pair_distances(pairs, factor), np.full(len(pairs), log_determinant))
 

@@ -387,7 +387,10 @@ def fit_sharpened(
         sample = SharpenedLikelihood(
             scaled.take(some), codes[some], log_ratios[some], factors[some], class_sizes
         )
-    bounds = _bounds(free)
+    # Lowest and highest (log T over NED's, log gamma, beta).
+    reach = np.log(FACTOR_OF_TEMPERATURE)
+    adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
+    bounds = np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
     starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]
     ends = sorted((_descend(sample, start, bounds) for start in starts), key=lambda end: end[1])
     best = ends[0][0]
@@ -419,13 +422,6 @@ def _check_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
             f"Got an array of shape {own_factors.shape} instead."
         )
     return own_factors
-
-
-def _bounds(free: FreeParameters) -> FloatArray:
-    """Lowest and highest (log T over NED's, log gamma, beta), shape (3, 2)."""
-    reach = np.log(FACTOR_OF_TEMPERATURE)
-    adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
-    return np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
 
 
 def _descend(

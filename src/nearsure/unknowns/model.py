@@ -96,15 +96,13 @@ def log_unknown_change(log_odds: FloatArray, novelty: float, normalizers: FloatA
     single = novelty * SPREAD
     log_normalizers = np.interp(single, SINGLE_NOVELTIES, normalizers)
     changes = -single[:, None] * log_odds - log_normalizers[:, None]
-    log_change: FloatArray = np.asarray(logsumexp(changes, axis=0)) - np.log(N_SPREAD)
-    return log_change
+    return np.asarray(logsumexp(changes, axis=0) - np.log(N_SPREAD), np.float64)
 
 
 def log_mean_powers(log_odds: FloatArray, exponents: FloatArray) -> FloatArray:
     """Log of the mean of r^-b for each b among the exponents, shape (n_exponents,)."""
-    powers = np.asarray(logsumexp(-exponents[:, None] * log_odds, axis=1), np.float64)
-    log_means: FloatArray = powers - np.log(len(log_odds))
-    return log_means
+    powers = logsumexp(-exponents[:, None] * log_odds, axis=1)
+    return np.asarray(powers - np.log(len(log_odds)), np.float64)
 
 
 N_KNOTS = 6
@@ -283,8 +281,7 @@ class KnownModel(schema.Document):
         if unknown_share == 0:
             return np.ones(len(evidence))
         prior_log_odds = np.log1p(-unknown_share) - np.log(unknown_share)
-        p_known: FloatArray = expit(self.log_odds(evidence) + prior_log_odds)
-        return p_known
+        return np.asarray(expit(self.log_odds(evidence) + prior_log_odds), np.float64)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
