@@ -515,9 +515,9 @@ def _points(rng: np.random.Generator, n: int) -> tuple[FloatArray, IntArray]:
 
 # Promises that rest on support points which left themselves out, on Gaussian classes.
 #
-# Neither promise is proven for such points. Over 200 draws of a gallery of 300 points the promise of
-# a threshold was broken in 3% to 4% of the draws, where 5% are allowed, and the sets held the true
-# class of 94.8% and 90.0% of the queries, where 95% and 90% were asked for.
+# Neither promise is proven for such points. Over 200 draws of a gallery of 300 points the promise
+# of a threshold was broken in 3% to 4% of the draws, where 5% are allowed, and the sets held the
+# true class of 94.8% and 90.0% of the queries, where 95% and 90% were asked for.
 
 
 N_GALLERIES = 120
