@@ -67,11 +67,11 @@ class QueryMixture:
         known = [np.exp(log_known_change(values, a, of_known)) for a in DRIFTS]
         unknown = [np.exp(log_unknown_change(values, b, of_unknown) - values) for b in NOVELTIES]
         self._known: FloatArray = np.array(known)[drift]
-        self._unknown: FloatArray = np.array(unknown)[novelty]
+        self._excess: FloatArray = np.array(unknown)[novelty] - self._known
 
     def log_posteriors(self, shares: FloatArray, counts: FloatArray) -> FloatArray:
         """Log-likelihood and log-prior of each shift with its share, shape (n_shifts,)."""
-        mixture = self._known + shares[:, None] * (self._unknown - self._known)
+        mixture = self._known + shares[:, None] * self._excess
         log_prior = -np.log1p((self.novelties / NOVELTY_SCALE) ** 2)
         log_prior -= 0.5 * (self.drifts / DRIFT_SPREAD) ** 2
         return np.asarray(np.log(mixture) @ counts + log_prior)
@@ -86,8 +86,8 @@ class QueryMixture:
         high = np.full(len(self.novelties), LARGEST_SHARE)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            mixture = self._known + middle[:, None] * (self._unknown - self._known)
-            rises = ((self._unknown - self._known) / mixture) @ counts > 0
+            mixture = self._known + middle[:, None] * self._excess
+            rises = (self._excess / mixture) @ counts > 0
             low, high = np.where(rises, middle, low), np.where(rises, high, middle)
         return low
 
