@@ -16,13 +16,12 @@ from nearsure.calibration import (
     Histogram,
     Isotonic,
     calibrator_from_dict,
-    find_bin_starts,
-    find_runs,
 )
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.metrics import bin_by_confidence, calibration_floor, expected_calibration_error
+from nearsure.metrics.calibration_error import find_bin_starts, find_runs
 from nearsure.posterior import score, with_confidence
 from nearsure.rules import RuleName
 

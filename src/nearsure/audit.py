@@ -49,7 +49,7 @@ class SupportPoints:
     asked: IntArray
 
 
-def checked_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
+def check_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
     """Class codes of the points that were searched; an error if they are no such thing."""
     found = np.asarray(codes)
     if found.shape != (len(neighbors),) or found.dtype.kind not in "iu" or found.min() < 0:
@@ -81,7 +81,7 @@ def support_points(
     >>> points.asking, points.asked
     (array([0, 1]), array([1, 0]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     if neighbors.ids is None:
         raise InvalidInputError(
             "neighbors must have ids, by which they are known among the points. Got none: pass "
@@ -187,7 +187,7 @@ def confusable_classes(
     >>> pairs.codes, pairs.confusion
     (array([[0, 1]]), array([0.5]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     n_classes = int(max(codes.max(), neighbors.labels.max())) + 1
     posterior = score(neighbors, temperature=temperature, n_classes=n_classes)
     rows = np.flatnonzero(neighbors.counts > 0)
@@ -361,7 +361,7 @@ def small_classes(
     >>> small.codes, small.n_members, small.n_missed, small.accuracy
     (array([1]), array([1]), array([1]), array([0.]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     if min_members < 0:
         raise InvalidInputError(f"min_members must not be negative. Got {min_members} instead.")
     if not 0 <= max_miss_share <= 1:

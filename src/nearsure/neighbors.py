@@ -120,7 +120,7 @@ class Neighbors:
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
     ) -> None:
-        sq_distances = _checked_matrix(np.asarray(sq_distances, np.float64))
+        sq_distances = _check_matrix(np.asarray(sq_distances, np.float64))
         labels = integer_codes(_same_shape(labels, "labels", sq_distances.shape))
         ids = None if ids is None else _same_shape(ids, "ids", sq_distances.shape)
         counts = _valid_counts(counts, *sq_distances.shape)
@@ -164,21 +164,14 @@ class Neighbors:
             raise InvalidInputError(
                 f"k must lie in [1, {self.k}], the neighbours that were searched. Got {k} instead."
             )
-        return Neighbors(
-            self.sq_distances[:, :k],
-            self.labels[:, :k],
-            None if self.ids is None else self.ids[:, :k],
-            np.minimum(self.counts, k),
-        )
+        ids = None if self.ids is None else self.ids[:, :k]
+        counts = np.minimum(self.counts, k)
+        return Neighbors(self.sq_distances[:, :k], self.labels[:, :k], ids, counts)
 
     def take(self, rows: AnyArray | slice) -> "Neighbors":
         """The same result for some of its queries, by index or mask."""
-        return Neighbors(
-            self.sq_distances[rows],
-            self.labels[rows],
-            None if self.ids is None else self.ids[rows],
-            self.counts[rows],
-        )
+        ids = None if self.ids is None else self.ids[rows]
+        return Neighbors(self.sq_distances[rows], self.labels[rows], ids, self.counts[rows])
 
     @classmethod
     def from_squared_l2(
@@ -209,7 +202,7 @@ class Neighbors:
         >>> Neighbors.from_squared_l2([[0.5, 0.1]], [[3, 4]]).labels
         array([[4, 3]])
         """
-        return cls._converted(squared_l2, distances, labels, ids, counts)
+        return cls._convert(squared_l2, distances, labels, ids, counts)
 
     @classmethod
     def from_l2(
@@ -229,7 +222,7 @@ class Neighbors:
         >>> Neighbors.from_l2([[1.0, 3.0]], [[0, 1]]).sq_distances
         array([[1., 9.]])
         """
-        return cls._converted(l2, distances, labels, ids, counts)
+        return cls._convert(l2, distances, labels, ids, counts)
 
     @classmethod
     def from_cosine_similarity(
@@ -249,7 +242,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_similarity([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(cosine_similarity, similarities, labels, ids, counts)
+        return cls._convert(cosine_similarity, similarities, labels, ids, counts)
 
     @classmethod
     def from_cosine_distance(
@@ -269,7 +262,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_distance([[0.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(cosine_distance, distances, labels, ids, counts)
+        return cls._convert(cosine_distance, distances, labels, ids, counts)
 
     @classmethod
     def from_inner_product(
@@ -289,7 +282,7 @@ class Neighbors:
         >>> Neighbors.from_inner_product([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(inner_product, products, labels, ids, counts)
+        return cls._convert(inner_product, products, labels, ids, counts)
 
     @classmethod
     def from_negative_inner_product(
@@ -309,10 +302,10 @@ class Neighbors:
         >>> Neighbors.from_negative_inner_product([[-1.0, -0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(negative_inner_product, products, labels, ids, counts)
+        return cls._convert(negative_inner_product, products, labels, ids, counts)
 
     @classmethod
-    def _converted(
+    def _convert(
         cls,
         to_sq_distances: Callable[[AnyArray], FloatArray],
         values: ArrayLike,
@@ -320,7 +313,7 @@ class Neighbors:
         ids: ArrayLike | None,
         counts: ArrayLike | None,
     ) -> Self:
-        values = _checked_matrix(np.array(values, np.float64, ndmin=2))
+        values = _check_matrix(np.array(values, np.float64, ndmin=2))
         label_codes = _same_shape(labels, "labels", values.shape)
         own_ids = None if ids is None else _same_shape(ids, "ids", values.shape)
         padding = np.arange(values.shape[1]) >= _valid_counts(counts, *values.shape)[:, None]
@@ -369,7 +362,7 @@ def assemble(sq_distances: FloatArray, labels: IntArray, ids: AnyArray) -> Neigh
     return neighbors
 
 
-def _checked_matrix(sq_distances: FloatArray) -> FloatArray:
+def _check_matrix(sq_distances: FloatArray) -> FloatArray:
     if sq_distances.ndim != 2:  # noqa: PLR2004
         raise InvalidInputError(
             "Distances must have the shape (queries, neighbours). "

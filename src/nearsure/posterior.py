@@ -323,7 +323,7 @@ def _class_shares(
         votes = (votes / np.repeat(largest, np.diff(row_starts, append=len(row)))) ** sharpness
     if class_factors is not None:
         votes = votes * class_factors[codes]
-    best_first = _ranked(votes, codes, nearest, neighbors.sq_distances[rows])
+    best_first = _rank(votes, codes, nearest, neighbors.sq_distances[rows])
     codes, votes = codes[best_first], votes[best_first]
     # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more;
     # added best first, the sum does not depend on what the classes are called.
@@ -335,7 +335,7 @@ def _class_shares(
     return np.bincount(row, minlength=n), codes, votes / totals[row]
 
 
-def _ranked(
+def _rank(
     votes: FloatArray, codes: IntArray, nearest: IntArray, sq_distances: FloatArray
 ) -> IntArray:
     """The order of classes, row by row: more votes, then nearer neighbour, then smaller code.

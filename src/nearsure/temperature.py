@@ -35,8 +35,9 @@ SMALLEST_DOUBT = 1e-15
 def build_objective(name: ObjectiveName, neighbors: Neighbors, labels: IntArray) -> Objective:
     """Build the objective of that name from leave-one-out neighbours and the points' true codes."""
     check_objective(name)
-    kinds = {"nll": NegativeLogLikelihood, "brier": Brier, "top_label": TopLabelLogLoss}
-    return kinds[name](neighbors, labels)
+    if name == "nll":
+        return NegativeLogLikelihood(neighbors, labels)
+    return Brier(neighbors, labels) if name == "brier" else TopLabelLogLoss(neighbors, labels)
 
 
 def check_objective(name: str) -> None:

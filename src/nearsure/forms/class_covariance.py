@@ -579,7 +579,7 @@ def fit_class_covariance(
             "Search more neighbours, or use classes of two or more members."
         )
 
-    def fitted(strength: float) -> tuple[float, float, float, float]:
+    def fit(strength: float) -> tuple[float, float, float, float]:
         sq_distances, log_determinants = class_mahalanobis(
             neighbors, support, support, lambda code: scatter.without_the_point(code, strength)
         )
@@ -587,7 +587,7 @@ def fit_class_covariance(
         return (*_minimum(loss, determinant_share), strength)
 
     loss, temperature, share, best = min(
-        fitted(tried) for tried in (STRENGTHS if strength is None else (strength,))
+        fit(tried) for tried in (STRENGTHS if strength is None else (strength,))
     )
     covariances = np.stack([scatter.covariance(code, best) for code in range(n_classes)])
     return ClassCovariance(covariances, temperature, share, best, loss)

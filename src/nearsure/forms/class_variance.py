@@ -65,20 +65,23 @@ def class_scale_ratios(
             f"codes must lie in [0, {n_classes}), the number of classes. "
             f"Got {codes.min()} to {codes.max()} instead."
         )
-    scales = _point_scales(neighbors, codes)
+    own = neighbors.labels == codes[:, None]
+    last = np.maximum(neighbors.counts - 1, 0)
+    column = np.where(own.any(axis=1), own.argmax(axis=1), last)
+    scales = np.take_along_axis(neighbors.sq_distances, column[:, None], axis=1)[:, 0]
     # A lone member has nothing to be near to, and a row of padding no distance at all.
     known = (np.bincount(codes, minlength=n_classes)[codes] > 1) & (neighbors.counts > 0)
     scales = np.where(known, scales, 0.0)
-    counts = _class_sums(known.astype(np.float64), codes, n_classes)
-    sums = _class_sums(scales, codes, n_classes)
+    counts = np.bincount(codes, known, minlength=n_classes)
+    sums = np.bincount(codes, scales, minlength=n_classes)
     overall = sums.sum() / max(counts.sum(), 1.0)
     if overall == 0:
         return np.ones(n_classes), np.ones(len(codes))
     prior_points = _prior_points(scales, codes, known, counts, sums)
     if np.isinf(prior_points):
         return np.ones(n_classes), np.ones(len(codes))
-    ratios = _shrunk(sums / overall, counts, prior_points)
-    own_ratios = _shrunk(
+    ratios = _shrink(sums / overall, counts, prior_points)
+    own_ratios = _shrink(
         (sums[codes] - scales) / overall, np.where(known, counts[codes] - 1.0, 0.0), prior_points
     )
     # A class of exact duplicates has the scale 0; a kernel needs some width.
@@ -86,18 +89,7 @@ def class_scale_ratios(
     return np.maximum(ratios, smallest), np.maximum(own_ratios, smallest)
 
 
-def _point_scales(neighbors: Neighbors, codes: IntArray) -> FloatArray:
-    own = neighbors.labels == codes[:, None]
-    last = np.maximum(neighbors.counts - 1, 0)
-    column = np.where(own.any(axis=1), own.argmax(axis=1), last)
-    return np.take_along_axis(neighbors.sq_distances, column[:, None], axis=1)[:, 0]
-
-
-def _class_sums(entries: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:
-    return np.asarray(np.bincount(codes, entries, minlength=n_classes), np.float64)
-
-
-def _shrunk(sums: FloatArray, counts: FloatArray, prior_points: float) -> FloatArray:
+def _shrink(sums: FloatArray, counts: FloatArray, prior_points: float) -> FloatArray:
     weight = counts + prior_points
     return np.divide(sums + prior_points, weight, out=np.ones_like(weight), where=weight > 0)
 
@@ -225,8 +217,11 @@ def fit_class_variance(
     """
     codes = integer_codes(labels)
     common = fit_temperature(neighbors, codes)
-    if dimension is not None:
-        _check_dimension(dimension)
+    if dimension is not None and not 0 <= dimension < np.inf:
+        raise InvalidInputError(
+            "dimension must be a finite number of at least 0, such as the number of features. "
+            f"Got {dimension!r} instead."
+        )
     ratios, own_ratios = class_scale_ratios(neighbors, codes, n_classes=n_classes)
     without_classes = ClassVariance(
         common.temperature, 0.0, 0.0 if dimension is None else dimension, ratios, common.loss
@@ -308,11 +303,3 @@ def _class_places(neighbors: Neighbors, n_classes: int) -> IntArray:
             f"Got {neighbors.labels.max()} instead: search the support set that was fitted."
         )
     return np.where(neighbors.labels == PADDING_LABEL, 0, neighbors.labels)
-
-
-def _check_dimension(dimension: float) -> None:
-    if not 0 <= dimension < np.inf:
-        raise InvalidInputError(
-            "dimension must be a finite number of at least 0, such as the number of features. "
-            f"Got {dimension!r} instead."
-        )

@@ -368,7 +368,12 @@ def fit_sharpened(
         raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
     ned = fit_temperature(neighbors, labels)
     codes = integer_codes(labels)
-    factors = _check_factors(own_factors, len(codes))
+    factors = np.ones(len(codes)) if own_factors is None else own_factors
+    if factors.shape != codes.shape or not (factors >= 1).all():
+        raise InvalidInputError(
+            f"own_factors must be one number >= 1 for each of the {len(codes)} points. "
+            f"Got an array of shape {factors.shape} instead."
+        )
     typical = float(np.median(query_scales(neighbors))) or 1.0
     if ned.status != "interior":
         form = SharpenedNED(ned.temperature, typical_distance=typical)
@@ -411,17 +416,6 @@ def fit_sharpened(
         start_losses=tuple(loss for _, loss in ends),
         temperature_fit=ned,
     )
-
-
-def _check_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
-    if own_factors is None:
-        return np.ones(n)
-    if own_factors.shape != (n,) or not (own_factors >= 1).all():
-        raise InvalidInputError(
-            f"own_factors must be one number >= 1 for each of the {n} points. "
-            f"Got an array of shape {own_factors.shape} instead."
-        )
-    return own_factors
 
 
 def _descend(
