@@ -502,6 +502,7 @@ def test_distances_that_overflow_are_refused_in_assembled_neighbours_too(overflo
         assemble(np.array([[0.0, overflow]]), np.zeros((1, 2), np.int64), np.zeros((1, 2), int))
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_queries_too_far_for_their_squares_are_refused_by_the_classifier() -> None:
     classifier = NEDClassifier().fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20)
     with pytest.raises(InvalidInputError, match="sq_distances must be finite"):
