@@ -441,11 +441,14 @@ def label_trust(
     votes = mutual_votes(points, weights).tocoo()
     point, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
     vote = np.asarray(votes.data, np.float64)
-    n_points = len(points.codes)
+    codes, n_points, n_classes = points.codes, len(points.codes), int(points.codes.max()) + 1
     totals = np.bincount(point, vote, minlength=n_points)
-    for_own_class = _sum_votes_for(points.codes, point, voter, vote, wanted=points.codes[point])
-    agrees = (points.codes[point] == points.codes[voter]).astype(np.float64)
-    # The point is among the voter's own voters, with the same vote and for its own class.
+    # Votes that each voter gets from the point's class. The point is among the voter's own voters,
+    # with the same vote, so that there are always some.
+    keys, place = np.unique(point * n_classes + codes[voter], return_inverse=True)
+    wanted = np.searchsorted(keys, voter * n_classes + codes[point])
+    for_own_class = np.bincount(place, vote)[wanted]
+    agrees = (codes[point] == codes[voter]).astype(np.float64)
     of_others = totals[voter] - vote
     known = of_others > NOTHING_LEFT * totals[voter]
     hearsay = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
@@ -466,17 +469,6 @@ def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
     shares = weights / np.bincount(points.asking, weights, minlength=n_points)[points.asking]
     given = csr_array((shares, (points.asking, points.asked)), shape=(n_points, n_points))
     return csr_array(given + given.T)
-
-
-def _sum_votes_for(
-    codes: IntArray, judged: IntArray, voter: IntArray, vote: FloatArray, *, wanted: IntArray
-) -> FloatArray:
-    """Sum of the votes that each entry's voter gets from points of the class wanted."""
-    n_classes = int(codes.max()) + 1
-    keys, place = np.unique(judged * n_classes + codes[voter], return_inverse=True)
-    sums = np.bincount(place, vote)
-    # The point is one of its voter's voters, so the class wanted is always there.
-    return np.asarray(sums[np.searchsorted(keys, voter * n_classes + wanted)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -763,13 +755,12 @@ def audit(
       class  members  missed  accuracy %
       1      2        0         0.0
     """
-    suspects = suspect_labels(
-        neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
-    )
     return GalleryAudit(
         n_points=len(neighbors),
         n_classes=len(np.unique(codes)),
-        suspects=suspects,
+        suspects=suspect_labels(
+            neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
+        ),
         duplicates=near_duplicates_across_classes(
             neighbors, codes, ids=ids, relative_threshold=relative_threshold
         ),

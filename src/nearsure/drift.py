@@ -4,6 +4,7 @@ Labels of the queries are not needed: they are compared with the gallery's leave
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -634,15 +635,12 @@ def compare_queries(
             f"{len(own_neighbors)} gallery points. Got an array of shape {codes.shape} instead."
         )
     level = check_open_fraction("alarm_level", alarm_level) / TESTS
+    compare = partial(compare_samples, level=level, smallest_gap=smallest_gap)
     own = gather_evidence(own_neighbors, own_posterior)
     queries = gather_evidence(query_neighbors, query_posterior)
     return QueryDrift(
-        confidence=compare_samples(
-            own.confidence, queries.confidence, level=level, smallest_gap=smallest_gap
-        ),
-        distance=compare_samples(
-            own.distance, queries.distance, level=level, smallest_gap=smallest_gap
-        ),
+        confidence=compare(own.confidence, queries.confidence),
+        distance=compare(own.distance, queries.distance),
         accuracy=estimate_accuracy(
             own,
             own_posterior.labels == codes,

@@ -92,7 +92,13 @@ def leave_one_out(
         raise InvalidInputError(f"n_neighbors must be at least 1. Got {n_neighbors} instead.")
     keep: BoolArray = (neighbors.ids != own[:, None]) & neighbors.valid
     if groups is not None:
-        keep &= _other_group(np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0), own)
+        of_group, ids = np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0)
+        if ids.dtype.kind not in "iu" or max(ids.max(), own.max()) >= len(of_group):
+            raise InvalidInputError(
+                "groups must hold one group for each row of the support set, which ids number from "
+                f"0. Got {len(of_group)} groups for ids up to {max(ids.max(), own.max())} instead."
+            )
+        keep &= of_group[ids] != of_group[own][:, None]
     return keep_first(neighbors, keep, n_neighbors)
 
 
@@ -137,16 +143,6 @@ def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
         labels[rows, : found.k], ids[rows, : found.k] = found.labels, np.asarray(found.ids)
         counts[rows] = found.counts
     return Neighbors(sq_distances, labels, ids, counts)
-
-
-def _other_group(groups: AnyArray, ids: AnyArray, own: AnyArray) -> BoolArray:
-    if ids.dtype.kind not in "iu" or max(ids.max(), own.max()) >= len(groups):
-        raise InvalidInputError(
-            "groups must hold one group for each row of the support set, which ids number from 0. "
-            f"Got {len(groups)} groups for ids up to {max(ids.max(), own.max())} instead."
-        )
-    other: BoolArray = groups[ids] != groups[own][:, None]
-    return other
 
 
 class Searchable(Protocol):

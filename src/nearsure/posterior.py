@@ -140,7 +140,7 @@ class Posterior:
         found[self.rows[hits]] = self.probabilities[hits]
         return found
 
-    def take(self, rows: AnyArray) -> "Posterior":
+    def take(self, rows: AnyArray | slice) -> "Posterior":
         """The posterior of some of the queries, by index (repeats allowed) or mask."""
         rows = np.arange(len(self))[rows]
         lengths = np.diff(self.indptr)[rows]
@@ -468,9 +468,7 @@ def to_dense(
     step = max(1, DENSE_BLOCK_ENTRIES // max(1, posterior.n_classes))
     for start in range(0, len(posterior), step):
         rows = slice(start, start + step)
-        dense[rows] = _fill_block(
-            posterior.take(np.arange(len(posterior))[rows]), totals[rows], possible
-        )
+        dense[rows] = _fill_block(posterior.take(rows), totals[rows], possible)
     return dense
 
 

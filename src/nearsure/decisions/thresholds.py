@@ -201,7 +201,8 @@ def ranks_and_levels(
     n_points: int, precision: float, error_level: float
 ) -> tuple[IntArray, FloatArray]:
     """Return the ranks whose confidence is tested, ascending, and the level that each brings."""
-    first = fewest_points(precision, error_level / 2)
+    # So many points, all of them right, certify the precision.
+    first = ceil(log(error_level / 2) / log(precision))
     if first >= n_points:  # only all points together may suffice
         return np.array([n_points]), np.array([error_level])
     ranks = np.unique(np.linspace(first, n_points, N_RANKS).round().astype(np.int64))
@@ -210,11 +211,6 @@ def ranks_and_levels(
     levels[0] = error_level / 2
     levels[second] += error_level / 2
     return ranks, levels
-
-
-def fewest_points(share: float, error_level: float) -> int:
-    """Return how many points, all of them right, certify a share."""
-    return ceil(log(error_level) / log(share))
 
 
 def laxest_rejecting(

@@ -216,7 +216,17 @@ def bootstrap_interval(
             f"Got {bounds!r} instead."
         )
     sources = [_as_rows(values) for values in data]
-    n_rows = _common_length(sources)
+    if not sources:
+        raise InvalidInputError(
+            "A bootstrap must have data to resample. Got only the metric instead: pass the "
+            "metric's arguments after it."
+        )
+    check_same_length(**{f"data[{i}]": len(source) for i, source in enumerate(sources)})
+    n_rows = len(sources[0])
+    if n_rows == 0:
+        raise InvalidInputError(
+            "The data of a bootstrap must have at least one row. Got none instead."
+        )
 
     estimate = float(metric(*sources))
     if isinf(estimate):
@@ -251,17 +261,3 @@ def _as_rows(values: ArrayLike | Rows) -> FloatArray | Rows:
 
 def _take(source: FloatArray | Rows, rows: IntArray) -> FloatArray | Rows:
     return source[rows] if isinstance(source, np.ndarray) else source.take(rows)
-
-
-def _common_length(sources: list[FloatArray | Rows]) -> int:
-    if not sources:
-        raise InvalidInputError(
-            "A bootstrap must have data to resample. Got only the metric instead: pass the "
-            "metric's arguments after it."
-        )
-    check_same_length(**{f"data[{i}]": len(source) for i, source in enumerate(sources)})
-    if len(sources[0]) == 0:
-        raise InvalidInputError(
-            "The data of a bootstrap must have at least one row. Got none instead."
-        )
-    return len(sources[0])
