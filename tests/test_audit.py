@@ -190,8 +190,8 @@ def test_rows_skip_the_padding() -> None:
         counts=[2, 1, 1],
     )
     points = support_points(neighbors, [7, 7, 7], [30, 20, 10])
-    np.testing.assert_array_equal(points.asking, [0, 0, 1, 2])
-    np.testing.assert_array_equal(points.asked, [1, 2, 0, 1])
+    np.testing.assert_array_equal(points.rows, [0, 0, 1, 2])
+    np.testing.assert_array_equal(points.others, [1, 2, 0, 1])
 
 
 # Suspect labels: the trust recomputed in loops, and planted flips found.
@@ -269,7 +269,7 @@ def test_each_point_hands_out_one_vote() -> None:
     vectors, codes = blobs(n_classes=4, per_class=6, spread=1.0, seed=1)
     neighbors = leave_one_out_neighbors(vectors, codes, 5)
     points = support_points(neighbors, codes)
-    votes = mutual_votes(points, np.random.default_rng(0).random(len(points.asked))).toarray()
+    votes = mutual_votes(points, np.random.default_rng(0).random(len(points.others))).toarray()
     np.testing.assert_allclose(votes, votes.T, rtol=1e-12)
     assert votes.sum() == pytest.approx(2 * len(codes))
 

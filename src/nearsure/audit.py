@@ -38,15 +38,15 @@ class SupportPoints:
         Identity of each point.
     codes : array of shape (n,)
         Class code of each point.
-    asking, asked : array of shape (n_entries,)
+    rows, others : array of shape (n_entries,)
         Rows of a point and of one of its neighbours, for each neighbour that is not padding, in
         the order of ``neighbors.sq_distances[neighbors.valid]``.
     """
 
     ids: AnyArray
     codes: IntArray
-    asking: IntArray
-    asked: IntArray
+    rows: IntArray
+    others: IntArray
 
 
 def check_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
@@ -78,7 +78,7 @@ def support_points(
     Examples
     --------
     >>> points = support_points(Neighbors([[1.0], [1.0]], [[5], [4]], [[8], [9]]), [4, 5], [9, 8])
-    >>> points.asking, points.asked
+    >>> points.rows, points.others
     (array([0, 1]), array([1, 0]))
     """
     codes = check_codes(neighbors, codes)
@@ -89,20 +89,20 @@ def support_points(
         )
     own = np.arange(len(codes)) if ids is None else np.asarray(ids)
     _check_own_ids(own, neighbors.ids, len(neighbors))
-    asking = np.repeat(np.arange(len(codes)), neighbors.counts)
-    asked = _rows_of(neighbors.ids[neighbors.valid], own)
-    if (asking == asked).any():
+    rows = np.repeat(np.arange(len(codes)), neighbors.counts)
+    others = _rows_of(neighbors.ids[neighbors.valid], own)
+    if (rows == others).any():
         raise InvalidInputError(
             "neighbors must not hold a point among its own neighbours. "
-            f"Got {np.sum(asking == asked)} such entries: leave_one_out removes them."
+            f"Got {np.sum(rows == others)} such entries: leave_one_out removes them."
         )
-    n_stale = int((neighbors.labels[neighbors.valid] != codes[asked]).sum())
+    n_stale = int((neighbors.labels[neighbors.valid] != codes[others]).sum())
     if n_stale:
         raise InvalidInputError(
             "neighbors must carry the same labels as codes. "
             f"Got {n_stale} neighbours whose label is not the code of the point of that id."
         )
-    return SupportPoints(own, codes, asking, asked)
+    return SupportPoints(own, codes, rows, others)
 
 
 def _check_own_ids(own: AnyArray, neighbor_ids: AnyArray, n_points: int) -> None:
@@ -139,13 +139,13 @@ def _rows_of(wanted: AnyArray, own: AnyArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class ConfusableClasses:
-    """Pairs of classes ranked by how much they claim of each other; `confusable_classes` makes it.
+    """Pairs of classes, ranked by how often one is taken for the other; see `confusable_classes`.
 
     Parameters
     ----------
     codes : array of shape (n_pairs, 2)
-        The two classes, smaller code first; most confused pair first. Only pairs that claim
-        something of each other are listed.
+        The two classes, smaller code first; most confused pair first. Only pairs with a
+        confusion above 0 are listed.
     confusion : array of shape (n_pairs,)
         Mean of the two entries of `mass`, in [0, 1].
     mass : sparse array of shape (n_classes, n_classes)
@@ -178,7 +178,7 @@ def confusable_classes(
     Returns
     -------
     ConfusableClasses
-        Without pairs if there is one class only, or no class claims anything of another.
+        Without pairs if there is one class only, or no class is confused with another.
 
     Examples
     --------
@@ -198,9 +198,9 @@ def confusable_classes(
     mass = csr_array(mean_of_class @ posterior.to_csr())
     mass.sort_indices()
     either = triu(csr_array((mass + mass.T) / 2), k=1, format="coo")
-    claimed = either.data > 0
-    pairs = np.column_stack([either.row[claimed], either.col[claimed]]).astype(np.int64)
-    confusion = either.data[claimed]
+    confused = either.data > 0
+    pairs = np.column_stack([either.row[confused], either.col[confused]]).astype(np.int64)
+    confusion = either.data[confused]
     ranked = np.lexsort((pairs[:, 1], pairs[:, 0], -confusion))
     return ConfusableClasses(pairs[ranked], confusion[ranked], mass)
 
@@ -282,10 +282,8 @@ def near_duplicates_across_classes(
     nearest = neighbors.sq_distances[neighbors.counts > 0, 0]
     threshold = float(relative_threshold * np.median(nearest)) if nearest.size else 0.0
     sq_distances = neighbors.sq_distances[neighbors.valid]
-    found = (sq_distances <= threshold) & (
-        points.codes[points.asking] != points.codes[points.asked]
-    )
-    pairs = np.sort(np.column_stack([points.asking[found], points.asked[found]]), axis=1)
+    found = (sq_distances <= threshold) & (points.codes[points.rows] != points.codes[points.others])
+    pairs = np.sort(np.column_stack([points.rows[found], points.others[found]]), axis=1)
     sq_distances = sq_distances[found]
     # Both may have found each other, at distances that an engine rounded differently.
     nearest_first = np.lexsort((sq_distances, pairs[:, 1], pairs[:, 0]))
@@ -302,7 +300,7 @@ MAX_MISS_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class SmallClasses:
-    """Classes not to be trusted; `small_classes` makes it.
+    """Classes whose confidence is unreliable; `small_classes` makes it.
 
     Parameters
     ----------
@@ -333,7 +331,7 @@ def small_classes(
     min_members: int = MIN_MEMBERS,
     max_miss_share: float = MAX_MISS_SHARE,
 ) -> SmallClasses:
-    """Find the classes that are too small for their confidence to be trusted.
+    """Find the classes that are too small for a reliable confidence.
 
     Parameters
     ----------
@@ -405,14 +403,14 @@ def label_trust(
     *,
     second_hand: float = SECOND_HAND,
 ) -> FloatArray:
-    """Belief in a point's own label as a share of that and of the belief in its best rival.
+    """Support of a point's own label, as a share of that and of the support of its best rival.
 
     Parameters
     ----------
     points : SupportPoints
         The gallery.
     weights : array of shape (n_entries,)
-        What the vote of each neighbour weighs, for ``points.asking`` and ``points.asked``.
+        What the vote of each neighbour weighs, for ``points.rows`` and ``points.others``.
     p_rival : array of shape (n,)
         Leave-one-out probability of the best class that is not the point's own.
     second_hand : float
@@ -421,7 +419,7 @@ def label_trust(
     Returns
     -------
     array of shape (n,)
-        In [0, 1]; below 0.5 the rival is believed more. NaN for a point without neighbours.
+        In [0, 1]; below 0.5 the rival has more support. NaN for a point without neighbours.
 
     Examples
     --------
@@ -430,8 +428,8 @@ def label_trust(
     >>> points = SupportPoints(
     ...     ids=np.arange(5),
     ...     codes=np.array([0, 0, 1, 1, 0]),
-    ...     asking=np.array([0, 1, 2, 3, 4, 4]),
-    ...     asked=np.array([1, 0, 3, 2, 2, 3]),
+    ...     rows=np.array([0, 1, 2, 3, 4, 4]),
+    ...     others=np.array([1, 0, 3, 2, 2, 3]),
     ... )
     >>> label_trust(points, np.ones(6), p_rival=np.array([0.0, 0.0, 0.0, 0.0, 1.0])).round(2)
     array([1., 1., 1., 1., 0.])
@@ -451,12 +449,12 @@ def label_trust(
     agrees = (codes[point] == codes[voter]).astype(np.float64)
     of_others = totals[voter] - vote
     known = of_others > NOTHING_LEFT * totals[voter]
-    hearsay = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
-    opinion = (1 - second_hand) * agrees + second_hand * np.clip(hearsay, 0.0, 1.0)
-    belief = np.bincount(point, vote * opinion, minlength=n_points)
-    has_neighbors = np.bincount(points.asking, minlength=n_points) > 0
+    others_agree = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
+    agreement = (1 - second_hand) * agrees + second_hand * np.clip(others_agree, 0.0, 1.0)
+    support = np.bincount(point, vote * agreement, minlength=n_points)
+    has_neighbors = np.bincount(points.rows, minlength=n_points) > 0
     trust = np.full(n_points, np.nan)
-    np.divide(belief, belief + totals * p_rival, out=trust, where=has_neighbors)
+    np.divide(support, support + totals * p_rival, out=trust, where=has_neighbors)
     return trust
 
 
@@ -466,14 +464,14 @@ def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
     Each point hands out one vote to its neighbours; an entry is what either gave the other.
     """
     n_points = len(points.codes)
-    shares = weights / np.bincount(points.asking, weights, minlength=n_points)[points.asking]
-    given = csr_array((shares, (points.asking, points.asked)), shape=(n_points, n_points))
+    shares = weights / np.bincount(points.rows, weights, minlength=n_points)[points.rows]
+    given = csr_array((shares, (points.rows, points.others)), shape=(n_points, n_points))
     return csr_array(given + given.T)
 
 
 @dataclass(frozen=True, eq=False)
 class SuspectLabels:
-    """Points ranked by how little their label is believed; `suspect_labels` makes it.
+    """Points ranked by how little their label is supported; `suspect_labels` makes it.
 
     Parameters
     ----------
@@ -486,7 +484,7 @@ class SuspectLabels:
     p_own, p_suggested : array of shape (n_ranked,)
         Leave-one-out probabilities of the two; a code of -1 has 0.
     trust : array of shape (n_ranked,)
-        What the points are ranked by, in [0, 1]; below 0.5 the other class is believed more.
+        What the points are ranked by, in [0, 1]; below 0.5 the other class has more support.
     """
 
     ids: AnyArray
@@ -501,7 +499,7 @@ class SuspectLabels:
 
     @property
     def n_doubted(self) -> int:
-        """Points whose label is believed less than another, which come first."""
+        """Points whose label has less support than another; they come first."""
         return int((self.trust < 0.5).sum())  # noqa: PLR2004
 
     def first(self, n: int) -> "SuspectLabels":
@@ -519,7 +517,7 @@ def suspect_labels(
     ids: ArrayLike | None = None,
     second_hand: float = SECOND_HAND,
 ) -> SuspectLabels:
-    """Rank the points of a gallery by how little their own label is believed.
+    """Rank the points of a gallery by how little their own label is supported.
 
     The ranking is by the trust that `nearsure.audit` explains; equal trust is broken
     by the larger p(suggested), then by row. It finds labels that are wrong at random best.
@@ -605,14 +603,14 @@ def _percent(fraction: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GalleryAudit:
-    """What a gallery's own points say against it; `audit` makes it.
+    """What is wrong with a gallery, by its own points; `audit` makes it.
 
     Parameters
     ----------
     n_points, n_classes : int
         Size of the gallery.
     suspects : SuspectLabels
-        All points, the least believed label first.
+        All points, the least supported label first.
     duplicates : NearDuplicates
         Pairs of nearly identical points with different labels, nearest first.
     confusable : ConfusableClasses

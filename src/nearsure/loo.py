@@ -63,7 +63,7 @@ def leave_one_out(
     Returns
     -------
     Neighbors
-        At most `n_neighbors` in each row; ``counts`` says where fewer were left.
+        At most `n_neighbors` in each row; ``counts`` shows where fewer were left.
 
     Examples
     --------

@@ -342,7 +342,7 @@ def _rank(
 
     `nearest` is the place of each class's nearest neighbour in the flattened block.
     """
-    # Without equal distances a class's place says which is nearer, and short rows sort faster.
+    # Without equal distances a class's place shows which is nearer, and short rows sort faster.
     entry = np.full(sq_distances.shape, -1)
     entry.ravel()[nearest] = np.arange(len(votes))
     row_votes = np.full(sq_distances.shape, -np.inf)
@@ -364,7 +364,7 @@ def _rank(
 # A row that lacks less than this of 1 lacks it by rounding, and leaves nothing unassigned.
 ROUNDING = 1e-12
 # A class that would rise above the top one ends this little below it, so that the top stays the top
-# in a dense matrix, too, where no order of entries says which of two equal ones it is.
+# in a dense matrix, too, where no order of entries shows which of two equal ones it is.
 JUST_BELOW = 1.0 - 1e-12
 
 

@@ -185,7 +185,7 @@ SMALLEST_EXCESS_QUANTILE = 0.001
 TOO_MANY_MISSES = 0.1
 # Where the curve is drawn beside what the search tries, in units of T.
 CURVE_FACTORS = (0.01, 0.1, 0.3, 3.0, 10.0, 100.0)
-# A loss that changes less than this over the whole range says nothing about T.
+# A loss that changes less than this over the whole range does not determine T.
 FLAT = 1e-9
 # Far below the standard error of any fit, which is rarely less than 1%.
 LOG_TEMPERATURE_TOLERANCE = 1e-6
@@ -391,7 +391,7 @@ def _positive(excess: FloatArray) -> FloatArray:
 def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, grid_points: Neighbors) -> tuple[float, Status]:
     """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope.
 
-    The grid may look at fewer points than the loss; they also say how far it has to reach.
+    The grid may look at fewer points than the loss; they also bound its range.
     """
     positive = _positive(grid_points.sq_distances)
     if not positive.size:

@@ -41,7 +41,7 @@ class MissedMass(Document):
     rates : tuple of float
         Share of queries of such a class that miss it, not increasing.
     share : float
-        Share of all queries that miss their class, if they come as the prior of `fit` says.
+        Share of all queries that miss their class, under the prior of `fit`.
 
     Examples
     --------

@@ -132,7 +132,7 @@ class SharpenedNED(schema.Document):
             own = neighbors.labels == own_codes[:, None]
             weights *= np.where(own, own_factors[:, None], 1.0)
         if class_sizes is not None and self.sharpness != 1.0:
-            # n_c^(1 - gamma) behind the power is this before it, and asks for the sizes of the
+            # n_c^(1 - gamma) behind the power is this before it, and needs the sizes of the
             # neighbours' classes alone, however many there are.
             sizes = class_sizes[np.where(neighbors.valid, neighbors.labels, 0)]
             weights *= np.maximum(sizes, 1) ** (1.0 / self.sharpness - 1.0)
@@ -274,7 +274,7 @@ FACTOR_OF_TEMPERATURE = 100.0
 SHARPNESS_RANGE = 0.2, 5.0
 ADAPTIVITY_RANGE = -2.0, 4.0
 # Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
-# one observation says, which a handful of points cannot outvote, and a hundred do not feel.
+# one observation: a handful of points cannot outweigh it, and beside a hundred it hardly counts.
 PRIOR_SPREAD = 1.0
 
 

@@ -462,7 +462,7 @@ def calibration_floor(
     """Return the expected ECE of a perfectly calibrated forecaster with these confidences.
 
     Even if every confidence were exactly the chance of being right, the ECE of finitely many rows
-    would not be 0. An observed ECE says something only as far as it exceeds this floor.
+    would not be 0. An observed ECE is evidence only as far as it exceeds this floor.
 
     Parameters
     ----------

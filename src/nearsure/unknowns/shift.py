@@ -211,7 +211,7 @@ def estimate_unknown_share(
       unknown, it finds 16.3% with a standard error of 0.6 points; without novelty and drift, 31%.
     - Where known and unknown overlap (CUB-200, AUROC of 0.75), a few far unknowns and many near
       ones look alike, and the estimate may be off by a third of the share either way.
-    - Few queries say little, and novelty and drift then stay near 0.
+    - Few queries determine little, and novelty and drift then stay near 0.
 
     References
     ----------
