@@ -72,8 +72,8 @@ def class_scale_ratios(
     # A lone member has nothing to be near to, and a row of padding no distance at all.
     known = (np.bincount(codes, minlength=n_classes)[codes] > 1) & (neighbors.counts > 0)
     scales = np.where(known, scales, 0.0)
-    counts = np.bincount(codes, known, minlength=n_classes)
-    sums = np.bincount(codes, scales, minlength=n_classes)
+    counts = np.asarray(np.bincount(codes, known, minlength=n_classes), np.float64)
+    sums = np.asarray(np.bincount(codes, scales, minlength=n_classes), np.float64)
     overall = sums.sum() / max(counts.sum(), 1.0)
     if overall == 0:
         return np.ones(n_classes), np.ones(len(codes))
