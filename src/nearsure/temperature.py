@@ -225,7 +225,7 @@ class TemperatureFit(schema.Document):
     _owner: ClassVar = "The fit of the temperature"
     _table: ClassVar = {
         "temperature": schema.POSITIVE,
-        "standard_error": schema.nullable(schema.number("a schema.number of at least 0", 0.0)),
+        "standard_error": schema.nullable(schema.number("a number of at least 0", 0.0)),
         "loss": schema.NUMBER,
         "objective": schema.one_of(*get_args(ObjectiveName)),
         "n_points": schema.integer(1),

@@ -63,8 +63,8 @@ class SharpenedNED(schema.Document):
     # Far beyond what a fit may find, and no power overflows.
     _table: ClassVar = {
         "temperature": schema.POSITIVE,
-        "sharpness": schema.number("a schema.number in [0.001, 1000]", 1e-3, 1e3),
-        "adaptivity": schema.number("a schema.number in [-100, 100]", -100.0, 100.0),
+        "sharpness": schema.number("a number in [0.001, 1000]", 1e-3, 1e3),
+        "adaptivity": schema.number("a number in [-100, 100]", -100.0, 100.0),
         "typical_distance": schema.POSITIVE,
     }
     temperature: float

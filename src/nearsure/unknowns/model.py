@@ -158,9 +158,7 @@ class KnownModel(schema.Document):
     _owner: ClassVar = "The model of p(known)"
     _table: ClassVar = {
         "means": schema.list_of(_MODERATE, 3),
-        "scales": schema.list_of(
-            schema.number("a schema.number in [1e-100, 1e100]", 1e-100, 1e100), 3
-        ),
+        "scales": schema.list_of(schema.number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
         "weights": schema.list_of(_MODERATE, 3),
         "knots": schema.list_of(_MODERATE),
         "slopes": schema.list_of(_MODERATE),
@@ -168,8 +166,8 @@ class KnownModel(schema.Document):
         "novelty_normalizers": schema.list_of(_MODERATE, len(SINGLE_NOVELTIES)),
         "drift_normalizers": schema.list_of(_MODERATE, len(DRIFTS)),
         "farthest": _MODERATE,
-        "novelty": schema.number("a schema.number in [0, 4]", 0.0, NOVELTIES[-1]),
-        "drift": schema.number("a schema.number in [0, 0.3]", 0.0, DRIFTS[-1]),
+        "novelty": schema.number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
+        "drift": schema.number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
     }
     means: tuple[float, ...]
     scales: tuple[float, ...]
