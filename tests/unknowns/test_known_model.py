@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 from nearsure import Neighbors, score
 from nearsure.arrays import FloatArray
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.unknowns import Evidence, KnownModel, judge
 from nearsure.unknowns.model import log_unknown_change
 
@@ -213,3 +213,20 @@ def test_what_is_refused() -> None:
 def test_one_bad_value_among_good_ones_is_refused(bad: float) -> None:
     with pytest.raises(InvalidInputError, match=r"p_known must lie in \[0, 1\]"):
         judge([0.2, 1.0, bad, 0.0], POSTERIOR)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("novelty", 5.0, r"a number in \[0, 4\]"),
+        ("drift", -0.1, r"a number in \[0, 0.3\]"),
+        ("knots", [], "'slopes' must be one more than 'knots'"),
+    ],
+)
+def test_a_stored_model_that_was_altered_is_refused(field: str, value: object, words: str) -> None:
+    model = KnownModel.fit(
+        one_column(normal(0.0, 200, seed=1)), one_column(normal(UNKNOWN_MEAN, 200, seed=2))
+    )
+    assert KnownModel.from_dict(model.to_dict()) == model
+    with pytest.raises(ModelFileError, match=f"The model of p.known. cannot be read: .*{words}"):
+        KnownModel.from_dict({**model.to_dict(), field: value})
