@@ -325,9 +325,8 @@ def _weigh_histogram(
     bounds = np.concatenate([[0.0], edges, [1.0]])
     middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
     for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
-    log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong) - betaln(
-        for_right, for_wrong
-    )
+    log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong)
+    log_evidence -= betaln(for_right, for_wrong)
     return edges, (n_right + for_right) / (n_rows + PRIOR_ROWS), float(log_evidence.sum())
 
 

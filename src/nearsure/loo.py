@@ -106,15 +106,12 @@ def keep_first(neighbors: Neighbors, keep: BoolArray, n_neighbors: int) -> Neigh
     """The first `n_neighbors` of those neighbours that are kept; `keep` has their shape."""
     kept_first = np.argsort(~keep, axis=1, kind="stable")[:, :n_neighbors]
 
-    def kept(entries: AnyArray) -> AnyArray:
+    def take(entries: AnyArray) -> AnyArray:
         return np.take_along_axis(entries, kept_first, axis=1)
 
-    return Neighbors(
-        kept(neighbors.sq_distances),
-        kept(neighbors.labels),
-        None if neighbors.ids is None else kept(neighbors.ids),
-        np.minimum(keep.sum(axis=1), n_neighbors),
-    )
+    ids = None if neighbors.ids is None else take(neighbors.ids)
+    counts = np.minimum(keep.sum(axis=1), n_neighbors)
+    return Neighbors(take(neighbors.sq_distances), take(neighbors.labels), ids, counts)
 
 
 def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:

@@ -365,9 +365,8 @@ class _MeanLoss:
         """Sandwich estimate for log T: the root of the sum of g_i^2, over the sum of curvatures."""
         step = 0.02
         _, slopes = self._objective(log_temperature)
-        curvature = (self.slope(log_temperature + step) - self.slope(log_temperature - step)) / (
-            2 * step
-        )
+        above, below = self.slope(log_temperature + step), self.slope(log_temperature - step)
+        curvature = (above - below) / (2 * step)
         if curvature <= 0:
             return float("nan")
         return float(np.sqrt(np.mean(slopes**2) / len(slopes)) / curvature)

@@ -231,15 +231,11 @@ def fit_class_variance(
     loss = ClassVarianceLoss(neighbors, codes, np.log(ratios), np.log(own_ratios))
     log_temperature = np.log(common.temperature)
     best = without_classes
+    span = (0.0, LARGEST_DIMENSION) if dimension is None else (dimension, dimension)
+    bounds = [(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span]
     for eta, start in STARTS:
-        span = (0.0, LARGEST_DIMENSION) if dimension is None else (dimension, dimension)
-        found = minimize(
-            loss,
-            np.array([log_temperature, eta, np.clip(start, *span)]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span],
-        )
+        first = np.array([log_temperature, eta, np.clip(start, *span)])
+        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
         if found.fun < best.loss:
             log_t, found_eta, found_dimension = found.x.tolist()
             best = ClassVariance(

@@ -150,12 +150,9 @@ def _rates(neighbors: Neighbors, codes: IntArray, counts: IntArray) -> tuple[Int
         own_hits = hits[point_sizes == size]
         missed = float((own_hits == 0).mean())
         missed_with_one_less = missed + float((own_hits == 1).mean()) / (size - 1)
+        missed_with_one_more = _with_one_more(missed, missed_with_one_less, size)
         available += [size - 2, size - 1, size]
-        observed += [
-            missed_with_one_less,
-            missed,
-            _with_one_more(missed, missed_with_one_less, size),
-        ]
+        observed += [missed_with_one_less, missed, missed_with_one_more]
         weights += [float(len(own_hits))] * 3
     isotonic = IsotonicRegression(increasing=False, y_min=0.0, y_max=1.0)
     isotonic.fit(available, observed, sample_weight=weights)

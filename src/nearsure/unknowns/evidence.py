@@ -332,7 +332,6 @@ def collect_evidence(
     own = None if own_codes is None else integer_codes(own_codes)
     usual = usual_log_mass(neighbors, weights, density, own)
     if own is not None:
-        log_mass = log_mass + np.where(
-            strongest == own, log_of_left_out_share(own, density.class_sizes), 0.0
-        )
+        correction = log_of_left_out_share(own, density.class_sizes)
+        log_mass = log_mass + np.where(strongest == own, correction, 0.0)
     return Evidence(log_mass, log_mass - usual, posterior.confidence)

@@ -53,17 +53,13 @@ class QueryMixture:
         lowest = max(-CERTAIN, model.farthest)
         values, counts = np.unique(rehearsed.clip(lowest, CERTAIN).round(1), return_counts=True)
         self.counts: FloatArray = counts.astype(np.float64)
-        novelty, drift = (
-            grid.ravel() for grid in np.meshgrid(range(len(NOVELTIES)), range(len(DRIFTS)))
-        )
+        grids = np.meshgrid(range(len(NOVELTIES)), range(len(DRIFTS)))
+        novelty, drift = (grid.ravel() for grid in grids)
         if not shifted:
             novelty, drift = novelty[:1], drift[:1]
         self.novelties, self.drifts = NOVELTIES[novelty], DRIFTS[drift]
         # Densities over that of rehearsed known evidence, shape (n_shifts, n_values).
-        of_known, of_unknown = (
-            np.array(normalizers)
-            for normalizers in (model.drift_normalizers, model.novelty_normalizers)
-        )
+        of_known, of_unknown = map(np.array, (model.drift_normalizers, model.novelty_normalizers))
         known = [np.exp(log_known_change(values, a, of_known)) for a in DRIFTS]
         unknown = [np.exp(log_unknown_change(values, b, of_unknown) - values) for b in NOVELTIES]
         self._known: FloatArray = np.array(known)[drift]
