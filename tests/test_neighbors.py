@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, DTypeLike
 
+from nearsure import NEDClassifier
 from nearsure import neighbors as conventions
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import Neighbors, assemble
 from nearsure.posterior import score
 from nearsure.rules import RULE_NAMES, RuleName
 
@@ -484,3 +485,25 @@ def test_conventions_keep_shape_and_pass_nan() -> None:
         sq_distances = convention(values)
         assert sq_distances.shape == values.shape
         assert np.isnan(sq_distances[0, 0, 1])
+
+
+def test_assembled_neighbours_are_those_of_the_constructor() -> None:
+    sq_distances, labels = np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([[3, 1], [0, 2]])
+    ids = np.array([[7, 8], [9, 7]])
+    ours, checked = assemble(sq_distances, labels, ids), Neighbors(sq_distances, labels, ids)
+    for name in ("sq_distances", "labels", "ids", "counts", "valid", "is_full", "k", "n_queries"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(checked, name))
+        assert np.asarray(getattr(ours, name)).dtype == np.asarray(getattr(checked, name)).dtype
+
+
+@pytest.mark.parametrize("overflow", [np.inf, np.nan])
+def test_distances_that_overflow_are_refused_in_assembled_neighbours_too(overflow: float) -> None:
+    with pytest.raises(InvalidInputError, match="sq_distances must be finite"):
+        assemble(np.array([[0.0, overflow]]), np.zeros((1, 2), np.int64), np.zeros((1, 2), int))
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_queries_too_far_for_their_squares_are_refused_by_the_classifier() -> None:
+    classifier = NEDClassifier().fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20)
+    with pytest.raises(InvalidInputError, match="sq_distances must be finite"):
+        classifier.predict_with_confidence(np.full((1, 3), 1e200))

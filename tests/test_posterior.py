@@ -1,4 +1,4 @@
-"""Class probabilities: what they sum up, how they are ranked, and what they cost."""
+"""Posteriors: aggregation, ranking, another confidence, dense matrices."""
 
 import tracemalloc
 from dataclasses import FrozenInstanceError
@@ -14,8 +14,11 @@ from nearsure import posterior as posterior_module
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
-from nearsure.posterior import Posterior, aggregate, score
+from nearsure.posterior import Posterior, aggregate, score, to_dense, with_confidence
 from nearsure.rules import RULE_NAMES, RuleName, rule_weights
+
+# Class probabilities: what they sum up, how they are ranked, and what they cost.
+
 
 every_rule = pytest.mark.parametrize("rule", RULE_NAMES)
 EPS = float(np.finfo(np.float64).eps)
@@ -427,3 +430,243 @@ def test_a_posterior_whose_parts_do_not_fit_is_refused(
 def test_weights_that_are_no_votes_are_refused(weights: FloatArray) -> None:
     with pytest.raises(InvalidInputError, match="weights"):
         aggregate(make([[0.0, 1.0, 2.0]] * 2, [[0, 1, 2]] * 2), weights)
+
+
+# A posterior with another confidence: the same labels, the rest in the old proportions.
+
+
+def row(*probabilities: float) -> Posterior:
+    n = len(probabilities)
+    return Posterior(np.array([0, n]), np.arange(n), np.array(probabilities, np.float64), max(n, 1))
+
+
+def naive(probabilities: list[float], confidence: float) -> list[float]:
+    """One row: what is left of 1, in the old proportions, no share above the top one's."""
+    unassigned = 1 - sum(probabilities)
+    rest = sum(probabilities[1:]) + (unassigned if unassigned > 1e-12 else 0)
+    return [
+        confidence,
+        *(min((1 - confidence) * p / rest if p else 0, confidence) for p in probabilities[1:]),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any),
+            st.floats(0, 1),
+            st.sampled_from([1.0, 0.7]),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_rows_are_those_of_the_definition(cases: list[tuple[list[int], float, float]]) -> None:
+    shares = [
+        [total * vote / sum(votes) for vote in sorted(votes, reverse=True)]
+        for votes, _, total in cases
+    ]
+    posterior = Posterior(
+        np.cumsum([0, *map(len, shares)]),
+        np.concatenate([np.arange(len(share)) for share in shares]),
+        np.concatenate(shares),
+        6,
+    )
+    confidence = [asked for _, asked, _ in cases]
+    changed = with_confidence(posterior, confidence)
+    np.testing.assert_array_equal(changed.confidence, confidence)
+    np.testing.assert_array_equal(changed.codes, posterior.codes)
+    for i, (share, asked) in enumerate(zip(shares, confidence, strict=True)):
+        probabilities = changed.probabilities[posterior.indptr[i] : posterior.indptr[i + 1]]
+        np.testing.assert_allclose(probabilities, naive(share, asked), rtol=0, atol=1e-9)
+        assert (np.diff(probabilities) <= 0).all()
+        assert probabilities.sum() <= 1 + 1e-12
+
+
+def test_a_row_sums_to_1_unless_a_class_would_rise_above_the_top_one() -> None:
+    posterior = row(0.5, 0.3, 0.2)
+    assert with_confidence(posterior, [0.6]).probabilities == pytest.approx([0.6, 0.24, 0.16])
+    # Two thirds of 0.8 would go to the second class: 0.48, above 0.2. So would the third's 0.32.
+    assert with_confidence(posterior, [0.2]).probabilities == pytest.approx([0.2, 0.2, 0.2])
+    # Only the second is cut; the third keeps 0.4 of what is left.
+    assert with_confidence(posterior, [0.35]).probabilities == pytest.approx([0.35, 0.35, 0.26])
+    assert with_confidence(posterior, [0.0]).probabilities.tolist() == [0, 0, 0]
+    assert with_confidence(posterior, [1.0]).probabilities.tolist() == [1, 0, 0]
+    # Exactly where second and top meet, nothing is cut yet.
+    assert with_confidence(posterior, [0.375]).probabilities == pytest.approx([0.375, 0.375, 0.25])
+
+
+def test_a_lone_class_leaves_the_rest_unassigned() -> None:
+    assert with_confidence(row(1.0), [0.7]).probabilities.tolist() == [0.7]
+    assert with_confidence(row(1.0, 0.0), [0.7]).probabilities.tolist() == [0.7, 0.0]
+
+
+def test_its_own_confidence_changes_nothing_and_changes_can_be_undone() -> None:
+    for posterior in (row(0.5, 0.3, 0.2), row(0.7), row(0.4, 0.1), row(1.0)):
+        same = with_confidence(posterior, posterior.confidence)
+        np.testing.assert_allclose(same.probabilities, posterior.probabilities, rtol=1e-13)
+        there = with_confidence(posterior, [0.8])
+        back = with_confidence(there, posterior.confidence)
+        np.testing.assert_allclose(back.probabilities, posterior.probabilities, rtol=1e-13)
+
+
+def test_others_of_next_to_nothing_get_the_rest_in_their_proportions() -> None:
+    for tiny in (1e-20, 1e-310):
+        changed = with_confidence(row(1.0, 3 * tiny, tiny), [0.8])
+        assert changed.probabilities == pytest.approx([0.8, 0.15, 0.05], rel=1e-9)
+
+
+def test_a_query_without_neighbours_stays_without() -> None:
+    neighbors = Neighbors([[1.0, 2.0], [0.0, 0.0]], [[3, 4], [0, 0]], counts=[2, 0])
+    posterior = score(neighbors, rule="dudani")
+    changed = with_confidence(posterior, [0.9, 0.9])
+    assert changed.labels.tolist() == posterior.labels.tolist()
+    assert changed.labels[1] == -1
+    assert changed.confidence.tolist() == [0.9, 0.0]
+    assert len(with_confidence(posterior.take(np.array([], int)), [])) == 0
+
+
+def test_the_posterior_itself_is_not_changed() -> None:
+    posterior = row(0.5, 0.3, 0.2)
+    posterior.probabilities.flags.writeable = False
+    with_confidence(posterior, [0.9])
+    assert posterior.probabilities.tolist() == [0.5, 0.3, 0.2]
+
+
+def test_bad_confidences_are_refused() -> None:
+    for confidence in ([0.5, 0.5], [], 0.5, [[0.5]]):
+        with pytest.raises(InvalidInputError, match="one number for each of the 1 queries"):
+            with_confidence(row(0.5, 0.5), confidence)
+    for outside in (np.nan, 1.1, -0.1):
+        with pytest.raises(InvalidInputError, match=r"must hold numbers in \[0, 1\]"):
+            with_confidence(row(0.5, 0.5), [outside])
+
+
+# Dense rows of probabilities: the right sum, the right top, nothing invented.
+
+
+def one_row(codes: list[int], probabilities: list[float], n_classes: int) -> Posterior:
+    return Posterior(np.array([0, len(codes)]), np.array(codes), np.array(probabilities), n_classes)
+
+
+def filled_row(
+    codes: list[int], probabilities: list[float], n_classes: int, total: float = 1.0
+) -> list[float]:
+    posterior = one_row(codes, probabilities, n_classes)
+    row: list[float] = to_dense(posterior, np.array([total]))[0].tolist()
+    return row
+
+
+def test_absent_classes_share_the_rest_evenly() -> None:
+    np.testing.assert_allclose(
+        filled_row([3, 0], [0.6, 0.2], 6), [0.2, 0.05, 0.05, 0.6, 0.05, 0.05]
+    )
+    np.testing.assert_allclose(filled_row([1], [0.3], 3, total=0.5), [0.1, 0.3, 0.1])
+
+
+def test_what_absent_classes_cannot_take_goes_to_those_below_the_top() -> None:
+    """The absent class ends just below 0.4; the 0.1 that is left goes where there is room."""
+    row = filled_row([2, 1], [0.4, 0.1], 3)
+    np.testing.assert_allclose(row, [0.4, 0.2, 0.4], atol=1e-9)
+    assert row[2] > row[0]
+
+
+def test_without_an_absent_class_the_others_take_the_rest() -> None:
+    np.testing.assert_allclose(
+        filled_row([0, 1, 2], [0.5, 0.2, 0.1], 3), [0.5, 0.285714, 0.214286], atol=1e-6
+    )
+
+
+def test_one_class_of_one() -> None:
+    assert filled_row([0], [1.0], 1) == [1.0]
+    assert filled_row([0], [0.25], 1, total=0.25) == [0.25]
+
+
+@pytest.mark.parametrize("total", [1.0, 0.3])
+def test_even_chances_stay_even(total: float) -> None:
+    """The lowest top that there can be: every class has the same."""
+    row = filled_row([2], [total / 4], 4, total)
+    np.testing.assert_allclose(row, [total / 4] * 4, rtol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), n_classes=st.integers(1, 6), k=st.integers(1, 9))
+def test_a_row_that_lacks_nothing_is_left_alone(seed: int, n_classes: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    neighbors = Neighbors(np.sort(rng.random((8, k)), axis=1), rng.integers(0, n_classes, (8, k)))
+    posterior = score(neighbors, temperature=0.3, n_classes=n_classes)
+    dense = posterior.to_csr().toarray()
+    np.testing.assert_allclose(to_dense(posterior, np.ones(8)), dense, rtol=0, atol=1e-15)
+    scaled = Posterior(posterior.indptr, posterior.codes, posterior.probabilities * 0.25, n_classes)
+    np.testing.assert_allclose(to_dense(scaled, np.full(8, 0.25)), 0.25 * dense, rtol=0, atol=1e-15)
+
+
+def random_rows(seed: int, n_classes: int) -> tuple[Posterior, FloatArray]:
+    """Rows of any sum, whose top has at least its total / n_classes."""
+    rng = np.random.default_rng(seed)
+    codes, probabilities, lengths = [], [], []
+    totals = np.where(rng.random(12) < 0.5, 1.0, rng.random(12))
+    for total in totals.tolist():
+        n_present = int(rng.integers(1, n_classes + 1))
+        shares = np.sort(rng.dirichlet(np.full(n_present, 0.5)))[::-1] * rng.random() ** 0.5
+        least = 1.0 / n_classes
+        top = max(float(shares[0]), least * (1.0 + (rng.random() < 0.8) * 1e-9))
+        others = np.minimum(shares[1:], top)
+        if others.sum() > 0:
+            others *= min(1.0, max(0.0, 1.0 - top) / others.sum())
+        codes.append(rng.permutation(n_classes)[:n_present])
+        probabilities.append(total * np.append(min(top, 1.0), others))
+        lengths.append(n_present)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    return (
+        Posterior(indptr, np.concatenate(codes), np.concatenate(probabilities), n_classes),
+        totals,
+    )
+
+
+@settings(deadline=None, max_examples=80)
+@given(seed=st.integers(0, 10**6), n_classes=st.integers(1, 7))
+def test_rows_sum_to_their_totals_and_no_class_rises_above_the_top(
+    seed: int, n_classes: int
+) -> None:
+    posterior, totals = random_rows(seed, n_classes)
+    dense = to_dense(posterior, totals)
+    assert (dense >= 0).all()
+    np.testing.assert_allclose(dense.sum(axis=1), totals, rtol=1e-9)
+    np.testing.assert_array_equal(dense.max(axis=1), posterior.confidence)
+    np.testing.assert_array_equal(
+        dense[np.arange(len(totals)), posterior.labels], posterior.confidence
+    )
+    # Nobody loses anything.
+    assert (dense >= posterior.to_csr().toarray()).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    n_classes=st.integers(2, 7),
+    rule=st.sampled_from(["ned", "knn"]),
+    known=st.floats(0.0, 1.0),
+)
+def test_the_most_probable_class_is_the_label_after_any_calibration(
+    seed: int, n_classes: int, rule: str, known: float
+) -> None:
+    """With votes that tie and confidences that a calibrator lowers to the least there can be."""
+    rng = np.random.default_rng(seed)
+    neighbors = Neighbors(
+        np.sort(rng.random((10, 6)).round(1), axis=1), rng.integers(0, n_classes, (10, 6))
+    )
+    posterior = (
+        score(neighbors, temperature=0.2, n_classes=n_classes)
+        if rule == "ned"
+        else score(neighbors, rule="knn", n_classes=n_classes)
+    )
+    lowered = np.maximum(posterior.confidence * rng.random(10), (1.0 + 1e-9) / n_classes)
+    calibrated = with_confidence(posterior, np.minimum(lowered, 1.0))
+    scaled = Posterior(
+        calibrated.indptr, calibrated.codes, calibrated.probabilities * known, n_classes
+    )
+    dense = to_dense(scaled, np.full(10, known))
+    np.testing.assert_allclose(dense.sum(axis=1), known, rtol=1e-8, atol=1e-300)
+    if known > 1e-9:
+        np.testing.assert_array_equal(dense.argmax(axis=1), posterior.labels)

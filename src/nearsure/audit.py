@@ -1,7 +1,8 @@
 """What is wrong with a gallery, read off its leave-one-out neighbours."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,18 +38,18 @@ class SupportPoints:
         Identity of each point.
     codes : array of shape (n,)
         Class code of each point.
-    asking, asked : array of shape (n_entries,)
+    rows, others : array of shape (n_entries,)
         Rows of a point and of one of its neighbours, for each neighbour that is not padding, in
         the order of ``neighbors.sq_distances[neighbors.valid]``.
     """
 
     ids: AnyArray
     codes: IntArray
-    asking: IntArray
-    asked: IntArray
+    rows: IntArray
+    others: IntArray
 
 
-def checked_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
+def check_codes(neighbors: Neighbors, codes: ArrayLike) -> IntArray:
     """Class codes of the points that were searched; an error if they are no such thing."""
     found = np.asarray(codes)
     if found.shape != (len(neighbors),) or found.dtype.kind not in "iu" or found.min() < 0:
@@ -77,10 +78,10 @@ def support_points(
     Examples
     --------
     >>> points = support_points(Neighbors([[1.0], [1.0]], [[5], [4]], [[8], [9]]), [4, 5], [9, 8])
-    >>> points.asking, points.asked
+    >>> points.rows, points.others
     (array([0, 1]), array([1, 0]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     if neighbors.ids is None:
         raise InvalidInputError(
             "neighbors must have ids, by which they are known among the points. Got none: pass "
@@ -88,20 +89,20 @@ def support_points(
         )
     own = np.arange(len(codes)) if ids is None else np.asarray(ids)
     _check_own_ids(own, neighbors.ids, len(neighbors))
-    asking = np.repeat(np.arange(len(codes)), neighbors.counts)
-    asked = _rows_of(neighbors.ids[neighbors.valid], own)
-    if (asking == asked).any():
+    rows = np.repeat(np.arange(len(codes)), neighbors.counts)
+    others = _rows_of(neighbors.ids[neighbors.valid], own)
+    if (rows == others).any():
         raise InvalidInputError(
             "neighbors must not hold a point among its own neighbours. "
-            f"Got {np.sum(asking == asked)} such entries: leave_one_out removes them."
+            f"Got {np.sum(rows == others)} such entries: leave_one_out removes them."
         )
-    n_stale = int((neighbors.labels[neighbors.valid] != codes[asked]).sum())
+    n_stale = int((neighbors.labels[neighbors.valid] != codes[others]).sum())
     if n_stale:
         raise InvalidInputError(
             "neighbors must carry the same labels as codes. "
             f"Got {n_stale} neighbours whose label is not the code of the point of that id."
         )
-    return SupportPoints(own, codes, asking, asked)
+    return SupportPoints(own, codes, rows, others)
 
 
 def _check_own_ids(own: AnyArray, neighbor_ids: AnyArray, n_points: int) -> None:
@@ -138,13 +139,13 @@ def _rows_of(wanted: AnyArray, own: AnyArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class ConfusableClasses:
-    """Pairs of classes ranked by how much they claim of each other; `confusable_classes` makes it.
+    """Pairs of classes, ranked by how often one is taken for the other; see `confusable_classes`.
 
     Parameters
     ----------
     codes : array of shape (n_pairs, 2)
-        The two classes, smaller code first; most confused pair first. Only pairs that claim
-        something of each other are listed.
+        The two classes, smaller code first; most confused pair first. Only pairs with a
+        confusion above 0 are listed.
     confusion : array of shape (n_pairs,)
         Mean of the two entries of `mass`, in [0, 1].
     mass : sparse array of shape (n_classes, n_classes)
@@ -177,7 +178,7 @@ def confusable_classes(
     Returns
     -------
     ConfusableClasses
-        Without pairs if there is one class only, or no class claims anything of another.
+        Without pairs if there is one class only, or no class is confused with another.
 
     Examples
     --------
@@ -186,7 +187,7 @@ def confusable_classes(
     >>> pairs.codes, pairs.confusion
     (array([[0, 1]]), array([0.5]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     n_classes = int(max(codes.max(), neighbors.labels.max())) + 1
     posterior = score(neighbors, temperature=temperature, n_classes=n_classes)
     rows = np.flatnonzero(neighbors.counts > 0)
@@ -197,9 +198,9 @@ def confusable_classes(
     mass = csr_array(mean_of_class @ posterior.to_csr())
     mass.sort_indices()
     either = triu(csr_array((mass + mass.T) / 2), k=1, format="coo")
-    claimed = either.data > 0
-    pairs = np.column_stack([either.row[claimed], either.col[claimed]]).astype(np.int64)
-    confusion = either.data[claimed]
+    confused = either.data > 0
+    pairs = np.column_stack([either.row[confused], either.col[confused]]).astype(np.int64)
+    confusion = either.data[confused]
     ranked = np.lexsort((pairs[:, 1], pairs[:, 0], -confusion))
     return ConfusableClasses(pairs[ranked], confusion[ranked], mass)
 
@@ -281,10 +282,8 @@ def near_duplicates_across_classes(
     nearest = neighbors.sq_distances[neighbors.counts > 0, 0]
     threshold = float(relative_threshold * np.median(nearest)) if nearest.size else 0.0
     sq_distances = neighbors.sq_distances[neighbors.valid]
-    found = (sq_distances <= threshold) & (
-        points.codes[points.asking] != points.codes[points.asked]
-    )
-    pairs = np.sort(np.column_stack([points.asking[found], points.asked[found]]), axis=1)
+    found = (sq_distances <= threshold) & (points.codes[points.rows] != points.codes[points.others])
+    pairs = np.sort(np.column_stack([points.rows[found], points.others[found]]), axis=1)
     sq_distances = sq_distances[found]
     # Both may have found each other, at distances that an engine rounded differently.
     nearest_first = np.lexsort((sq_distances, pairs[:, 1], pairs[:, 0]))
@@ -301,7 +300,7 @@ MAX_MISS_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class SmallClasses:
-    """Classes not to be trusted; `small_classes` makes it.
+    """Classes whose confidence is unreliable; `small_classes` makes it.
 
     Parameters
     ----------
@@ -332,7 +331,7 @@ def small_classes(
     min_members: int = MIN_MEMBERS,
     max_miss_share: float = MAX_MISS_SHARE,
 ) -> SmallClasses:
-    """Find the classes that are too small for their confidence to be trusted.
+    """Find the classes that are too small for a reliable confidence.
 
     Parameters
     ----------
@@ -360,7 +359,7 @@ def small_classes(
     >>> small.codes, small.n_members, small.n_missed, small.accuracy
     (array([1]), array([1]), array([1]), array([0.]))
     """
-    codes = checked_codes(neighbors, codes)
+    codes = check_codes(neighbors, codes)
     if min_members < 0:
         raise InvalidInputError(f"min_members must not be negative. Got {min_members} instead.")
     if not 0 <= max_miss_share <= 1:
@@ -404,14 +403,14 @@ def label_trust(
     *,
     second_hand: float = SECOND_HAND,
 ) -> FloatArray:
-    """Belief in a point's own label as a share of that and of the belief in its best rival.
+    """Support of a point's own label, as a share of that and of the support of its best rival.
 
     Parameters
     ----------
     points : SupportPoints
         The gallery.
     weights : array of shape (n_entries,)
-        What the vote of each neighbour weighs, for ``points.asking`` and ``points.asked``.
+        What the vote of each neighbour weighs, for ``points.rows`` and ``points.others``.
     p_rival : array of shape (n,)
         Leave-one-out probability of the best class that is not the point's own.
     second_hand : float
@@ -420,7 +419,7 @@ def label_trust(
     Returns
     -------
     array of shape (n,)
-        In [0, 1]; below 0.5 the rival is believed more. NaN for a point without neighbours.
+        In [0, 1]; below 0.5 the rival has more support. NaN for a point without neighbours.
 
     Examples
     --------
@@ -429,8 +428,8 @@ def label_trust(
     >>> points = SupportPoints(
     ...     ids=np.arange(5),
     ...     codes=np.array([0, 0, 1, 1, 0]),
-    ...     asking=np.array([0, 1, 2, 3, 4, 4]),
-    ...     asked=np.array([1, 0, 3, 2, 2, 3]),
+    ...     rows=np.array([0, 1, 2, 3, 4, 4]),
+    ...     others=np.array([1, 0, 3, 2, 2, 3]),
     ... )
     >>> label_trust(points, np.ones(6), p_rival=np.array([0.0, 0.0, 0.0, 0.0, 1.0])).round(2)
     array([1., 1., 1., 1., 0.])
@@ -440,19 +439,22 @@ def label_trust(
     votes = mutual_votes(points, weights).tocoo()
     point, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
     vote = np.asarray(votes.data, np.float64)
-    n_points = len(points.codes)
+    codes, n_points, n_classes = points.codes, len(points.codes), int(points.codes.max()) + 1
     totals = np.bincount(point, vote, minlength=n_points)
-    for_own_class = _sum_votes_for(points.codes, point, voter, vote, wanted=points.codes[point])
-    agrees = (points.codes[point] == points.codes[voter]).astype(np.float64)
-    # The point is among the voter's own voters, with the same vote and for its own class.
+    # Votes that each voter gets from the point's class. The point is among the voter's own voters,
+    # with the same vote, so that there are always some.
+    keys, place = np.unique(point * n_classes + codes[voter], return_inverse=True)
+    wanted = np.searchsorted(keys, voter * n_classes + codes[point])
+    for_own_class = np.bincount(place, vote)[wanted]
+    agrees = (codes[point] == codes[voter]).astype(np.float64)
     of_others = totals[voter] - vote
     known = of_others > NOTHING_LEFT * totals[voter]
-    hearsay = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
-    opinion = (1 - second_hand) * agrees + second_hand * np.clip(hearsay, 0.0, 1.0)
-    belief = np.bincount(point, vote * opinion, minlength=n_points)
-    has_neighbors = np.bincount(points.asking, minlength=n_points) > 0
+    others_agree = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
+    agreement = (1 - second_hand) * agrees + second_hand * np.clip(others_agree, 0.0, 1.0)
+    support = np.bincount(point, vote * agreement, minlength=n_points)
+    has_neighbors = np.bincount(points.rows, minlength=n_points) > 0
     trust = np.full(n_points, np.nan)
-    np.divide(belief, belief + totals * p_rival, out=trust, where=has_neighbors)
+    np.divide(support, support + totals * p_rival, out=trust, where=has_neighbors)
     return trust
 
 
@@ -462,25 +464,14 @@ def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
     Each point hands out one vote to its neighbours; an entry is what either gave the other.
     """
     n_points = len(points.codes)
-    shares = weights / np.bincount(points.asking, weights, minlength=n_points)[points.asking]
-    given = csr_array((shares, (points.asking, points.asked)), shape=(n_points, n_points))
+    shares = weights / np.bincount(points.rows, weights, minlength=n_points)[points.rows]
+    given = csr_array((shares, (points.rows, points.others)), shape=(n_points, n_points))
     return csr_array(given + given.T)
-
-
-def _sum_votes_for(
-    codes: IntArray, judged: IntArray, voter: IntArray, vote: FloatArray, *, wanted: IntArray
-) -> FloatArray:
-    """Sum of the votes that each entry's voter gets from points of the class wanted."""
-    n_classes = int(codes.max()) + 1
-    keys, place = np.unique(judged * n_classes + codes[voter], return_inverse=True)
-    sums = np.bincount(place, vote)
-    # The point is one of its voter's voters, so the class wanted is always there.
-    return np.asarray(sums[np.searchsorted(keys, voter * n_classes + wanted)])
 
 
 @dataclass(frozen=True, eq=False)
 class SuspectLabels:
-    """Points ranked by how little their label is believed; `suspect_labels` makes it.
+    """Points ranked by how little their label is supported; `suspect_labels` makes it.
 
     Parameters
     ----------
@@ -493,7 +484,7 @@ class SuspectLabels:
     p_own, p_suggested : array of shape (n_ranked,)
         Leave-one-out probabilities of the two; a code of -1 has 0.
     trust : array of shape (n_ranked,)
-        What the points are ranked by, in [0, 1]; below 0.5 the other class is believed more.
+        What the points are ranked by, in [0, 1]; below 0.5 the other class has more support.
     """
 
     ids: AnyArray
@@ -508,7 +499,7 @@ class SuspectLabels:
 
     @property
     def n_doubted(self) -> int:
-        """Points whose label is believed less than another, which come first."""
+        """Points whose label has less support than another; they come first."""
         return int((self.trust < 0.5).sum())  # noqa: PLR2004
 
     def first(self, n: int) -> "SuspectLabels":
@@ -526,7 +517,7 @@ def suspect_labels(
     ids: ArrayLike | None = None,
     second_hand: float = SECOND_HAND,
 ) -> SuspectLabels:
-    """Rank the points of a gallery by how little their own label is believed.
+    """Rank the points of a gallery by how little their own label is supported.
 
     The ranking is by the trust that `nearsure.audit` explains; equal trust is broken
     by the larger p(suggested), then by row. It finds labels that are wrong at random best.
@@ -587,97 +578,21 @@ def suspect_labels(
     )
 
 
-ClassNamer = Callable[[int], str]
+Column = tuple[str, Callable[[Any], str], AnyArray]
 
 
-def class_namer(class_names: Sequence[str] | None, n_classes: int) -> ClassNamer:
-    """What to call a class code in print; without names, the code itself."""
-    if class_names is not None and len(class_names) < n_classes:
-        raise InvalidInputError(
-            f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
-        )
+def _table(title: str, n_rows: int, *columns: Column) -> str:
+    """A title and, unless there are none, the first rows beneath a header.
 
-    def name(code: int) -> str:
-        if code == PADDING_LABEL:
-            return "-"
-        return str(code) if class_names is None else str(class_names[code])
-
-    return name
-
-
-def suspects_text(suspects: SuspectLabels, name: ClassNamer, n_rows: int) -> str:
-    """The least believed labels, each beside its best rival."""
-    shown = suspects.first(n_rows)
-    return _table(
-        f"labels believed less than another: {suspects.n_doubted}",
-        ("id", "label", "p %", "suggested", "p %"),
-        (
-            (str(point), name(own), _percent(p_own), name(other), _percent(p_other))
-            for point, own, p_own, other, p_other in zip(
-                shown.ids,
-                shown.codes,
-                shown.p_own,
-                shown.suggested_codes,
-                shown.p_suggested,
-                strict=True,
-            )
-        ),
-    )
-
-
-def duplicates_text(pairs: NearDuplicates, name: ClassNamer, n_rows: int) -> str:
-    """The nearest pairs of differently labelled points."""
-    return _table(
-        f"nearly identical points labelled differently: {len(pairs)} pairs",
-        ("id", "label", "id", "label", "squared distance"),
-        (
-            (str(ids[0]), name(codes[0]), str(ids[1]), name(codes[1]), f"{sq_distance:.3g}")
-            for ids, codes, sq_distance in zip(
-                pairs.ids[:n_rows], pairs.codes[:n_rows], pairs.sq_distances[:n_rows], strict=True
-            )
-        ),
-    )
-
-
-def confusable_text(pairs: ConfusableClasses, name: ClassNamer, n_rows: int) -> str:
-    """The classes that claim most of each other."""
-    return _table(
-        f"classes that claim something of each other: {len(pairs)} pairs",
-        ("class", "class", "mean p %"),
-        (
-            (name(codes[0]), name(codes[1]), _percent(confusion))
-            for codes, confusion in zip(pairs.codes[:n_rows], pairs.confusion[:n_rows], strict=True)
-        ),
-    )
-
-
-def small_text(small: SmallClasses, name: ClassNamer, n_rows: int) -> str:
-    """The smallest classes."""
-    return _table(
-        f"classes too small, or that miss themselves: {len(small)}",
-        ("class", "members", "missed", "accuracy %"),
-        (
-            (name(code), str(n_members), str(n_missed), _percent(accuracy))
-            for code, n_members, n_missed, accuracy in zip(
-                small.codes[:n_rows],
-                small.n_members[:n_rows],
-                small.n_missed[:n_rows],
-                small.accuracy[:n_rows],
-                strict=True,
-            )
-        ),
-    )
-
-
-def _table(title: str, header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A title and, unless the body is empty, its rows in columns beneath a header."""
-    rows = list(body)
-    if not rows:
+    A column is its header, how an entry is written, and its entries.
+    """
+    cells = [[header, *map(write, entries[:n_rows])] for header, write, entries in columns]
+    if len(cells[0]) == 1:
         return title
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in cells]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
+        for row in zip(*cells, strict=True)
     )
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
@@ -688,14 +603,14 @@ def _percent(fraction: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GalleryAudit:
-    """What a gallery's own points say against it; `audit` makes it.
+    """What is wrong with a gallery, by its own points; `audit` makes it.
 
     Parameters
     ----------
     n_points, n_classes : int
         Size of the gallery.
     suspects : SuspectLabels
-        All points, the least believed label first.
+        All points, the least supported label first.
     duplicates : NearDuplicates
         Pairs of nearly identical points with different labels, nearest first.
     confusable : ConfusableClasses
@@ -723,14 +638,55 @@ class GalleryAudit:
         """
         if n_rows < 0:
             raise InvalidInputError(f"n_rows must not be negative. Got {n_rows} instead.")
-        name = class_namer(class_names, self.confusable.mass.shape[0])
+        n_classes = self.confusable.mass.shape[0]
+        if class_names is not None and len(class_names) < n_classes:
+            raise InvalidInputError(
+                f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
+            )
+
+        def name(code: int) -> str:
+            if code == PADDING_LABEL:
+                return "-"
+            return str(code) if class_names is None else str(class_names[code])
+
+        suspects, pairs = self.suspects, self.duplicates
+        confusable, small = self.confusable, self.small
         return "\n".join(
             [
                 f"{self.n_points} points in {self.n_classes} classes",
-                suspects_text(self.suspects, name, n_rows),
-                duplicates_text(self.duplicates, name, n_rows),
-                confusable_text(self.confusable, name, n_rows),
-                small_text(self.small, name, n_rows),
+                _table(
+                    f"labels believed less than another: {suspects.n_doubted}",
+                    n_rows,
+                    ("id", str, suspects.ids),
+                    ("label", name, suspects.codes),
+                    ("p %", _percent, suspects.p_own),
+                    ("suggested", name, suspects.suggested_codes),
+                    ("p %", _percent, suspects.p_suggested),
+                ),
+                _table(
+                    f"nearly identical points labelled differently: {len(pairs)} pairs",
+                    n_rows,
+                    ("id", str, pairs.ids[:, 0]),
+                    ("label", name, pairs.codes[:, 0]),
+                    ("id", str, pairs.ids[:, 1]),
+                    ("label", name, pairs.codes[:, 1]),
+                    ("squared distance", "{:.3g}".format, pairs.sq_distances),
+                ),
+                _table(
+                    f"classes that claim something of each other: {len(confusable)} pairs",
+                    n_rows,
+                    ("class", name, confusable.codes[:, 0]),
+                    ("class", name, confusable.codes[:, 1]),
+                    ("mean p %", _percent, confusable.confusion),
+                ),
+                _table(
+                    f"classes too small, or that miss themselves: {len(small)}",
+                    n_rows,
+                    ("class", name, small.codes),
+                    ("members", str, small.n_members),
+                    ("missed", str, small.n_missed),
+                    ("accuracy %", _percent, small.accuracy),
+                ),
             ]
         )
 
@@ -797,13 +753,12 @@ def audit(
       class  members  missed  accuracy %
       1      2        0         0.0
     """
-    suspects = suspect_labels(
-        neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
-    )
     return GalleryAudit(
         n_points=len(neighbors),
         n_classes=len(np.unique(codes)),
-        suspects=suspects,
+        suspects=suspect_labels(
+            neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
+        ),
         duplicates=near_duplicates_across_classes(
             neighbors, codes, ids=ids, relative_threshold=relative_threshold
         ),

@@ -34,21 +34,23 @@ True
 import reprlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from scipy.special import betaln, expit, logit, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.posterior import Posterior, with_confidence
+from nearsure.logistic import fit_bounded_logistic, fit_logistic
+from nearsure.metrics.calibration_error import find_bin_starts, find_runs
+from nearsure.posterior import Posterior, as_confidence, with_confidence
 from nearsure.schema import from_document, to_document
-from nearsure.validation import asked_confidence, check_labels, check_positive_integer, check_scored
+from nearsure.validation import check_labels, check_positive_integer, check_scored
 
 __all__ = [
     "CALIBRATORS",
@@ -66,30 +68,6 @@ __all__ = [
 ]
 
 
-def find_runs(ordered: FloatArray) -> IntArray:
-    """The first row of each run of equal confidences, (n_distinct,), of sorted ones."""
-    return np.flatnonzero(np.diff(ordered, prepend=-1.0)).astype(np.int64)
-
-
-def find_bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
-    """The first row of each bin, ascending from 0; at most n_bins of them.
-
-    Bins are those of ``bin_by_confidence(..., binning="mass")``: the first ``n_rows % n_bins`` are
-    one row larger, and a run of equal confidences goes whole to the bin that its first row is in.
-
-    Parameters
-    ----------
-    runs : array of shape (n_distinct,)
-        What `find_runs` gave.
-    n_rows, n_bins : int
-        Rows in all, and how many bins are wanted.
-    """
-    size, n_larger = divmod(n_rows, n_bins)
-    bins = np.arange(min(n_bins, n_rows))
-    first_run = np.searchsorted(runs, bins * size + np.minimum(bins, n_larger))
-    return runs[np.unique(first_run[first_run < len(runs)])]
-
-
 def place_edges(ordered: FloatArray, starts: IntArray) -> FloatArray:
     """The inner edges of bins, halfway between the confidences on either side of each.
 
@@ -102,22 +80,17 @@ def place_edges(ordered: FloatArray, starts: IntArray) -> FloatArray:
     return np.where(halfway > below, halfway, above)
 
 
-# Logistic regression without a penalty, on a few columns, for Platt and Beta.
-#
-# Scikit-learn has it too, but only for targets that are 0 or 1; where a threshold separates right
-# from wrong, the targets must lie between.
-
-
 # Confidences of exactly 0 and 1 have no logit; they count as this far away from it.
 LOGIT_MARGIN = 1e-6
-# Newton's steps end here: far below what any table shows.
-STEP_TOLERANCE = 1e-10
-MAX_STEPS = 200
 
 
 def clip_inside(confidence: FloatArray) -> FloatArray:
     """Confidences moved away from 0 and 1, where logarithms end."""
     return np.clip(confidence, LOGIT_MARGIN, 1.0 - LOGIT_MARGIN)
+
+
+def _logit(confidence: FloatArray) -> FloatArray:
+    return np.asarray(logit(clip_inside(confidence)), np.float64)
 
 
 def choose_targets(x: FloatArray, correct: BoolArray) -> FloatArray:
@@ -132,41 +105,6 @@ def choose_targets(x: FloatArray, correct: BoolArray) -> FloatArray:
         targets[correct] = (len(right) + 1) / (len(right) + 2)
         targets[~correct] = 1 / (len(wrong) + 2)
     return targets
-
-
-def fit_logistic(design: FloatArray, targets: FloatArray) -> FloatArray:
-    """Find the coefficients by Newton's method; a step that raises the convex loss is halved.
-
-    Parameters
-    ----------
-    design : array of shape (n, n_columns)
-        Independent columns.
-    targets : array of shape (n,)
-        In [0, 1], and such that a finite best answer exists.
-
-    Returns
-    -------
-    array of shape (n_columns,)
-    """
-    coefficients = np.zeros(design.shape[1])
-    loss = _loss(design @ coefficients, targets)
-    for _ in range(MAX_STEPS):
-        p = expit(design @ coefficients)
-        slope = design.T @ (p - targets)
-        curvature = (design * (p * (1.0 - p))[:, None]).T @ design
-        step = np.linalg.solve(curvature, slope)
-        while (new := _loss(design @ (coefficients - step), targets)) > loss:
-            step /= 2.0
-            if np.abs(step).max() < STEP_TOLERANCE:
-                break
-        coefficients, loss = coefficients - step, min(new, loss)
-        if np.abs(step).max() < STEP_TOLERANCE:
-            break
-    return coefficients
-
-
-def _loss(logits: FloatArray, targets: FloatArray) -> float:
-    return float((np.logaddexp(0.0, logits) - targets * logits).sum())
 
 
 LARGEST = sys.float_info.max
@@ -278,7 +216,7 @@ class Unchanged(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """The same confidences."""
-        return asked_confidence(confidence)
+        return as_confidence(confidence).copy()
 
 
 @dataclass(frozen=True)
@@ -309,7 +247,7 @@ class Steps(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        places = np.searchsorted(self.edges, asked_confidence(confidence), side="right")
+        places = np.searchsorted(self.edges, as_confidence(confidence), side="right")
         return np.array(self.calibrated, np.float64)[places]
 
 
@@ -364,41 +302,32 @@ class BayesianBinning(Steps):
         confidence, correct = check_scored(confidence, correct)
         order = np.argsort(confidence, kind="stable")
         ordered, right = confidence[order], correct[order].astype(np.int64)
-        histograms = [_Histogram.of(ordered, right, starts) for starts in _binnings(ordered)]
-        weights = softmax(np.array([histogram.log_evidence for histogram in histograms]))
+        histograms = [_weigh_histogram(ordered, right, starts) for starts in _binnings(ordered)]
+        weights = softmax(np.array([log_evidence for _, _, log_evidence in histograms]))
         kept = np.flatnonzero(weights > NEGLIGIBLE_WEIGHT)
-        edges = np.unique(np.concatenate([histograms[i].edges for i in kept]))
+        edges = np.unique(np.concatenate([histograms[i][0] for i in kept]))
         lowest = np.concatenate([[0.0], edges])
-        answers = sum(
-            (weights[i] * histograms[i].answers_at(lowest) for i in kept), np.zeros(len(lowest))
-        )
+        answers = np.zeros(len(lowest))
+        for i in kept:
+            own_edges, own_answers, _ = histograms[i]
+            answers += weights[i] * own_answers[np.searchsorted(own_edges, lowest, side="right")]
         calibrated = np.clip(answers / weights[kept].sum(), 0.0, 1.0)
         return cls(tuple(edges.tolist()), tuple(calibrated.tolist()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Histogram:
-    edges: FloatArray
-    answers: FloatArray
-    log_evidence: float
-
-    @classmethod
-    def of(cls, ordered: FloatArray, right: IntArray, starts: IntArray) -> Self:
-        """The histogram of sorted rows whose bins begin at `starts`."""
-        edges = place_edges(ordered, starts)
-        n_right = np.add.reduceat(right, starts)
-        n_rows = np.diff(starts, append=len(ordered))
-        bounds = np.concatenate([[0.0], edges, [1.0]])
-        middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
-        for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
-        log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong) - betaln(
-            for_right, for_wrong
-        )
-        answers = (n_right + for_right) / (n_rows + PRIOR_ROWS)
-        return cls(edges, answers, float(log_evidence.sum()))
-
-    def answers_at(self, confidence: FloatArray) -> FloatArray:
-        return self.answers[np.searchsorted(self.edges, confidence, side="right")]
+def _weigh_histogram(
+    ordered: FloatArray, right: IntArray, starts: IntArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Edges, answers and log-evidence of the histogram of sorted rows whose bins begin there."""
+    edges = place_edges(ordered, starts)
+    n_right = np.add.reduceat(right, starts)
+    n_rows = np.diff(starts, append=len(ordered))
+    bounds = np.concatenate([[0.0], edges, [1.0]])
+    middle = clip_inside((bounds[:-1] + bounds[1:]) / 2.0)
+    for_right, for_wrong = PRIOR_ROWS * middle, PRIOR_ROWS * (1.0 - middle)
+    log_evidence = betaln(n_right + for_right, n_rows - n_right + for_wrong)
+    log_evidence -= betaln(for_right, for_wrong)
+    return edges, (n_right + for_right) / (n_rows + PRIOR_ROWS), float(log_evidence.sum())
 
 
 def _binnings(ordered: FloatArray) -> list[IntArray]:
@@ -476,14 +405,10 @@ class Platt(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        asked = asked_confidence(confidence)
+        asked = as_confidence(confidence)
         if self.constant is not None:
             return np.full(asked.shape, self.constant)
         return np.asarray(expit(self.slope * _logit(asked) + self.intercept), np.float64)
-
-
-def _logit(confidence: FloatArray) -> FloatArray:
-    return np.asarray(logit(clip_inside(confidence)), np.float64)
 
 
 # Which of the two columns are kept, the fewest first.
@@ -569,7 +494,7 @@ class Beta(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        asked = asked_confidence(confidence)
+        asked = as_confidence(confidence)
         if self.constant is not None:
             return np.full(asked.shape, self.constant)
         logits = _columns(asked) @ np.array([self.a, self.b]) + self.c
@@ -712,7 +637,7 @@ class Isotonic(PlainNumbers):
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        asked = asked_confidence(confidence)
+        asked = as_confidence(confidence)
         # Interpolation may round to a last bit above 1.
         return np.clip(np.interp(asked, self.confidence, self.calibrated), 0.0, 1.0)
 
@@ -813,8 +738,7 @@ class PosteriorTemperature(PlainNumbers):
         powers = relative**self.exponent
         sums = np.bincount(rows, powers, minlength=n)
         after = np.divide(powers, sums[rows], out=np.zeros_like(powers), where=before > 0)
-        probabilities = np.minimum(after * totals[rows], 1.0)
-        return Posterior(posterior.indptr, posterior.codes, probabilities, posterior.n_classes)
+        return replace(posterior, probabilities=np.minimum(after * totals[rows], 1.0))
 
 
 class _Loss:
@@ -899,46 +823,35 @@ class ShrunkPlatt(PlainNumbers):
             How much each point counts, in points; by default 1.
         """
         confidence, correct = check_scored(confidence, correct)
-        x = np.asarray(logit(clip_inside(confidence)), np.float64)
+        x = _logit(confidence)
         counts = np.ones(len(x)) if weights is None else weights
         if counts.shape != x.shape or not (counts >= 0).all():
             raise InvalidInputError(
                 f"weights must be one number >= 0 for each of the {len(x)} points. "
                 f"Got an array of shape {counts.shape} instead."
             )
-
-        def loss(line: FloatArray) -> tuple[float, FloatArray]:
-            logits = line[0] * x + line[1]
-            away = (line - (1.0, 0.0)) / PRIOR_SPREAD
-            residuals = counts * (expit(logits) - correct)
-            value = counts @ (np.logaddexp(0.0, logits) - correct * logits) + away @ away / 2
-            slopes = np.array([residuals @ x, residuals.sum()]) + away / PRIOR_SPREAD
-            return float(value) / len(x), slopes / len(x)
-
-        best = minimize(
-            loss,
-            np.array([1.0, 0.0]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(LOWEST_SLOPE, None), (None, None)],
-            tol=1e-12,
+        intercept, (slope,) = fit_bounded_logistic(
+            x[:, None],
+            correct,
+            counts,
+            lowest=LOWEST_SLOPE,
+            usual=1.0,
+            pull=1.0 / PRIOR_SPREAD**2,
+            pull_intercept=True,
+            divisor=len(x),
+            tolerance=1e-12,
         )
-        return cls(float(best.x[0]), float(best.x[1]))
+        return cls(float(slope), intercept)
 
     def __call__(self, confidence: ArrayLike) -> FloatArray:
         """Calibrated confidences of the same shape."""
-        x = logit(clip_inside(asked_confidence(confidence)))
-        return np.asarray(expit(self.slope * x + self.intercept), np.float64)
+        logits = self.slope * _logit(as_confidence(confidence)) + self.intercept
+        return np.asarray(expit(logits), np.float64)
 
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
-    "none": Unchanged,
-    "isotonic": Isotonic,
-    "platt": Platt,
-    "shrunk": ShrunkPlatt,
-    "beta": Beta,
-    "histogram": Histogram,
-    "bbq": BayesianBinning,
+    kind.name: kind
+    for kind in (Unchanged, Isotonic, Platt, ShrunkPlatt, Beta, Histogram, BayesianBinning)
 }
 
 

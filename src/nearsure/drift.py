@@ -4,6 +4,7 @@ Labels of the queries are not needed: they are compared with the gallery's leave
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -257,16 +258,13 @@ class DistributionShift:
     @property
     def gap_needed(self) -> float:
         """The smallest gap that raises an alarm with samples of these sizes."""
-        beyond_chance = float(kstwo.isf(self.level, _effective_size(self.n_own, self.n_queries)))
-        return max(self.smallest_gap, beyond_chance)
+        # Size of the one sample whose gap to a known distribution scatters as that of two.
+        effective_size = np.round(self.n_own * self.n_queries / (self.n_own + self.n_queries))
+        return max(self.smallest_gap, float(kstwo.isf(self.level, effective_size)))
 
 
 def compare_samples(
-    own: ArrayLike,
-    queries: ArrayLike,
-    *,
-    level: float = LEVEL,
-    smallest_gap: float = SMALLEST_GAP,
+    own: ArrayLike, queries: ArrayLike, *, level: float = LEVEL, smallest_gap: float = SMALLEST_GAP
 ) -> DistributionShift:
     """Compare a number of the queries with the same number of gallery points.
 
@@ -323,11 +321,6 @@ def compare_samples(
         level=level,
         smallest_gap=smallest_gap,
     )
-
-
-def _effective_size(n_own: int, n_queries: int) -> float:
-    """Size of the one sample whose gap to a known distribution scatters as that of two."""
-    return float(np.round(n_own * n_queries / (n_own + n_queries)))
 
 
 def _cliffs_delta(own: FloatArray, queries: FloatArray) -> float:
@@ -642,15 +635,12 @@ def compare_queries(
             f"{len(own_neighbors)} gallery points. Got an array of shape {codes.shape} instead."
         )
     level = check_open_fraction("alarm_level", alarm_level) / TESTS
+    compare = partial(compare_samples, level=level, smallest_gap=smallest_gap)
     own = gather_evidence(own_neighbors, own_posterior)
     queries = gather_evidence(query_neighbors, query_posterior)
     return QueryDrift(
-        confidence=compare_samples(
-            own.confidence, queries.confidence, level=level, smallest_gap=smallest_gap
-        ),
-        distance=compare_samples(
-            own.distance, queries.distance, level=level, smallest_gap=smallest_gap
-        ),
+        confidence=compare(own.confidence, queries.confidence),
+        distance=compare(own.distance, queries.distance),
         accuracy=estimate_accuracy(
             own,
             own_posterior.labels == codes,

@@ -63,7 +63,7 @@ def leave_one_out(
     Returns
     -------
     Neighbors
-        At most `n_neighbors` in each row; ``counts`` says where fewer were left.
+        At most `n_neighbors` in each row; ``counts`` shows where fewer were left.
 
     Examples
     --------
@@ -92,7 +92,13 @@ def leave_one_out(
         raise InvalidInputError(f"n_neighbors must be at least 1. Got {n_neighbors} instead.")
     keep: BoolArray = (neighbors.ids != own[:, None]) & neighbors.valid
     if groups is not None:
-        keep &= _other_group(np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0), own)
+        of_group, ids = np.asarray(groups), np.where(neighbors.valid, neighbors.ids, 0)
+        if ids.dtype.kind not in "iu" or max(ids.max(), own.max()) >= len(of_group):
+            raise InvalidInputError(
+                "groups must hold one group for each row of the support set, which ids number from "
+                f"0. Got {len(of_group)} groups for ids up to {max(ids.max(), own.max())} instead."
+            )
+        keep &= of_group[ids] != of_group[own][:, None]
     return keep_first(neighbors, keep, n_neighbors)
 
 
@@ -100,15 +106,12 @@ def keep_first(neighbors: Neighbors, keep: BoolArray, n_neighbors: int) -> Neigh
     """The first `n_neighbors` of those neighbours that are kept; `keep` has their shape."""
     kept_first = np.argsort(~keep, axis=1, kind="stable")[:, :n_neighbors]
 
-    def kept(entries: AnyArray) -> AnyArray:
+    def take(entries: AnyArray) -> AnyArray:
         return np.take_along_axis(entries, kept_first, axis=1)
 
-    return Neighbors(
-        kept(neighbors.sq_distances),
-        kept(neighbors.labels),
-        None if neighbors.ids is None else kept(neighbors.ids),
-        np.minimum(keep.sum(axis=1), n_neighbors),
-    )
+    ids = None if neighbors.ids is None else take(neighbors.ids)
+    counts = np.minimum(keep.sum(axis=1), n_neighbors)
+    return Neighbors(take(neighbors.sq_distances), take(neighbors.labels), ids, counts)
 
 
 def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
@@ -137,16 +140,6 @@ def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
         labels[rows, : found.k], ids[rows, : found.k] = found.labels, np.asarray(found.ids)
         counts[rows] = found.counts
     return Neighbors(sq_distances, labels, ids, counts)
-
-
-def _other_group(groups: AnyArray, ids: AnyArray, own: AnyArray) -> BoolArray:
-    if ids.dtype.kind not in "iu" or max(ids.max(), own.max()) >= len(groups):
-        raise InvalidInputError(
-            "groups must hold one group for each row of the support set, which ids number from 0. "
-            f"Got {len(groups)} groups for ids up to {max(ids.max(), own.max())} instead."
-        )
-    other: BoolArray = groups[ids] != groups[own][:, None]
-    return other
 
 
 class Searchable(Protocol):
@@ -263,11 +256,6 @@ def own_class_factors(
     counts = np.bincount(codes)[codes[points]]
     if groups is None:
         return factors_of_sizes(counts, counts - 1)
-    if groups.shape != codes.shape:
-        raise InvalidInputError(
-            f"groups must be one for each of the {len(codes)} support points. "
-            f"Got an array of shape {groups.shape} instead."
-        )
     return factors_of_sizes(counts, members_left_of_groups(codes, groups, points))
 
 
@@ -281,12 +269,7 @@ FEWEST_CLASSES = 2
 
 
 def search_leaving_class_out(
-    index: Searchable,
-    points: AnyArray,
-    own_ids: IntArray,
-    support_labels: ArrayLike,
-    *,
-    k: int,
+    index: Searchable, points: AnyArray, own_ids: IntArray, support_labels: ArrayLike, *, k: int
 ) -> Neighbors:
     """Search support points among the classes that are not theirs.
 

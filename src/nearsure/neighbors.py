@@ -120,7 +120,7 @@ class Neighbors:
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
     ) -> None:
-        sq_distances = _checked_matrix(np.asarray(sq_distances, np.float64))
+        sq_distances = _check_matrix(np.asarray(sq_distances, np.float64))
         labels = integer_codes(_same_shape(labels, "labels", sq_distances.shape))
         ids = None if ids is None else _same_shape(ids, "ids", sq_distances.shape)
         counts = _valid_counts(counts, *sq_distances.shape)
@@ -133,13 +133,7 @@ class Neighbors:
             _check_valid_entries(sq_distances, labels, ~padding)
         else:
             _check_valid_entries(sq_distances, labels, None)
-        for name, value in (
-            ("sq_distances", sq_distances),
-            ("labels", labels),
-            ("ids", ids),
-            ("counts", counts),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=counts)
 
     @property
     def n_queries(self) -> int:
@@ -170,21 +164,14 @@ class Neighbors:
             raise InvalidInputError(
                 f"k must lie in [1, {self.k}], the neighbours that were searched. Got {k} instead."
             )
-        return Neighbors(
-            self.sq_distances[:, :k],
-            self.labels[:, :k],
-            None if self.ids is None else self.ids[:, :k],
-            np.minimum(self.counts, k),
-        )
+        ids = None if self.ids is None else self.ids[:, :k]
+        counts = np.minimum(self.counts, k)
+        return Neighbors(self.sq_distances[:, :k], self.labels[:, :k], ids, counts)
 
     def take(self, rows: AnyArray | slice) -> "Neighbors":
         """The same result for some of its queries, by index or mask."""
-        return Neighbors(
-            self.sq_distances[rows],
-            self.labels[rows],
-            None if self.ids is None else self.ids[rows],
-            self.counts[rows],
-        )
+        ids = None if self.ids is None else self.ids[rows]
+        return Neighbors(self.sq_distances[rows], self.labels[rows], ids, self.counts[rows])
 
     @classmethod
     def from_squared_l2(
@@ -215,7 +202,7 @@ class Neighbors:
         >>> Neighbors.from_squared_l2([[0.5, 0.1]], [[3, 4]]).labels
         array([[4, 3]])
         """
-        return cls._converted(squared_l2, distances, labels, ids, counts)
+        return cls._convert(squared_l2, distances, labels, ids, counts)
 
     @classmethod
     def from_l2(
@@ -235,7 +222,7 @@ class Neighbors:
         >>> Neighbors.from_l2([[1.0, 3.0]], [[0, 1]]).sq_distances
         array([[1., 9.]])
         """
-        return cls._converted(l2, distances, labels, ids, counts)
+        return cls._convert(l2, distances, labels, ids, counts)
 
     @classmethod
     def from_cosine_similarity(
@@ -255,7 +242,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_similarity([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(cosine_similarity, similarities, labels, ids, counts)
+        return cls._convert(cosine_similarity, similarities, labels, ids, counts)
 
     @classmethod
     def from_cosine_distance(
@@ -275,7 +262,7 @@ class Neighbors:
         >>> Neighbors.from_cosine_distance([[0.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(cosine_distance, distances, labels, ids, counts)
+        return cls._convert(cosine_distance, distances, labels, ids, counts)
 
     @classmethod
     def from_inner_product(
@@ -295,7 +282,7 @@ class Neighbors:
         >>> Neighbors.from_inner_product([[1.0, 0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(inner_product, products, labels, ids, counts)
+        return cls._convert(inner_product, products, labels, ids, counts)
 
     @classmethod
     def from_negative_inner_product(
@@ -315,10 +302,10 @@ class Neighbors:
         >>> Neighbors.from_negative_inner_product([[-1.0, -0.5]], [[0, 1]]).sq_distances
         array([[0., 1.]])
         """
-        return cls._converted(negative_inner_product, products, labels, ids, counts)
+        return cls._convert(negative_inner_product, products, labels, ids, counts)
 
     @classmethod
-    def _converted(
+    def _convert(
         cls,
         to_sq_distances: Callable[[AnyArray], FloatArray],
         values: ArrayLike,
@@ -326,7 +313,7 @@ class Neighbors:
         ids: ArrayLike | None,
         counts: ArrayLike | None,
     ) -> Self:
-        values = _checked_matrix(np.array(values, np.float64, ndmin=2))
+        values = _check_matrix(np.array(values, np.float64, ndmin=2))
         label_codes = _same_shape(labels, "labels", values.shape)
         own_ids = None if ids is None else _same_shape(ids, "ids", values.shape)
         padding = np.arange(values.shape[1]) >= _valid_counts(counts, *values.shape)[:, None]
@@ -353,7 +340,29 @@ class Neighbors:
         )
 
 
-def _checked_matrix(sq_distances: FloatArray) -> FloatArray:
+def assemble(sq_distances: FloatArray, labels: IntArray, ids: AnyArray) -> Neighbors:
+    """Make `Neighbors` of what our own search has just found, without most of the checks.
+
+    Parameters
+    ----------
+    sq_distances, labels, ids : array of shape (n, k)
+        Ascending distances, of which none but an overflow is not finite, and class codes. Every
+        entry is valid.
+
+    Examples
+    --------
+    >>> assemble(np.array([[0.1, 0.4]]), np.array([[7, 2]]), np.array([[0, 3]])).counts
+    array([2])
+    """
+    if not np.isfinite(sq_distances[:, -1]).all():
+        return Neighbors(sq_distances, labels, ids)  # raises an error that says so
+    neighbors = object.__new__(Neighbors)
+    n, k = sq_distances.shape
+    vars(neighbors).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=np.full(n, k))
+    return neighbors
+
+
+def _check_matrix(sq_distances: FloatArray) -> FloatArray:
     if sq_distances.ndim != 2:  # noqa: PLR2004
         raise InvalidInputError(
             "Distances must have the shape (queries, neighbours). "

@@ -1,6 +1,6 @@
 """Probabilities of the classes, sparse: only classes among a query's neighbours have an entry."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import RuleName, rule_weights
-from nearsure.validation import asked_confidence
+from nearsure.validation import check_confidence
 
 # Rows are aggregated in blocks of about this many neighbours, so that the temporary arrays stay
 # in the processor's cache and do not add to the memory of a large result.
@@ -50,20 +50,13 @@ class Posterior:
     n_classes: int
 
     def __post_init__(self) -> None:
-        if not len(self.indptr) or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
-            raise InvalidInputError(
-                f"indptr must ascend from 0. Got {self.indptr[:5]} and so on instead."
-            )
+        check_indptr(self.indptr)
         if len(self.codes) != len(self.probabilities) or self.indptr[-1] != len(self.codes):
             raise InvalidInputError(
                 "codes and probabilities must both have indptr[-1] entries. "
                 f"Got {len(self.codes)}, {len(self.probabilities)} and {self.indptr[-1]} instead."
             )
-        if self.codes.size and not 0 <= self.codes.min() <= self.codes.max() < self.n_classes:
-            raise InvalidInputError(
-                f"Class codes must lie in [0, {self.n_classes}). "
-                f"Got {self.codes.min()} to {self.codes.max()} instead."
-            )
+        check_class_codes(self.codes, self.n_classes)
         if self.codes.size and not 0 <= self.probabilities.min() <= self.probabilities.max() <= 1:
             raise InvalidInputError(
                 "Probabilities must lie in [0, 1]. "
@@ -147,7 +140,7 @@ class Posterior:
         found[self.rows[hits]] = self.probabilities[hits]
         return found
 
-    def take(self, rows: AnyArray) -> "Posterior":
+    def take(self, rows: AnyArray | slice) -> "Posterior":
         """The posterior of some of the queries, by index (repeats allowed) or mask."""
         rows = np.arange(len(self))[rows]
         lengths = np.diff(self.indptr)[rows]
@@ -163,6 +156,20 @@ class Posterior:
         )
         matrix.sort_indices()
         return matrix
+
+
+def check_indptr(indptr: IntArray) -> None:
+    """Raise unless the entries of one query end where those of the next begin."""
+    if not len(indptr) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise InvalidInputError(f"indptr must ascend from 0. Got {indptr[:5]} and so on instead.")
+
+
+def check_class_codes(codes: IntArray, n_classes: int) -> None:
+    """Raise unless every code is one of so many classes."""
+    if codes.size and not 0 <= codes.min() <= codes.max() < n_classes:
+        raise InvalidInputError(
+            f"Class codes must lie in [0, {n_classes}). Got {codes.min()} to {codes.max()} instead."
+        )
 
 
 def score(
@@ -316,7 +323,7 @@ def _class_shares(
         votes = (votes / np.repeat(largest, np.diff(row_starts, append=len(row)))) ** sharpness
     if class_factors is not None:
         votes = votes * class_factors[codes]
-    best_first = _ranked(votes, codes, nearest, neighbors.sq_distances[rows])
+    best_first = _rank(votes, codes, nearest, neighbors.sq_distances[rows])
     codes, votes = codes[best_first], votes[best_first]
     # Divided by the sum of these very votes, a lone class has exactly 1 and no class has more;
     # added best first, the sum does not depend on what the classes are called.
@@ -328,14 +335,14 @@ def _class_shares(
     return np.bincount(row, minlength=n), codes, votes / totals[row]
 
 
-def _ranked(
+def _rank(
     votes: FloatArray, codes: IntArray, nearest: IntArray, sq_distances: FloatArray
 ) -> IntArray:
     """The order of classes, row by row: more votes, then nearer neighbour, then smaller code.
 
     `nearest` is the place of each class's nearest neighbour in the flattened block.
     """
-    # Without equal distances a class's place says which is nearer, and short rows sort faster.
+    # Without equal distances a class's place shows which is nearer, and short rows sort faster.
     entry = np.full(sq_distances.shape, -1)
     entry.ravel()[nearest] = np.arange(len(votes))
     row_votes = np.full(sq_distances.shape, -np.inf)
@@ -357,8 +364,18 @@ def _ranked(
 # A row that lacks less than this of 1 lacks it by rounding, and leaves nothing unassigned.
 ROUNDING = 1e-12
 # A class that would rise above the top one ends this little below it, so that the top stays the top
-# in a dense matrix, too, where no order of entries says which of two equal ones it is.
+# in a dense matrix, too, where no order of entries shows which of two equal ones it is.
 JUST_BELOW = 1.0 - 1e-12
+
+
+def as_confidence(confidence: ArrayLike) -> FloatArray:
+    """Return values of any shape, none at all included, as float64 in [0, 1]; raise otherwise."""
+    values = np.asarray(confidence)
+    if not values.size:
+        return np.zeros(values.shape)
+    if values.dtype == np.float64 and 0.0 <= values.min() <= values.max() <= 1.0:
+        return values
+    return check_confidence(values.ravel()).reshape(values.shape)
 
 
 def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
@@ -394,7 +411,7 @@ def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
     >>> with_confidence(posterior, [0.4]).probabilities.round(3)  # 0.45 would be above the top
     array([0.4 , 0.4 , 0.15])
     """
-    new = asked_confidence(confidence)
+    new = as_confidence(confidence)
     if new.shape != (len(posterior),):
         raise InvalidInputError(
             f"The 'confidence' parameter must be one number for each of the {len(posterior)} "
@@ -412,7 +429,7 @@ def with_confidence(posterior: Posterior, confidence: ArrayLike) -> Posterior:
     shares = np.divide(others, rest[rows], out=np.zeros_like(others), where=others > 0)
     probabilities = np.minimum(shares * (1.0 - new)[rows], JUST_BELOW * new[rows])
     probabilities[top] = new[has_top]
-    return Posterior(posterior.indptr, posterior.codes, probabilities, posterior.n_classes)
+    return replace(posterior, probabilities=probabilities)
 
 
 # Probabilities that are filled in at a time, so that little more than the result is in memory.
@@ -451,9 +468,7 @@ def to_dense(
     step = max(1, DENSE_BLOCK_ENTRIES // max(1, posterior.n_classes))
     for start in range(0, len(posterior), step):
         rows = slice(start, start + step)
-        dense[rows] = _fill_block(
-            posterior.take(np.arange(len(posterior))[rows]), totals[rows], possible
-        )
+        dense[rows] = _fill_block(posterior.take(rows), totals[rows], possible)
     return dense
 
 

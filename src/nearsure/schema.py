@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
@@ -196,6 +196,32 @@ def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
     """
     types = get_type_hints(kind)
     return kind(**{name: _from_plain(types[name], value) for name, value in document.items()})
+
+
+class Document:
+    """A dataclass that files hold as an object of JSON.
+
+    Attributes
+    ----------
+    _owner : str
+        Its name in messages.
+    _table : mapping or None
+        The fields it must have; None leaves the check to the constructor.
+    """
+
+    _owner: ClassVar[str] = ""
+    _table: ClassVar[Mapping[str, Field] | None] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as numbers, strings and lists, for JSON."""
+        return to_document(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
+        if cls._table is not None:
+            check_fields(cls._owner, fields, cls._table)
+        return from_document(cls, fields)
 
 
 def _to_plain(value: Any) -> Any:  # noqa: ANN401

@@ -3,28 +3,16 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from nearsure import schema
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
-from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.schema import (
-    COUNT,
-    NUMBER,
-    POSITIVE,
-    check_fields,
-    from_document,
-    integer,
-    list_of,
-    nullable,
-    number,
-    one_of,
-    to_document,
-)
+from nearsure.neighbors import Neighbors
 from nearsure.validation import integer_codes
 
 # Losses of leave-one-out points, which a temperature minimises, with derivatives by log T.
@@ -117,7 +105,6 @@ class _ClassSums:
         self.codes = codes.ravel()[self._starts]
         self.is_true: BoolArray = self.codes == labels[self.rows]
         self.nearest = self._excess.ravel()[self._starts]
-        self._padding = self.codes == PADDING_LABEL
 
     def at(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """p(c) of each class of each point, and its derivative by log T."""
@@ -136,7 +123,7 @@ class _ClassSums:
         return np.add.reduceat(entries, self.row_starts)
 
 
-class Brier:
+class Brier(_ClassSums):
     """Sum over the classes of (p(c) - 1[c is true])^2; a point that misses its class counts too.
 
     Examples
@@ -146,22 +133,15 @@ class Brier:
     array([0.285])
     """
 
-    def __init__(self, neighbors: Neighbors, labels: IntArray) -> None:
-        self._sums = _ClassSums(neighbors, labels)
-
     def __call__(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """Loss and derivative of every point."""
-        sums = self._sums
-        shares, slopes = sums.at(log_temperature)
-        missing = 1.0 - sums.sum_rows(sums.is_true.astype(np.float64))
-        residuals = shares - sums.is_true
-        return (
-            sums.sum_rows(residuals**2) + missing,
-            2.0 * sums.sum_rows(residuals * slopes),
-        )
+        shares, slopes = self.at(log_temperature)
+        missing = 1.0 - self.sum_rows(self.is_true.astype(np.float64))
+        residuals = shares - self.is_true
+        return (self.sum_rows(residuals**2) + missing, 2.0 * self.sum_rows(residuals * slopes))
 
 
-class TopLabelLogLoss:
+class TopLabelLogLoss(_ClassSums):
     """Log loss of the statement "the prediction is right", whose probability is the confidence.
 
     A point that misses its class is a wrong prediction and counts.
@@ -173,20 +153,16 @@ class TopLabelLogLoss:
     array([0.974])
     """
 
-    def __init__(self, neighbors: Neighbors, labels: IntArray) -> None:
-        self._sums = _ClassSums(neighbors, labels)
-
     def __call__(self, log_temperature: float) -> tuple[FloatArray, FloatArray]:
         """Loss and derivative of every point."""
-        sums = self._sums
-        shares, slopes = sums.at(log_temperature)
-        best_first = np.lexsort((sums.codes, sums.nearest, -shares, sums.rows))
-        best = best_first[sums.row_starts]
+        shares, slopes = self.at(log_temperature)
+        best_first = np.lexsort((self.codes, self.nearest, -shares, self.rows))
+        best = best_first[self.row_starts]
         is_best = np.zeros(len(shares), np.bool_)
         is_best[best] = True
-        right = sums.is_true[best]
+        right = self.is_true[best]
         # The doubt is summed from the other classes: 1 - p would round a small one to 0.
-        doubt = np.maximum(sums.sum_rows(np.where(is_best, 0.0, shares)), SMALLEST_DOUBT)
+        doubt = np.maximum(self.sum_rows(np.where(is_best, 0.0, shares)), SMALLEST_DOUBT)
         probability = np.where(right, shares[best], doubt)
         slope = np.where(right, slopes[best], -slopes[best])
         return -np.log(probability), -slope / probability
@@ -209,7 +185,7 @@ SMALLEST_EXCESS_QUANTILE = 0.001
 TOO_MANY_MISSES = 0.1
 # Where the curve is drawn beside what the search tries, in units of T.
 CURVE_FACTORS = (0.01, 0.1, 0.3, 3.0, 10.0, 100.0)
-# A loss that changes less than this over the whole range says nothing about T.
+# A loss that changes less than this over the whole range does not determine T.
 FLAT = 1e-9
 # Far below the standard error of any fit, which is rarely less than 1%.
 LOG_TEMPERATURE_TOLERANCE = 1e-6
@@ -217,22 +193,10 @@ LOG_TEMPERATURE_TOLERANCE = 1e-6
 ONE_STANDARD_ERROR_OF_LIKELIHOOD = 0.5
 
 Status = Literal["interior", "low", "high", "flat"]
-_STORED = {
-    "temperature": POSITIVE,
-    "standard_error": nullable(number("a number of at least 0", 0.0)),
-    "loss": NUMBER,
-    "objective": one_of(*get_args(ObjectiveName)),
-    "n_points": integer(1),
-    "n_used": COUNT,
-    "n_missed": COUNT,
-    "curve_temperatures": list_of(NUMBER),
-    "curve_losses": list_of(NUMBER),
-    "status": one_of(*get_args(Status)),
-}
 
 
 @dataclass(frozen=True, eq=False)
-class TemperatureFit:
+class TemperatureFit(schema.Document):
     """A fitted temperature and what is known about it.
 
     Parameters
@@ -258,6 +222,19 @@ class TemperatureFit:
         Where the minimum lies in the searched range; "flat" if the loss does not depend on T.
     """
 
+    _owner: ClassVar = "The fit of the temperature"
+    _table: ClassVar = {
+        "temperature": schema.POSITIVE,
+        "standard_error": schema.nullable(schema.number("a number of at least 0", 0.0)),
+        "loss": schema.NUMBER,
+        "objective": schema.one_of(*get_args(ObjectiveName)),
+        "n_points": schema.integer(1),
+        "n_used": schema.COUNT,
+        "n_missed": schema.COUNT,
+        "curve_temperatures": schema.list_of(schema.NUMBER),
+        "curve_losses": schema.list_of(schema.NUMBER),
+        "status": schema.one_of(*get_args(Status)),
+    }
     temperature: float
     standard_error: float
     loss: float
@@ -273,16 +250,6 @@ class TemperatureFit:
     def miss_fraction(self) -> float:
         """Share of the points whose class is not among their neighbours."""
         return self.n_missed / self.n_points
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fit as numbers, strings and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The fit of the temperature", fields, _STORED)
-        return from_document(cls, fields)
 
 
 def fit_temperature(
@@ -320,12 +287,7 @@ def fit_temperature(
     >>> round(fit.temperature, 3), fit.n_used, fit.n_missed
     (1.374, 3, 0)
     """
-    codes = integer_codes(labels)
-    if codes.shape != (len(neighbors),):
-        raise InvalidInputError(
-            f"labels must be one class code for each of the {len(neighbors)} points. "
-            f"Got an array of shape {codes.shape} instead."
-        )
+    codes = integer_codes(labels, len(neighbors))
     check_objective(objective)
     hit = (neighbors.labels == codes[:, None]).any(axis=1)
     n_missed = int(len(hit) - hit.sum())
@@ -403,9 +365,8 @@ class _MeanLoss:
         """Sandwich estimate for log T: the root of the sum of g_i^2, over the sum of curvatures."""
         step = 0.02
         _, slopes = self._objective(log_temperature)
-        curvature = (self.slope(log_temperature + step) - self.slope(log_temperature - step)) / (
-            2 * step
-        )
+        above, below = self.slope(log_temperature + step), self.slope(log_temperature - step)
+        curvature = (above - below) / (2 * step)
         if curvature <= 0:
             return float("nan")
         return float(np.sqrt(np.mean(slopes**2) / len(slopes)) / curvature)
@@ -429,7 +390,7 @@ def _positive(excess: FloatArray) -> FloatArray:
 def _minimum(loss: _MeanLoss, grid_loss: _MeanLoss, grid_points: Neighbors) -> tuple[float, Status]:
     """The log T that minimises a loss: a valley on a coarse grid, then a root of the slope.
 
-    The grid may look at fewer points than the loss; they also say how far it has to reach.
+    The grid may look at fewer points than the loss; they also bound its range.
     """
     positive = _positive(grid_points.sq_distances)
     if not positive.size:

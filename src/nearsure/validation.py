@@ -45,23 +45,20 @@ def preview(numbers: list[int]) -> str:
     return named if len(numbers) <= FEW else f"{named} and {len(numbers) - FEW} more"
 
 
-def integer_codes(labels: ArrayLike) -> IntArray:
-    """Labels as int64 class codes; an error that says how to make them if they are none."""
+def integer_codes(labels: ArrayLike, n: int | None = None, name: str = "labels") -> IntArray:
+    """Labels, of n points if n is given, as int64 class codes; or an error about them."""
     codes = np.asarray(labels)
     if codes.dtype.kind not in "iu":
         raise InvalidInputError(
             f"labels must be integer class codes. Got an array of {codes.dtype} instead. "
             "classes, codes = numpy.unique(gallery_labels, return_inverse=True) makes them."
         )
+    if n is not None and codes.shape != (n,):
+        raise InvalidInputError(
+            f"{name} must be one class code for each of the {n} points. "
+            f"Got an array of shape {codes.shape} instead."
+        )
     return codes.astype(np.int64, copy=False)
-
-
-def asked_confidence(confidence: ArrayLike) -> FloatArray:
-    """Confidence for a fitted calibrator, as float64: of any shape, also empty."""
-    values = np.asarray(confidence)
-    if not values.size:
-        return np.zeros(values.shape)
-    return check_confidence(values.ravel()).reshape(values.shape)
 
 
 def check_confidence(confidence: ArrayLike) -> FloatArray:

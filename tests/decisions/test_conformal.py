@@ -1,4 +1,4 @@
-"""Prediction sets: what is in them, and how often the true class is."""
+"""Conformal fits and prediction sets."""
 
 import math
 from collections.abc import Callable
@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.decisions import ConformalFit, ScoreName, fit_conformal, prediction_sets
+from nearsure.decisions import (
+    ConformalFit,
+    PredictionSets,
+    ScoreName,
+    fit_conformal,
+    prediction_sets,
+)
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import Posterior
+
+# Prediction sets: what is in them, and how often the true class is.
+
 
 SCORES: list[ScoreName] = ["aps", "lac"]
 N_CLASSES = 8
@@ -227,3 +236,65 @@ def test_an_unknown_score_is_refused() -> None:
     unknown: Any = "raps"
     with pytest.raises(InvalidInputError, match=r"must be one of .*aps.*lac.* Got 'raps' instead"):
         fit_conformal(*uniform_points(20), alpha=0.1, score=unknown)
+
+
+# Ragged sets of classes as a container.
+
+
+SETS = PredictionSets(
+    indptr=np.array([0, 2, 2, 2, 3]),
+    codes=np.array([3, 0, 1]),
+    n_classes=4,
+    everything=np.array([False, True, False, False]),
+)
+DENSE = np.array([[1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]], np.bool_)
+
+
+def test_every_view_shows_the_same_sets() -> None:
+    assert len(SETS) == 4
+    assert SETS.sizes.tolist() == DENSE.sum(axis=1).tolist()
+    assert [sorted(codes.tolist()) for codes in map(SETS.__getitem__, range(4))] == [
+        np.flatnonzero(row).tolist() for row in DENSE
+    ]
+    matrix = SETS.to_csr()
+    assert matrix.dtype == np.bool_
+    assert matrix.has_sorted_indices
+    np.testing.assert_array_equal(matrix.toarray(), DENSE)
+    for code in range(4):
+        np.testing.assert_array_equal(SETS.contains([code] * 4), DENSE[:, code])
+
+
+def test_classes_of_a_query_are_best_first() -> None:
+    assert SETS[0].tolist() == [3, 0]
+    assert SETS[-4].tolist() == [3, 0]
+    assert SETS[-3].tolist() == [0, 1, 2, 3]
+    with pytest.raises(IndexError, match="query must be one of 4"):
+        SETS[4]
+
+
+def test_a_class_that_does_not_exist_is_in_no_set() -> None:
+    assert not SETS.contains([4, 4, 4, 4]).any()
+    assert not SETS.contains([-1, -1, -1, -1]).any()
+
+
+def test_contains_asks_for_one_code_per_query() -> None:
+    with pytest.raises(InvalidInputError, match="Got 4 and 2 instead"):
+        SETS.contains([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("indptr", "codes", "everything", "message"),
+    [
+        ([1, 2], [0], [False], "indptr must ascend from 0"),
+        ([0, 2, 1], [0], [False, False], "indptr must ascend from 0"),
+        ([0, 2], [0], [False], "codes must have indptr"),
+        ([0, 1], [4], [False], r"Class codes must lie in \[0, 4\). Got 4 to 4"),
+        ([0, 1], [0], [False, False], "one bool for each of the 1 queries"),
+        ([0, 1], [0], [True], "must hold no entries"),
+    ],
+)
+def test_sets_check_themselves(
+    indptr: list[int], codes: list[int], everything: list[bool], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        PredictionSets(np.array(indptr), np.array(codes), 4, np.array(everything))

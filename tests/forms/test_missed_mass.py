@@ -207,9 +207,3 @@ def test_errors_say_what_is_allowed() -> None:
     for share in (1.5, float("nan"), [0.5, 0.5]):
         with pytest.raises(InvalidInputError, match=r"share must be in \[0, 1\]"):
             leave_room(posterior, share)
-    with pytest.raises(InvalidInputError, match=r"confidence must lie in \[0, 1\]"):
-        MissedByConfidence(-1.0, 0.0)([1.5])
-    with pytest.raises(InvalidInputError, match="one truth value for each point"):
-        MissedByConfidence.fit([0.5, 0.5], [0.0, 1.0], 0.5)
-    with pytest.raises(InvalidInputError, match=r"share must lie in \[0, 1\]"):
-        MissedByConfidence.fit([0.5], [True], -0.1)

@@ -1,4 +1,4 @@
-"""Sharpened NED: the formula in loops, its limits, and what leaves it unchanged."""
+"""Sharpened NED: its formula, its likelihood, and the sizes of classes."""
 
 import json
 import math
@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_classes import slopes_by_differences
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.forms.sharpened import SharpenedNED, query_scales
+from nearsure.forms.sharpened import SharpenedLikelihood, SharpenedNED, query_scales
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
+
+# Sharpened NED: the formula in loops, its limits, and what leaves it unchanged.
+
 
 N_CLASSES = 4
 
@@ -242,3 +246,169 @@ def test_what_is_no_number_is_refused(name: str, value: object) -> None:
     parameters: dict[str, Any] = {"temperature": 1.0, name: value}
     with pytest.raises(InvalidInputError, match=f"{name} must be a finite number"):
         SharpenedNED(**parameters)
+
+
+# A class's density is sharpened, and its size counts once: formula, likelihood, slopes.
+
+
+SIZES = np.array([3, 40, 1, 12])
+
+
+def found(seed: int) -> tuple[Neighbors, IntArray, FloatArray]:
+    """Neighbours of 25 points, the last of them padded, their labels, and own factors."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, (25, 9))
+    counts = np.where(np.arange(25) < 20, 9, 6)
+    own = labels[np.arange(25), rng.integers(0, 6, 25)]
+    neighbors = Neighbors(np.sort(rng.random((25, 9))), labels, counts=counts)
+    return neighbors, own, 1.0 + 0.5 * rng.random(25)
+
+
+def naive(form: SharpenedNED, neighbors: Neighbors, row: int, prior: FloatArray) -> FloatArray:
+    n = int(neighbors.counts[row])
+    distances, labels = neighbors.sq_distances[row, :n], neighbors.labels[row, :n]
+    scale = (distances.mean() / form.typical_distance) ** form.adaptivity
+    kernels = np.exp(-distances / (form.temperature * scale))
+    density = np.array([kernels[labels == c].sum() / SIZES[c] for c in range(4)])
+    votes = prior * SIZES * density**form.sharpness
+    return np.asarray(votes / votes.sum())
+
+
+@pytest.mark.parametrize("sharpness", [0.4, 1.0, 1.9, 4.0])
+def test_posterior_is_that_of_densities(sharpness: float) -> None:
+    neighbors, _, _ = found(0)
+    form = SharpenedNED(0.3, sharpness, 0.8, 0.5)
+    prior = np.array([1.0, 0.5, 3.0, 2.0])
+    posterior = form.posterior(neighbors, n_classes=4, class_sizes=SIZES, class_factors=prior)
+    dense = posterior.to_csr().toarray()
+    for row in range(len(neighbors)):
+        np.testing.assert_allclose(dense[row], naive(form, neighbors, row, prior), rtol=1e-10)
+
+
+def test_loss_is_that_of_the_posterior_and_slopes_are_its_differences() -> None:
+    neighbors, own, factors = found(1)
+    log_ratios = np.random.default_rng(2).normal(size=25)
+    likelihood = SharpenedLikelihood(neighbors, own, log_ratios, factors, SIZES)
+    at = np.array([np.log(0.3), np.log(1.7), 0.6])
+    _, slopes = likelihood(at)
+    for i in range(3):
+        step = np.zeros(3)
+        step[i] = 1e-6
+        differences = (likelihood(at + step)[0] - likelihood(at - step)[0]) / 2e-6
+        np.testing.assert_allclose(slopes[:, i], differences, atol=1e-7)
+    form = SharpenedNED(0.3, 1.7, 0.0)
+    losses, _ = likelihood(np.array([np.log(0.3), np.log(1.7), 0.0]))
+    posterior = form.posterior(
+        neighbors, n_classes=4, class_sizes=SIZES, own_codes=own, own_factors=factors
+    )
+    np.testing.assert_allclose(losses, -np.log(posterior.probability_of(own)), rtol=1e-9)
+
+
+def test_classes_of_one_size_need_no_sizes() -> None:
+    neighbors, _, _ = found(3)
+    form = SharpenedNED(0.3, 2.2, 0.5)
+    alike = form.posterior(neighbors, n_classes=4, class_sizes=np.full(4, 17))
+    untold = form.posterior(neighbors, n_classes=4)
+    np.testing.assert_allclose(alike.probabilities, untold.probabilities, rtol=1e-12)
+
+
+# The likelihood that sharpened NED is fitted by: its value and its slopes.
+
+
+POINTS = [(0.0, 0.0, 0.0), (0.7, 0.9, 0.0), (-0.4, -1.2, 1.5), (1.5, 2.0, -1.0)]
+
+
+def hit_points(
+    seed: int, *, padded: bool, n: int = 60, k: int = 8, n_classes: int = 4
+) -> tuple[Neighbors, IntArray]:
+    """Points with a neighbour of their class: any one of theirs, so that far ones occur, too."""
+    rng = np.random.default_rng(seed)
+    sq_distances = np.sort(rng.gamma(2.0, 1.0, (n, k)), axis=1)
+    sq_distances[0] = 0.0
+    labels = rng.integers(0, n_classes, (n, k))
+    counts = rng.integers(1, k + 1, n) if padded else np.full(n, k)
+    codes = labels[np.arange(n), rng.integers(0, counts)]
+    return Neighbors(sq_distances, labels, counts=counts), codes
+
+
+def likelihood(
+    neighbors: Neighbors, codes: IntArray, factors: FloatArray, typical: float = 2.5
+) -> SharpenedLikelihood:
+    log_ratios = SharpenedNED(1.0, typical_distance=typical).log_ratios(neighbors)
+    return SharpenedLikelihood(neighbors, codes, log_ratios, factors)
+
+
+def factors_of(seed: int, n: int = 60) -> FloatArray:
+    return 1.0 + np.random.default_rng(seed).exponential(size=n)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("at", POINTS)
+def test_losses_are_minus_log_p_of_the_posterior(
+    at: tuple[float, float, float],
+    corrected: bool,  # noqa: FBT001
+    padded: bool,  # noqa: FBT001
+) -> None:
+    neighbors, codes = hit_points(1, padded=padded)
+    factors = factors_of(2) if corrected else np.ones(60)
+    form = SharpenedNED(np.exp(at[0]), np.exp(at[1]), at[2], 2.5)
+    posterior = form.posterior(neighbors, own_codes=codes, own_factors=factors)
+    losses, _ = likelihood(neighbors, codes, factors)(np.array(at))
+    assert losses.shape == (60,)
+    # A probability near 1 is rounded to 1e-16, and so is what its logarithm can say.
+    expected = -np.log(posterior.probability_of(codes))
+    np.testing.assert_allclose(losses, expected, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("at", POINTS)
+def test_slopes_are_those_of_finite_differences(
+    at: tuple[float, float, float],
+    corrected: bool,  # noqa: FBT001
+    padded: bool,  # noqa: FBT001
+) -> None:
+    neighbors, codes = hit_points(3, padded=padded)
+    function = likelihood(neighbors, codes, factors_of(4) if corrected else np.ones(60))
+    _, slopes = function(np.array(at))
+    for point in range(60):
+
+        def loss(parameters: FloatArray, point: int = point) -> tuple[float, FloatArray]:
+            losses, derivatives = function(parameters)
+            return float(losses[point]), derivatives[point]
+
+        np.testing.assert_allclose(
+            slopes[point], slopes_by_differences(loss, np.array(at)), rtol=1e-5, atol=1e-7
+        )
+
+
+def test_a_class_that_is_far_has_a_finite_loss_where_its_weights_have_vanished() -> None:
+    neighbors = Neighbors([[0.0, 1000.0, 1100.0]], [[0, 1, 1]])
+    losses, slopes = likelihood(neighbors, np.array([1]), np.ones(1))(np.array([0.0, 0.0, 0.0]))
+    assert losses[0] == pytest.approx(1000.0)
+    # d/d log T of s / T is -s at T = 1, and gamma multiplies the logit.
+    np.testing.assert_allclose(slopes[0][:2], [-1000.0, 1000.0])
+
+
+def test_points_do_not_know_of_each_other() -> None:
+    neighbors, codes = hit_points(5, padded=True)
+    factors, at = factors_of(6), np.array(POINTS[1])
+    losses, slopes = likelihood(neighbors, codes, factors)(at)
+    for point in (0, 7, 59):
+        one = likelihood(neighbors.take(np.array([point])), codes[[point]], factors[[point]])(at)
+        np.testing.assert_allclose(one[0][0], losses[point], rtol=1e-12)
+        np.testing.assert_allclose(one[1][0], slopes[point], rtol=1e-9, atol=1e-12)
+
+
+def test_what_classes_are_called_does_not_matter() -> None:
+    neighbors, codes = hit_points(7, padded=True)
+    names = np.array([30, 2, 11, 0, -1])  # the last is padding's
+    renamed = Neighbors(neighbors.sq_distances, names[neighbors.labels], counts=neighbors.counts)
+    at, factors = np.array(POINTS[2]), factors_of(8)
+    here, there = (
+        likelihood(found, own, factors)(at)
+        for found, own in ((neighbors, codes), (renamed, names[codes]))
+    )
+    np.testing.assert_allclose(here[0], there[0], rtol=1e-12)
+    np.testing.assert_allclose(here[1], there[1], rtol=1e-9, atol=1e-12)

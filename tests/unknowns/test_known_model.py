@@ -1,4 +1,4 @@
-"""p(known) against Bayes' theorem where it has a closed form."""
+"""p(known), and the verdicts it gives."""
 
 import json
 
@@ -7,10 +7,14 @@ import pytest
 from made_evidence import UNKNOWN_MEAN, normal, one_column
 from scipy.special import expit, logit
 
+from nearsure import Neighbors, score
 from nearsure.arrays import FloatArray
-from nearsure.errors import InvalidInputError
-from nearsure.unknowns import Evidence, KnownModel
+from nearsure.errors import InvalidInputError, ModelFileError
+from nearsure.unknowns import Evidence, KnownModel, judge
 from nearsure.unknowns.model import log_unknown_change
+
+# p(known) against Bayes' theorem where it has a closed form.
+
 
 MODEL = KnownModel.fit(
     one_column(normal(0.0, 20_000, seed=1)), one_column(normal(UNKNOWN_MEAN, 20_000, seed=2))
@@ -158,3 +162,71 @@ def test_shifts_out_of_range_are_refused() -> None:
 def test_both_samples_are_needed() -> None:
     with pytest.raises(InvalidInputError, match="Got 3 and 0"):
         KnownModel.fit(one_column(np.zeros(3)), one_column(np.full(2, -np.inf)))
+
+
+# Verdicts and the confidence that covers unknowns.
+
+
+POSTERIOR = score(
+    Neighbors([[1.0, 1.0, 1.0, 1.0]] * 4, [[0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [0] * 4]),
+    rule="knn",
+)
+
+
+def test_confidence_is_the_product() -> None:
+    verdicts = judge([1.0, 0.5, 0.2, 0.0], POSTERIOR)
+    assert verdicts.confidence == pytest.approx([0.75, 0.25, 0.05, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("least_p_known", "least_class_probability", "names"),
+    [
+        (0.5, 0.5, ["known", "known", "unknown", "unknown"]),
+        (0.5, 0.6, ["known", "ambiguous", "unknown", "unknown"]),
+        (0.1, 0.6, ["known", "ambiguous", "ambiguous", "unknown"]),
+        (0.0, 0.0, ["known", "known", "known", "known"]),
+        (1.0, 1.0, ["ambiguous", "unknown", "unknown", "unknown"]),
+    ],
+)
+def test_thresholds(least_p_known: float, least_class_probability: float, names: list[str]) -> None:
+    verdicts = judge(
+        [1.0, 0.5, 0.2, 0.0],
+        POSTERIOR,
+        least_p_known=least_p_known,
+        least_class_probability=least_class_probability,
+    )
+    assert verdicts.names.tolist() == names
+    assert sum(verdicts.counts().values()) == len(verdicts) == 4
+    assert verdicts.counts()["unknown"] == names.count("unknown")
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="each of the 4 queries"):
+        judge([0.5], POSTERIOR)
+    with pytest.raises(InvalidInputError, match="p_known"):
+        judge(np.full(4, np.nan), POSTERIOR)
+    with pytest.raises(InvalidInputError, match="least_class_probability"):
+        judge(np.ones(4), POSTERIOR, least_class_probability=50)
+
+
+@pytest.mark.parametrize("bad", [1.5, -0.1, np.nan])
+def test_one_bad_value_among_good_ones_is_refused(bad: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"p_known must lie in \[0, 1\]"):
+        judge([0.2, 1.0, bad, 0.0], POSTERIOR)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("novelty", 5.0, r"a number in \[0, 4\]"),
+        ("drift", -0.1, r"a number in \[0, 0.3\]"),
+        ("knots", [], "'slopes' must be one more than 'knots'"),
+    ],
+)
+def test_a_stored_model_that_was_altered_is_refused(field: str, value: object, words: str) -> None:
+    model = KnownModel.fit(
+        one_column(normal(0.0, 200, seed=1)), one_column(normal(UNKNOWN_MEAN, 200, seed=2))
+    )
+    assert KnownModel.from_dict(model.to_dict()) == model
+    with pytest.raises(ModelFileError, match=f"The model of p.known. cannot be read: .*{words}"):
+        KnownModel.from_dict({**model.to_dict(), field: value})

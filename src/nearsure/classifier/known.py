@@ -189,12 +189,7 @@ def fit_unknown_detector(
 
 def with_p_known(posterior: Posterior, p_known: FloatArray) -> Posterior:
     """p(known) p(c | known)."""
-    return Posterior(
-        posterior.indptr,
-        posterior.codes,
-        posterior.probabilities * p_known[posterior.rows],
-        posterior.n_classes,
-    )
+    return replace(posterior, probabilities=posterior.probabilities * p_known[posterior.rows])
 
 
 def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:

@@ -375,12 +375,7 @@ def fit_confidence(
     >>> bool(((confidence > 1 / 3) & (confidence < 1)).all())
     True
     """
-    codes = integer_codes(labels)
-    if codes.shape != (len(own),):
-        raise InvalidInputError(
-            f"labels must be one class code for each of the {len(own)} points. "
-            f"Got an array of shape {codes.shape} instead."
-        )
+    codes = integer_codes(labels, len(own))
     check_among("rule", rule, (*RULE_NAMES, *SHARPENED_NAMES))
     n_classes = int(max(codes.max(), own.labels.max())) + 1
     counts = np.bincount(codes, minlength=n_classes)

@@ -48,7 +48,7 @@ from scipy.sparse import csr_array
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.posterior import Posterior
+from nearsure.posterior import Posterior, check_class_codes, check_indptr
 from nearsure.validation import check_labels, check_open_fraction
 
 
@@ -82,20 +82,13 @@ class PredictionSets:
     everything: BoolArray
 
     def __post_init__(self) -> None:
-        if not len(self.indptr) or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
-            raise InvalidInputError(
-                f"indptr must ascend from 0. Got {self.indptr[:5]} and so on instead."
-            )
+        check_indptr(self.indptr)
         if self.indptr[-1] != len(self.codes):
             raise InvalidInputError(
                 f"codes must have indptr[-1] entries. Got {len(self.codes)} and {self.indptr[-1]} "
                 "instead."
             )
-        if self.codes.size and not 0 <= self.codes.min() <= self.codes.max() < self.n_classes:
-            raise InvalidInputError(
-                f"Class codes must lie in [0, {self.n_classes}). "
-                f"Got {self.codes.min()} to {self.codes.max()} instead."
-            )
+        check_class_codes(self.codes, self.n_classes)
         if self.everything.shape != (len(self),) or np.diff(self.indptr)[self.everything].any():
             raise InvalidInputError(
                 f"everything must be one bool for each of the {len(self)} queries, and a query "

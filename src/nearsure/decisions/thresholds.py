@@ -39,7 +39,9 @@ Wiens: A fixed sequence Bonferroni procedure for testing multiple endpoints. 200
 Wilks: Determination of Sample Sizes for Setting Tolerance Limits. 1941.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, inf, isinf, log, nan
 from typing import Literal
 
@@ -199,7 +201,8 @@ def ranks_and_levels(
     n_points: int, precision: float, error_level: float
 ) -> tuple[IntArray, FloatArray]:
     """Return the ranks whose confidence is tested, ascending, and the level that each brings."""
-    first = fewest_points(precision, error_level / 2)
+    # So many points, all of them right, certify the precision.
+    first = ceil(log(error_level / 2) / log(precision))
     if first >= n_points:  # only all points together may suffice
         return np.array([n_points]), np.array([error_level])
     ranks = np.unique(np.linspace(first, n_points, N_RANKS).round().astype(np.int64))
@@ -208,11 +211,6 @@ def ranks_and_levels(
     levels[0] = error_level / 2
     levels[second] += error_level / 2
     return ranks, levels
-
-
-def fewest_points(share: float, error_level: float) -> int:
-    """Return how many points, all of them right, certify a share."""
-    return ceil(log(error_level) / log(share))
 
 
 def laxest_rejecting(
@@ -327,11 +325,8 @@ class AcceptThreshold:
             if self.promised == worst
             else f"The best that these points can promise is {_promise(self.kind, self.promised)}"
         )
-        needed = (
-            "points that should not be accepted"
-            if self.kind == "false_accept_rate"
-            else ("calibration points")
-        )
+        rejecting = self.kind == "false_accept_rate"
+        needed = "points that should not be accepted" if rejecting else "calibration points"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
             f"{_percent(self.certainty)} certainty, from {self.n_points:,} points of which "
@@ -395,7 +390,8 @@ def choose_threshold(
     checked_confidence, checked_correct = check_scored(confidence, correct)
     kind, target = _the_target(precision, error, false_accept_rate)
     check_open_fraction("certainty", certainty)
-    threshold = _laxest(checked_confidence, checked_correct, kind, target, certainty)
+    laxest = partial(_laxest, checked_confidence, checked_correct, certainty, kind)
+    threshold = laxest(target)
     accepted = checked_confidence >= threshold
     return AcceptThreshold(
         threshold=threshold,
@@ -406,14 +402,12 @@ def choose_threshold(
         n_wrong=int((~checked_correct).sum()),
         n_accepted=int(accepted.sum()),
         n_wrong_accepted=int((accepted & ~checked_correct).sum()),
-        promised=target
-        if accepted.any()
-        else _best_promise(checked_confidence, checked_correct, kind, target, certainty),
+        promised=target if accepted.any() else _best_promise(laxest, kind, target),
     )
 
 
 def _laxest(
-    confidence: FloatArray, correct: BoolArray, kind: TargetKind, target: float, certainty: float
+    confidence: FloatArray, correct: BoolArray, certainty: float, kind: TargetKind, target: float
 ) -> float:
     if kind == "false_accept_rate":
         return laxest_rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
@@ -421,9 +415,7 @@ def _laxest(
     return laxest_precise(confidence, correct, precision=precision, certainty=certainty)
 
 
-def _best_promise(
-    confidence: FloatArray, correct: BoolArray, kind: TargetKind, target: float, certainty: float
-) -> float:
+def _best_promise(laxest: Callable[[float], float], kind: TargetKind, target: float) -> float:
     """Return the target nearest to the one given, in whole steps, that is reached.
 
     Found by bisection between it and the one that promises nothing.
@@ -434,7 +426,7 @@ def _best_promise(
         unreached, promised = floor(target * PROMISE_STEPS), PROMISE_STEPS
     while abs(unreached - promised) > 1:
         middle = (unreached + promised) // 2
-        if isinf(_laxest(confidence, correct, kind, middle / PROMISE_STEPS, certainty)):
+        if isinf(laxest(middle / PROMISE_STEPS)):
             unreached = middle
         else:
             promised = middle

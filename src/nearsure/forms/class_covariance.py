@@ -80,8 +80,6 @@ def weights_of_exponents(exponents: FloatArray, neighbors: Neighbors) -> FloatAr
     neighbors : Neighbors
         Whose exponents they are.
     """
-    if neighbors.is_full:
-        return np.asarray(np.exp(exponents - exponents.max(axis=1, keepdims=True)))
     exponents = np.where(neighbors.valid, exponents, -np.inf)
     largest = np.where(neighbors.counts > 0, exponents.max(axis=1), 0.0)
     return np.asarray(np.exp(exponents - largest[:, None]))
@@ -89,8 +87,6 @@ def weights_of_exponents(exponents: FloatArray, neighbors: Neighbors) -> FloatAr
 
 # Pairs whose differences are held at a time: 16 MB of them in 512 dimensions.
 PAIRS_AT_ONCE = 4096
-
-PairDistances = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,15 +129,13 @@ class Pairs:
         )
 
 
-OfPairs = Callable[[Pairs], PairDistances]
+# Distances of pairs whose neighbour is of one class, and the log-determinant of its covariance.
+OfClass = tuple[Callable[[Pairs], FloatArray], float]
 
 
 def class_mahalanobis(
-    neighbors: Neighbors,
-    queries: AnyArray,
-    support: AnyArray,
-    of_class: Callable[[int], OfPairs],
-) -> PairDistances:
+    neighbors: Neighbors, queries: AnyArray, support: AnyArray, of_class: Callable[[int], OfClass]
+) -> tuple[FloatArray, FloatArray]:
     """Squared Mahalanobis distances and log-determinants of all neighbours, class by class.
 
     Parameters
@@ -154,7 +148,7 @@ def class_mahalanobis(
         The vectors they were searched in.
     of_class : callable
         From a class code to a function of m `Pairs` of a query and a neighbour of that class,
-        which gives m distances and m log-determinants.
+        which gives m distances, and to a log-determinant.
 
     Returns
     -------
@@ -179,28 +173,24 @@ def class_mahalanobis(
     sq_distances = np.full(len(ids), np.inf)
     log_determinants = np.zeros(len(ids))
     for code, entries in _entries_by_class(neighbors):
-        of_pairs = of_class(code)
+        of_pairs, log_determinants[entries] = of_class(code)
         for start in range(0, len(entries), PAIRS_AT_ONCE):
             some = entries[start : start + PAIRS_AT_ONCE]
             rows, query_places = np.unique(some // neighbors.k, return_inverse=True)
             members, member_places = np.unique(ids[some], return_inverse=True)
             # Counted from a member, vectors far from the origin lose nothing when whitened.
             origin = support[members[0]].astype(np.float64)
-            sq_distances[some], log_determinants[some] = of_pairs(
-                Pairs(
-                    rows,
-                    queries[rows] - origin,
-                    support[members] - origin,
-                    query_places,
-                    member_places,
-                )
-            )
+            from_origin = queries[rows] - origin, support[members] - origin
+            pairs = Pairs(rows, *from_origin, query_places, member_places)
+            sq_distances[some] = of_pairs(pairs)
     shape = neighbors.sq_distances.shape
     return sq_distances.reshape(shape), log_determinants.reshape(shape)
 
 
 def lower_factor(covariance: FloatArray) -> FloatArray:
-    """L of covariance = L L', shape (n_features, n_features); an error if it has none."""
+    """L of covariance = L L', or an error if it has none; a diagonal is its own factor."""
+    if covariance.ndim == 1:
+        return covariance
     try:
         return np.asarray(cholesky(covariance, lower=True), np.float64)
     except LinAlgError as error:
@@ -323,7 +313,9 @@ class WithinClassScatter:
     def __init__(
         self, vectors: AnyArray, codes: IntArray, *, n_classes: int, kind: CovarianceKind
     ) -> None:
-        check_kind(kind)
+        if kind not in get_args(CovarianceKind):
+            names = ", ".join(repr(name) for name in get_args(CovarianceKind))
+            raise InvalidInputError(f"kind must be one of {names}. Got {kind!r} instead.")
         if vectors.ndim != 2 or codes.shape != (len(vectors),):  # noqa: PLR2004
             raise InvalidInputError(
                 "vectors must have the shape (n, n_features), with one class code for each row. "
@@ -361,7 +353,7 @@ class WithinClassScatter:
         weight = _weight(count, strength)
         return (1.0 - weight) * self._pooled(self._degrees) + weight * own
 
-    def without_the_point(self, code: int, strength: float) -> OfPairs:
+    def without_the_point(self, code: int, strength: float) -> OfClass:
         """Distances of support points to members of a class, as if the points were not there.
 
         Parameters
@@ -373,7 +365,7 @@ class WithinClassScatter:
 
         Returns
         -------
-        callable
+        callable, float
             For `class_mahalanobis`, where the queries are the support points in their order.
         """
         count = int(self.counts[code])
@@ -382,11 +374,11 @@ class WithinClassScatter:
         weight = _weight(count, strength)
         of_pool = (1.0 - weight) * (1.0 - self._shrinkage) / (self._degrees - 1)
         of_own = weight / max(count - 2, 1)
-        other_factor = self._factor((1.0 - weight) * pooled + weight / max(count - 1, 1) * scatter)
-        log_determinant = log_determinant_of(self._factor(self.covariance(code, strength)))
-        own_factor = self._factor((1.0 - weight) * pooled + of_own * scatter)
+        other_factor = lower_factor((1.0 - weight) * pooled + weight / max(count - 1, 1) * scatter)
+        log_determinant = log_determinant_of(lower_factor(self.covariance(code, strength)))
+        own_factor = lower_factor((1.0 - weight) * pooled + of_own * scatter)
 
-        def of_pairs(pairs: Pairs) -> PairDistances:
+        def of_pairs(pairs: Pairs) -> FloatArray:
             own: BoolArray = self._codes[pairs.rows] == code
             sizes = self.counts[self._codes[pairs.rows]]
             # A lone member is its class's mean: u is 0 and nothing goes.
@@ -400,9 +392,9 @@ class WithinClassScatter:
                 sq_distances[some[pairs.query_places]] = pair_distances(
                     pairs.of_queries(some), factor, removed=removed[some], shares=share * lost[some]
                 )
-            return sq_distances, np.full(len(pairs), log_determinant)
+            return sq_distances
 
-        return of_pairs
+        return of_pairs, log_determinant
 
     def _pooled(self, degrees: int) -> FloatArray:
         variance = self._shrinkage * self._mean_variance
@@ -419,16 +411,6 @@ class WithinClassScatter:
         if self._kind == "full":
             return np.asarray(deviations.T @ deviations, np.float64)
         return np.asarray(np.square(deviations).sum(axis=0))
-
-    def _factor(self, covariance: FloatArray) -> FloatArray:
-        return lower_factor(covariance) if self._kind == "full" else covariance
-
-
-def check_kind(kind: str) -> None:
-    """Raise an error that names the kinds if `kind` is not one of them."""
-    if kind not in get_args(CovarianceKind):
-        names = ", ".join(repr(name) for name in get_args(CovarianceKind))
-        raise InvalidInputError(f"kind must be one of {names}. Got {kind!r} instead.")
 
 
 def _weight(count: int, strength: float) -> float:
@@ -487,17 +469,15 @@ class ClassCovariance:
                 f"Variances must be positive. Got {self.covariances.min():.6g} instead."
             )
 
-    def of_class(self, code: int) -> OfPairs:
+    def of_class(self, code: int) -> OfClass:
         """Distances of pairs whose neighbour is of that class, for `class_mahalanobis`."""
         if code >= len(self.covariances):
             raise InvalidInputError(
                 f"labels of the neighbours must be below {len(self.covariances)}, the number of "
                 f"covariances. Got {code} instead: search the support set that was fitted."
             )
-        covariance = self.covariances[code]
-        factor = covariance if covariance.ndim == 1 else lower_factor(covariance)
-        log_determinant = log_determinant_of(factor)
-        return lambda pairs: (pair_distances(pairs, factor), np.full(len(pairs), log_determinant))
+        factor = lower_factor(self.covariances[code])
+        return lambda pairs: pair_distances(pairs, factor), log_determinant_of(factor)
 
 
 def class_covariance_weights(
@@ -590,7 +570,7 @@ def fit_class_covariance(
             "Search more neighbours, or use classes of two or more members."
         )
 
-    def fitted(strength: float) -> tuple[float, float, float, float]:
+    def fit(strength: float) -> tuple[float, float, float, float]:
         sq_distances, log_determinants = class_mahalanobis(
             neighbors, support, support, lambda code: scatter.without_the_point(code, strength)
         )
@@ -598,7 +578,7 @@ def fit_class_covariance(
         return (*_minimum(loss, determinant_share), strength)
 
     loss, temperature, share, best = min(
-        fitted(tried) for tried in (STRENGTHS if strength is None else (strength,))
+        fit(tried) for tried in (STRENGTHS if strength is None else (strength,))
     )
     covariances = np.stack([scatter.covariance(code, best) for code in range(n_classes)])
     return ClassCovariance(covariances, temperature, share, best, loss)
@@ -641,17 +621,8 @@ def _minimum(loss: CovarianceLoss, share: float | None) -> tuple[float, float, f
     positive = loss.excess[loss.excess > 0]
     typical = float(np.log(np.median(positive))) if positive.size else 0.0
     span = (0.0, 1.0) if share is None else (share, share)
-    best = min(
-        (
-            minimize(
-                loss,
-                np.array([typical + np.log(factor), np.clip(start, *span)]),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(typical - LOG_TEMPERATURE_SPAN, typical + LOG_TEMPERATURE_SPAN), span],
-            )
-            for factor, start in STARTS
-        ),
-        key=lambda found: float(found.fun),
-    )
+    bounds = [(typical - LOG_TEMPERATURE_SPAN, typical + LOG_TEMPERATURE_SPAN), span]
+    starts = [np.array([typical + np.log(t), np.clip(s, *span)]) for t, s in STARTS]
+    ends = [minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
+    best = min(ends, key=lambda end: float(end.fun))
     return float(best.fun), float(np.exp(best.x[0])), float(best.x[1])

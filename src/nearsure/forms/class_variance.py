@@ -11,7 +11,6 @@ scale, measured and shrunk, over the mean scale: three numbers to fit, and eta =
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.schema import from_document, to_document
+from nearsure.schema import Document
 from nearsure.temperature import fit_temperature
 from nearsure.validation import integer_codes
 
@@ -66,20 +65,23 @@ def class_scale_ratios(
             f"codes must lie in [0, {n_classes}), the number of classes. "
             f"Got {codes.min()} to {codes.max()} instead."
         )
-    scales = _point_scales(neighbors, codes)
+    own = neighbors.labels == codes[:, None]
+    last = np.maximum(neighbors.counts - 1, 0)
+    column = np.where(own.any(axis=1), own.argmax(axis=1), last)
+    scales = np.take_along_axis(neighbors.sq_distances, column[:, None], axis=1)[:, 0]
     # A lone member has nothing to be near to, and a row of padding no distance at all.
     known = (np.bincount(codes, minlength=n_classes)[codes] > 1) & (neighbors.counts > 0)
     scales = np.where(known, scales, 0.0)
-    counts = _class_sums(known.astype(np.float64), codes, n_classes)
-    sums = _class_sums(scales, codes, n_classes)
+    counts = np.asarray(np.bincount(codes, known, minlength=n_classes), np.float64)
+    sums = np.asarray(np.bincount(codes, scales, minlength=n_classes), np.float64)
     overall = sums.sum() / max(counts.sum(), 1.0)
     if overall == 0:
         return np.ones(n_classes), np.ones(len(codes))
     prior_points = _prior_points(scales, codes, known, counts, sums)
     if np.isinf(prior_points):
         return np.ones(n_classes), np.ones(len(codes))
-    ratios = _shrunk(sums / overall, counts, prior_points)
-    own_ratios = _shrunk(
+    ratios = _shrink(sums / overall, counts, prior_points)
+    own_ratios = _shrink(
         (sums[codes] - scales) / overall, np.where(known, counts[codes] - 1.0, 0.0), prior_points
     )
     # A class of exact duplicates has the scale 0; a kernel needs some width.
@@ -87,18 +89,7 @@ def class_scale_ratios(
     return np.maximum(ratios, smallest), np.maximum(own_ratios, smallest)
 
 
-def _point_scales(neighbors: Neighbors, codes: IntArray) -> FloatArray:
-    own = neighbors.labels == codes[:, None]
-    last = np.maximum(neighbors.counts - 1, 0)
-    column = np.where(own.any(axis=1), own.argmax(axis=1), last)
-    return np.take_along_axis(neighbors.sq_distances, column[:, None], axis=1)[:, 0]
-
-
-def _class_sums(entries: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:
-    return np.asarray(np.bincount(codes, entries, minlength=n_classes), np.float64)
-
-
-def _shrunk(sums: FloatArray, counts: FloatArray, prior_points: float) -> FloatArray:
+def _shrink(sums: FloatArray, counts: FloatArray, prior_points: float) -> FloatArray:
     weight = counts + prior_points
     return np.divide(sums + prior_points, weight, out=np.ones_like(weight), where=weight > 0)
 
@@ -131,7 +122,7 @@ STARTS = ((0.05, 2.0), (0.5, 2.0), (0.5, 20.0), (1.0, 8.0))
 
 
 @dataclass(frozen=True, eq=False)
-class ClassVariance:
+class ClassVariance(Document):
     """A temperature for each class, T_j = T r_j^eta.
 
     Parameters
@@ -165,15 +156,6 @@ class ClassVariance:
         """T_j, shape (n_classes,)."""
         return np.asarray(self.temperature * self.scale_ratios**self.eta, np.float64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The form as numbers and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return from_document(cls, fields)
-
 
 def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatArray:
     """Weights of shape (n, k) for `nearsure.posterior.aggregate`, 0 on padding.
@@ -205,11 +187,7 @@ def class_variance_weights(neighbors: Neighbors, form: ClassVariance) -> FloatAr
 
 
 def fit_class_variance(
-    neighbors: Neighbors,
-    labels: ArrayLike,
-    *,
-    n_classes: int,
-    dimension: float | None = None,
+    neighbors: Neighbors, labels: ArrayLike, *, n_classes: int, dimension: float | None = None
 ) -> ClassVariance:
     """Find T, eta and the dimension under which the support points explain each other best.
 
@@ -239,8 +217,11 @@ def fit_class_variance(
     """
     codes = integer_codes(labels)
     common = fit_temperature(neighbors, codes)
-    if dimension is not None:
-        _check_dimension(dimension)
+    if dimension is not None and not 0 <= dimension < np.inf:
+        raise InvalidInputError(
+            "dimension must be a finite number of at least 0, such as the number of features. "
+            f"Got {dimension!r} instead."
+        )
     ratios, own_ratios = class_scale_ratios(neighbors, codes, n_classes=n_classes)
     without_classes = ClassVariance(
         common.temperature, 0.0, 0.0 if dimension is None else dimension, ratios, common.loss
@@ -250,15 +231,11 @@ def fit_class_variance(
     loss = ClassVarianceLoss(neighbors, codes, np.log(ratios), np.log(own_ratios))
     log_temperature = np.log(common.temperature)
     best = without_classes
+    span = (0.0, LARGEST_DIMENSION) if dimension is None else (dimension, dimension)
+    bounds = [(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span]
     for eta, start in STARTS:
-        span = (0.0, LARGEST_DIMENSION) if dimension is None else (dimension, dimension)
-        found = minimize(
-            loss,
-            np.array([log_temperature, eta, np.clip(start, *span)]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span],
-        )
+        first = np.array([log_temperature, eta, np.clip(start, *span)])
+        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
         if found.fun < best.loss:
             log_t, found_eta, found_dimension = found.x.tolist()
             best = ClassVariance(
@@ -322,11 +299,3 @@ def _class_places(neighbors: Neighbors, n_classes: int) -> IntArray:
             f"Got {neighbors.labels.max()} instead: search the support set that was fitted."
         )
     return np.where(neighbors.labels == PADDING_LABEL, 0, neighbors.labels)
-
-
-def _check_dimension(dimension: float) -> None:
-    if not 0 <= dimension < np.inf:
-        raise InvalidInputError(
-            "dimension must be a finite number of at least 0, such as the number of features. "
-            f"Got {dimension!r} instead."
-        )

@@ -12,8 +12,8 @@ The two rates give the power c of M(a) = (a + 1)^-c, and that the rate with s. R
 sizes are made non-increasing in the number available by isotonic regression.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,16 +22,16 @@ from scipy.special import expit, logit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from nearsure.arrays import FloatArray, IntArray
+from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.schema import from_document, to_document
+from nearsure.schema import Document
 from nearsure.validation import integer_codes
 
 
 @dataclass(frozen=True)
-class MissedMass:
+class MissedMass(Document):
     """Miss rates by the number of members that a query's class has in the gallery.
 
     Parameters
@@ -41,7 +41,7 @@ class MissedMass:
     rates : tuple of float
         Share of queries of such a class that miss it, not increasing.
     share : float
-        Share of all queries that miss their class, if they come as the prior of `fit` says.
+        Share of all queries that miss their class, under the prior of `fit`.
 
     Examples
     --------
@@ -95,9 +95,9 @@ class MissedMass:
             How often queries come from each class, with any positive sum; by default as often as
             the support set holds it.
         """
-        codes = integer_codes(codes)
+        codes = integer_codes(codes, len(neighbors), "codes")
         counts = integer_codes(class_counts)
-        _check(neighbors, codes, counts)
+        _check(codes, counts)
         sizes, rates = _rates(neighbors, codes, counts)
         shares = counts.astype(np.float64) if prior is None else np.asarray(prior, np.float64)
         if shares.shape != counts.shape or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
@@ -111,15 +111,6 @@ class MissedMass:
     def of_class_size(self, sizes: ArrayLike) -> FloatArray:
         """Share of queries that miss a class of so many members, of the shape of `sizes`."""
         return np.asarray(np.interp(np.asarray(sizes, np.float64), self.sizes, self.rates))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The rates as numbers and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return from_document(cls, fields)
 
 
 def leave_room(posterior: Posterior, share: ArrayLike) -> Posterior:
@@ -147,9 +138,7 @@ def leave_room(posterior: Posterior, share: ArrayLike) -> Posterior:
     sums = np.bincount(posterior.rows, posterior.probabilities, minlength=len(posterior))
     factors = np.divide(1.0 - shares, sums, out=np.zeros(len(posterior)), where=sums > 0)
     scaled = posterior.probabilities * factors[posterior.rows]
-    return Posterior(
-        posterior.indptr, posterior.codes, np.minimum(scaled, 1.0), posterior.n_classes
-    )
+    return replace(posterior, probabilities=np.minimum(scaled, 1.0))
 
 
 def _rates(neighbors: Neighbors, codes: IntArray, counts: IntArray) -> tuple[IntArray, FloatArray]:
@@ -161,12 +150,9 @@ def _rates(neighbors: Neighbors, codes: IntArray, counts: IntArray) -> tuple[Int
         own_hits = hits[point_sizes == size]
         missed = float((own_hits == 0).mean())
         missed_with_one_less = missed + float((own_hits == 1).mean()) / (size - 1)
+        missed_with_one_more = _with_one_more(missed, missed_with_one_less, size)
         available += [size - 2, size - 1, size]
-        observed += [
-            missed_with_one_less,
-            missed,
-            _with_one_more(missed, missed_with_one_less, size),
-        ]
+        observed += [missed_with_one_less, missed, missed_with_one_more]
         weights += [float(len(own_hits))] * 3
     isotonic = IsotonicRegression(increasing=False, y_min=0.0, y_max=1.0)
     isotonic.fit(available, observed, sample_weight=weights)
@@ -185,12 +171,7 @@ def _with_one_more(missed: float, missed_with_one_less: float, size: int) -> flo
     return float(missed * (size / (size + 1)) ** power)
 
 
-def _check(neighbors: Neighbors, codes: IntArray, counts: IntArray) -> None:
-    if codes.shape != (len(neighbors),):
-        raise InvalidInputError(
-            f"codes must be one class code for each of the {len(neighbors)} points. "
-            f"Got an array of shape {codes.shape} instead."
-        )
+def _check(codes: IntArray, counts: IntArray) -> None:
     if counts.ndim != 1 or codes.min() < 0 or codes.max() >= len(counts):
         raise InvalidInputError(
             "class_counts must be one count for each class, in the order of the codes. "
@@ -242,7 +223,7 @@ class MissedByConfidence:
     intercept: float
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, missed: ArrayLike, share: float) -> Self:
+    def fit(cls, confidence: FloatArray, missed: BoolArray, share: float) -> Self:
         """The line of greatest likelihood on leave-one-out points, moved to a mean of `share`.
 
         Leave-one-out points miss more than queries do: their slope is taken, their level is not.
@@ -257,18 +238,10 @@ class MissedByConfidence:
             The share that queries miss, as `MissedMass` estimates it.
         """
         doubts = _logits(confidence)
-        outcomes = np.asarray(missed)
-        if outcomes.dtype.kind != "b" or outcomes.shape != doubts.shape or not outcomes.size:
-            raise InvalidInputError(
-                "confidence and missed must have one number and one truth value for each point. "
-                f"Got shapes {doubts.shape} and {outcomes.shape} of {outcomes.dtype} instead."
-            )
-        if not 0 <= share <= 1:
-            raise InvalidInputError(f"share must lie in [0, 1]. Got {share!r} instead.")
         level = float(np.clip(share, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE))
         slope = 0.0
-        if outcomes.any() and not outcomes.all():
-            line = LogisticRegression(C=PENALTY_INVERSE).fit(doubts[:, None], outcomes)
+        if missed.any() and not missed.all():
+            line = LogisticRegression(C=PENALTY_INVERSE).fit(doubts[:, None], missed)
             slope = min(float(line.coef_[0, 0]), 0.0)
         intercept = brentq(
             lambda shift: float(expit(slope * doubts + shift).mean()) - level,
@@ -277,15 +250,10 @@ class MissedByConfidence:
         )
         return cls(slope, float(intercept))
 
-    def __call__(self, confidence: ArrayLike) -> FloatArray:
+    def __call__(self, confidence: FloatArray) -> FloatArray:
         """Share of each query, of the shape of `confidence`, for `leave_room`."""
         return np.asarray(expit(self.intercept + self.slope * _logits(confidence)), np.float64)
 
 
-def _logits(confidence: ArrayLike) -> FloatArray:
-    values = np.asarray(confidence, np.float64)
-    if values.size and not ((values >= 0) & (values <= 1)).all():
-        raise InvalidInputError(
-            f"confidence must lie in [0, 1]. Got {values.min()} to {values.max()} instead."
-        )
-    return np.asarray(logit(np.clip(values, SMALLEST_DOUBT, 1.0 - SMALLEST_DOUBT)), np.float64)
+def _logits(confidence: FloatArray) -> FloatArray:
+    return np.asarray(logit(np.clip(confidence, SMALLEST_DOUBT, 1.0 - SMALLEST_DOUBT)), np.float64)

@@ -5,6 +5,7 @@ class of many members is expected often. Where queries are known to come otherwi
 exchanges the prior: p'(c) is proportional to p(c) prior_c / frequency_c.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ def with_prior(
     totals = np.bincount(rows, weighed, minlength=n)
     sums = np.bincount(rows, posterior.probabilities, minlength=n)
     probabilities = weighed / np.where(totals > 0, totals, 1.0)[rows] * sums[rows]
-    return Posterior(posterior.indptr, codes, np.minimum(probabilities, 1.0), posterior.n_classes)
+    return replace(posterior, codes=codes, probabilities=np.minimum(probabilities, 1.0))
 
 
 def _nearest_distances(posterior: Posterior, neighbors: Neighbors) -> FloatArray:
@@ -174,11 +175,10 @@ def _check_prior(prior: ArrayLike, counts: IntArray) -> FloatArray:
             f"Got an array of {given.dtype} of shape {given.shape} instead."
         )
     shares = given.astype(np.float64)
-    if not (np.isfinite(shares) & (shares >= 0)).all():
-        wrong = int(np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))[0])
+    if (wrong := ~(np.isfinite(shares) & (shares >= 0))).any():
         raise InvalidInputError(
             "prior must hold finite numbers of at least 0. "
-            f"Got {shares[wrong]} for class {wrong} instead."
+            f"Got {shares[wrong][0]} for class {int(np.flatnonzero(wrong)[0])} instead."
         )
     if (excluded := (shares == 0) & (counts > 0)).any():
         raise InvalidInputError(

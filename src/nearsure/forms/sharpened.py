@@ -10,31 +10,20 @@ n_c is the size of the class: what is sharpened is its density, and its frequenc
 = 1 and beta = 0 is the paper's formula.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from nearsure import schema
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import check_temperature
-from nearsure.schema import (
-    NUMBER,
-    OBJECT,
-    POSITIVE,
-    check_fields,
-    from_document,
-    list_of,
-    nullable,
-    number,
-    one_of,
-    to_document,
-)
 from nearsure.temperature import TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
 
@@ -46,17 +35,10 @@ SHARPENED_NAMES: tuple[FreeParameters, ...] = get_args(FreeParameters)
 # temperature gives the same weights.
 SMALLEST_RATIO = 1e-9
 LARGEST = float(np.finfo(np.float64).max)
-# Far beyond what a fit may find, and no power overflows.
-_STORED = {
-    "temperature": POSITIVE,
-    "sharpness": number("a number in [0.001, 1000]", 1e-3, 1e3),
-    "adaptivity": number("a number in [-100, 100]", -100.0, 100.0),
-    "typical_distance": POSITIVE,
-}
 
 
 @dataclass(frozen=True)
-class SharpenedNED:
+class SharpenedNED(schema.Document):
     """The parameters of sharpened NED; `fit_sharpened` finds them.
 
     Parameters
@@ -77,6 +59,14 @@ class SharpenedNED:
     array([0.87, 0.13])
     """
 
+    _owner: ClassVar = "The sharpened form"
+    # Far beyond what a fit may find, and no power overflows.
+    _table: ClassVar = {
+        "temperature": schema.POSITIVE,
+        "sharpness": schema.number("a number in [0.001, 1000]", 1e-3, 1e3),
+        "adaptivity": schema.number("a number in [-100, 100]", -100.0, 100.0),
+        "typical_distance": schema.POSITIVE,
+    }
     temperature: float
     sharpness: float = 1.0
     adaptivity: float = 0.0
@@ -142,7 +132,7 @@ class SharpenedNED:
             own = neighbors.labels == own_codes[:, None]
             weights *= np.where(own, own_factors[:, None], 1.0)
         if class_sizes is not None and self.sharpness != 1.0:
-            # n_c^(1 - gamma) behind the power is this before it, and asks for the sizes of the
+            # n_c^(1 - gamma) behind the power is this before it, and needs the sizes of the
             # neighbours' classes alone, however many there are.
             sizes = class_sizes[np.where(neighbors.valid, neighbors.labels, 0)]
             weights *= np.maximum(sizes, 1) ** (1.0 / self.sharpness - 1.0)
@@ -153,16 +143,6 @@ class SharpenedNED:
             sharpness=self.sharpness,
             class_factors=class_factors,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The parameters, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The sharpened form", fields, _STORED)
-        return cls(**fields)
 
 
 def query_scales(neighbors: Neighbors) -> FloatArray:
@@ -294,21 +274,12 @@ FACTOR_OF_TEMPERATURE = 100.0
 SHARPNESS_RANGE = 0.2, 5.0
 ADAPTIVITY_RANGE = -2.0, 4.0
 # Without data gamma is 1 and beta is 0, give or take this much in log gamma and beta: as much as
-# one observation says, which a handful of points cannot outvote, and a hundred do not feel.
+# one observation: a handful of points cannot outweigh it, and beside a hundred it hardly counts.
 PRIOR_SPREAD = 1.0
-_STORED_FIT = {
-    "form": OBJECT,
-    "free": one_of(*SHARPENED_NAMES),
-    "loss": NUMBER,
-    "ned_loss": NUMBER,
-    "standard_errors": nullable(list_of(NUMBER, 3)),
-    "start_losses": list_of(NUMBER),
-    "temperature_fit": OBJECT,
-}
 
 
 @dataclass(frozen=True)
-class SharpenedFit:
+class SharpenedFit(schema.Document):
     """A fitted form and what is known about it.
 
     Parameters
@@ -328,6 +299,16 @@ class SharpenedFit:
         NED's own fit, which it started from.
     """
 
+    _owner: ClassVar = "The fit of the sharpened form"
+    _table: ClassVar = {
+        "form": schema.OBJECT,
+        "free": schema.one_of(*SHARPENED_NAMES),
+        "loss": schema.NUMBER,
+        "ned_loss": schema.NUMBER,
+        "standard_errors": schema.nullable(schema.list_of(schema.NUMBER, 3)),
+        "start_losses": schema.list_of(schema.NUMBER),
+        "temperature_fit": schema.OBJECT,
+    }
     form: SharpenedNED
     free: FreeParameters
     loss: float
@@ -335,16 +316,6 @@ class SharpenedFit:
     standard_errors: tuple[float, float, float] | None
     start_losses: tuple[float, ...]
     temperature_fit: TemperatureFit
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fit as numbers, strings and lists, for JSON."""
-        return to_document(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The fit of the sharpened form", fields, _STORED_FIT)
-        return from_document(cls, fields)
 
 
 def fit_sharpened(
@@ -397,7 +368,12 @@ def fit_sharpened(
         raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
     ned = fit_temperature(neighbors, labels)
     codes = integer_codes(labels)
-    factors = _check_factors(own_factors, len(codes))
+    factors = np.ones(len(codes)) if own_factors is None else own_factors
+    if factors.shape != codes.shape or not (factors >= 1).all():
+        raise InvalidInputError(
+            f"own_factors must be one number >= 1 for each of the {len(codes)} points. "
+            f"Got an array of shape {factors.shape} instead."
+        )
     typical = float(np.median(query_scales(neighbors))) or 1.0
     if ned.status != "interior":
         form = SharpenedNED(ned.temperature, typical_distance=typical)
@@ -416,7 +392,10 @@ def fit_sharpened(
         sample = SharpenedLikelihood(
             scaled.take(some), codes[some], log_ratios[some], factors[some], class_sizes
         )
-    bounds = _bounds(free)
+    # Lowest and highest (log T over NED's, log gamma, beta).
+    reach = np.log(FACTOR_OF_TEMPERATURE)
+    adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
+    bounds = np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
     starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]
     ends = sorted((_descend(sample, start, bounds) for start in starts), key=lambda end: end[1])
     best = ends[0][0]
@@ -437,24 +416,6 @@ def fit_sharpened(
         start_losses=tuple(loss for _, loss in ends),
         temperature_fit=ned,
     )
-
-
-def _check_factors(own_factors: FloatArray | None, n: int) -> FloatArray:
-    if own_factors is None:
-        return np.ones(n)
-    if own_factors.shape != (n,) or not (own_factors >= 1).all():
-        raise InvalidInputError(
-            f"own_factors must be one number >= 1 for each of the {n} points. "
-            f"Got an array of shape {own_factors.shape} instead."
-        )
-    return own_factors
-
-
-def _bounds(free: FreeParameters) -> FloatArray:
-    """Lowest and highest (log T over NED's, log gamma, beta), shape (3, 2)."""
-    reach = np.log(FACTOR_OF_TEMPERATURE)
-    adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
-    return np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
 
 
 def _descend(

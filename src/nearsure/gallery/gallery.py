@@ -23,7 +23,7 @@ from nearsure.gallery.counts import (
 )
 from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
-from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
 from nearsure.validation import check_distinct, integer_ids
 
 # Points whose vectors are fetched at a time.
@@ -584,6 +584,8 @@ class Gallery:
         full = bool(found.counts.min() == found.ids.shape[1])
         if full:
             codes = self._codes(found.ids, found.labels)
+            if self.in_memory:
+                return assemble(found.sq_distances, codes, found.ids)
         else:
             valid = np.arange(found.ids.shape[1]) < found.counts[:, None]
             codes = np.full(found.ids.shape, PADDING_LABEL)

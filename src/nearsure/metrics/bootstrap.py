@@ -55,11 +55,11 @@ def bounded(
         A function of the same arguments, if the metric is a corrected form of it.
     """
 
-    def declared(metric: Callable[Parameters, float]) -> Callable[Parameters, float]:
+    def declare(metric: Callable[Parameters, float]) -> Callable[Parameters, float]:
         _DECLARED[metric] = MetricTraits(low, high, plug_in or metric)
         return metric
 
-    return declared
+    return declare
 
 
 def traits_of(metric: Callable[..., float]) -> MetricTraits:
@@ -209,9 +209,24 @@ def bootstrap_interval(
     n_resamples = check_positive_integer("n_resamples", n_resamples)
     level = check_open_fraction("level", level)
     traits = traits_of(metric)
-    low, high = (traits.low, traits.high) if bounds is None else _check_bounds(bounds)
+    low, high = (traits.low, traits.high) if bounds is None else bounds
+    if not -inf <= low <= high <= inf:
+        raise InvalidInputError(
+            f"The 'bounds' parameter must be a low and a high end, in this order. "
+            f"Got {bounds!r} instead."
+        )
     sources = [_as_rows(values) for values in data]
-    n_rows = _common_length(sources)
+    if not sources:
+        raise InvalidInputError(
+            "A bootstrap must have data to resample. Got only the metric instead: pass the "
+            "metric's arguments after it."
+        )
+    check_same_length(**{f"data[{i}]": len(source) for i, source in enumerate(sources)})
+    n_rows = len(sources[0])
+    if n_rows == 0:
+        raise InvalidInputError(
+            "The data of a bootstrap must have at least one row. Got none instead."
+        )
 
     estimate = float(metric(*sources))
     if isinf(estimate):
@@ -246,27 +261,3 @@ def _as_rows(values: ArrayLike | Rows) -> FloatArray | Rows:
 
 def _take(source: FloatArray | Rows, rows: IntArray) -> FloatArray | Rows:
     return source[rows] if isinstance(source, np.ndarray) else source.take(rows)
-
-
-def _common_length(sources: list[FloatArray | Rows]) -> int:
-    if not sources:
-        raise InvalidInputError(
-            "A bootstrap must have data to resample. Got only the metric instead: pass the "
-            "metric's arguments after it."
-        )
-    check_same_length(**{f"data[{i}]": len(source) for i, source in enumerate(sources)})
-    if len(sources[0]) == 0:
-        raise InvalidInputError(
-            "The data of a bootstrap must have at least one row. Got none instead."
-        )
-    return len(sources[0])
-
-
-def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    low, high = bounds
-    if not -inf <= low <= high <= inf:
-        raise InvalidInputError(
-            f"The 'bounds' parameter must be a low and a high end, in this order. "
-            f"Got {bounds!r} instead."
-        )
-    return float(low), float(high)

@@ -80,11 +80,7 @@ class Bins:
 
 
 def bin_by_confidence(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> Bins:
     """Group rows by confidence.
 
@@ -147,10 +143,33 @@ def assign_bins(
         edges = np.arange(n_bins + 1) / n_bins
         return edges, width_bins(confidence, n_bins)
     ordered = np.sort(confidence)
-    first_of_bin = np.flatnonzero(np.diff(mass_bins(_first_of_ties(ordered), len(ordered), n_bins)))
-    inner = ordered[first_of_bin + 1]
+    inner = ordered[find_bin_starts(find_runs(ordered), len(ordered), n_bins)[1:]]
     edges = np.concatenate(([0.0], inner, [1.0]))
     return edges, np.searchsorted(inner, confidence, side="right").astype(np.int64)
+
+
+def find_runs(ordered: FloatArray) -> IntArray:
+    """Return the first row of each run of equal confidences, (n_distinct,), of sorted ones."""
+    return np.flatnonzero(np.diff(ordered, prepend=-1.0)).astype(np.int64)
+
+
+def find_bin_starts(runs: IntArray, n_rows: int, n_bins: int) -> IntArray:
+    """Return the first row of each equal-mass bin, ascending from 0; at most n_bins of them.
+
+    The first ``n_rows % n_bins`` bins are one row larger, and a run of equal confidences goes whole
+    to the bin that its first row is in.
+
+    Parameters
+    ----------
+    runs : array of shape (n_distinct,)
+        What `find_runs` gave.
+    n_rows, n_bins : int
+        Rows in all, and how many bins are wanted.
+    """
+    size, n_larger = divmod(n_rows, n_bins)
+    bins = np.arange(min(n_bins, n_rows))
+    first_run = np.searchsorted(runs, bins * size + np.minimum(bins, n_larger))
+    return runs[np.unique(first_run[first_run < len(runs)])]
 
 
 def width_bins(confidence: FloatArray, n_bins: int) -> IntArray:
@@ -164,9 +183,7 @@ def mass_bins(ranks: IntArray, n_rows: int, n_bins: int) -> IntArray:
     size, larger = divmod(n_rows, n_bins)
     in_larger = larger * (size + 1)  # rows in the bins that hold one row more
     return np.where(
-        ranks < in_larger,
-        ranks // (size + 1),
-        larger + (ranks - in_larger) // max(size, 1),
+        ranks < in_larger, ranks // (size + 1), larger + (ranks - in_larger) // max(size, 1)
     )
 
 
@@ -178,17 +195,9 @@ def check_binning(binning: str) -> None:
         )
 
 
-def _first_of_ties(ordered: FloatArray) -> IntArray:
-    return np.searchsorted(ordered, ordered, side="left").astype(np.int64)
-
-
 @bounded(0.0, 1.0)
 def expected_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the expected calibration error (ECE).
 
@@ -232,11 +241,7 @@ def expected_calibration_error(
 
 @bounded(0.0, 1.0)
 def maximum_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the maximum calibration error (MCE).
 
@@ -277,11 +282,7 @@ def maximum_calibration_error(
 
 @bounded(-1.0, 1.0, plug_in=expected_calibration_error)
 def debiased_calibration_error(
-    confidence: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     r"""Return the expected calibration error with its upward bias estimated and taken off.
 
@@ -355,11 +356,7 @@ def _mean_folded_normal(mu: FloatArray, sigma: FloatArray) -> FloatArray:
 
 @bounded(0.0, 1.0)
 def classwise_calibration_error(
-    posterior: Posterior,
-    labels: ArrayLike,
-    *,
-    n_bins: int = 15,
-    binning: Binning = "width",
+    posterior: Posterior, labels: ArrayLike, *, n_bins: int = 15, binning: Binning = "width"
 ) -> float:
     """Return the mean over classes of the ECE of the class's probability.
 
@@ -423,9 +420,7 @@ def classwise_calibration_error(
     # bins cancel, so the rows of probability 0 matter only where the class is true.
     is_true = codes == true_codes[rows]
     excess = np.bincount(
-        codes * n_bins + bins,
-        probabilities - is_true,
-        minlength=posterior.n_classes * n_bins,
+        codes * n_bins + bins, probabilities - is_true, minlength=posterior.n_classes * n_bins
     )
     missed = np.ones(len(posterior), np.bool_)
     missed[rows[is_true]] = False
@@ -467,7 +462,7 @@ def calibration_floor(
     """Return the expected ECE of a perfectly calibrated forecaster with these confidences.
 
     Even if every confidence were exactly the chance of being right, the ECE of finitely many rows
-    would not be 0. An observed ECE says something only as far as it exceeds this floor.
+    would not be 0. An observed ECE is evidence only as far as it exceeds this floor.
 
     Parameters
     ----------

@@ -124,8 +124,7 @@ def log_class_mass(neighbors: Neighbors, codes: IntArray, width: float) -> Float
     of_class = neighbors.labels == codes[:, None]
     with np.errstate(over="ignore"):
         exponents = np.where(of_class, -neighbors.sq_distances / width, -np.inf)
-    log_mass: FloatArray = np.asarray(logsumexp(exponents, axis=1), np.float64)
-    return log_mass
+    return np.asarray(logsumexp(exponents, axis=1), np.float64)
 
 
 def log_of_left_out_share(codes: IntArray, class_sizes: IntArray) -> FloatArray:
@@ -192,8 +191,7 @@ def usual_log_mass(
         same_class = (neighbors.labels == own_codes[:, None]) & neighbors.valid & (weights > 0)
         log_masses = log_masses.copy()
         log_masses[same_class] = _remove_own_kernels(neighbors, ids, same_class, density)
-    usual: FloatArray = np.einsum("nk,nk->n", weights, log_masses)
-    return usual
+    return np.asarray(np.einsum("nk,nk->n", weights, log_masses), np.float64)
 
 
 def _remove_own_kernels(
@@ -334,7 +332,6 @@ def collect_evidence(
     own = None if own_codes is None else integer_codes(own_codes)
     usual = usual_log_mass(neighbors, weights, density, own)
     if own is not None:
-        log_mass = log_mass + np.where(
-            strongest == own, log_of_left_out_share(own, density.class_sizes), 0.0
-        )
+        correction = log_of_left_out_share(own, density.class_sizes)
+        log_mass = log_mass + np.where(strongest == own, correction, 0.0)
     return Evidence(log_mass, log_mass - usual, posterior.confidence)

@@ -1,67 +1,18 @@
 """p(known | evidence), learned from the gallery alone, and the verdicts it gives."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
-from nearsure.arrays import BoolArray, FloatArray
+from nearsure import schema
+from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
+from nearsure.logistic import fit_bounded_logistic
 from nearsure.posterior import Posterior
-from nearsure.schema import (
-    check_fields,
-    from_document,
-    list_of,
-    number,
-    to_document,
-    unreadable,
-)
 from nearsure.unknowns.evidence import Evidence
-
-
-def fit_bounded_logistic(
-    features: FloatArray,
-    outcomes: BoolArray,
-    *,
-    lowest: float,
-    usual: float,
-) -> tuple[float, FloatArray]:
-    """Intercept and weights of a logistic regression; both outcomes count the same in total.
-
-    Parameters
-    ----------
-    features : array of shape (n, m)
-        In comparable units.
-    outcomes : array of shape (n,)
-        Of both kinds.
-    lowest : float
-        No weight is below it.
-    usual : float
-        What a weight is shrunk towards, as strongly as by a single row. It matters only where the
-        rows determine little, and keeps the weights finite where the outcomes do not overlap.
-    """
-    n_true = int(outcomes.sum())
-    shares = np.where(outcomes, 0.5 / n_true, 0.5 / (len(outcomes) - n_true))
-    pull = 1 / len(outcomes)
-
-    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        intercept, weights = parameters[0], parameters[1:]
-        log_odds = intercept + features @ weights
-        away = weights - usual
-        value = shares @ (np.logaddexp(0, log_odds) - outcomes * log_odds)
-        slope = shares * (expit(log_odds) - outcomes)
-        gradient = np.concatenate([[slope.sum()], features.T @ slope + pull * away])
-        return float(value + 0.5 * pull * away @ away), gradient
-
-    n_weights = features.shape[1]
-    start = np.concatenate([[0.0], np.full(n_weights, max(lowest, usual))])
-    bounds = [(None, None)] + [(lowest, None)] * n_weights
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    parameters = np.asarray(found.x, np.float64)
-    return float(parameters[0]), parameters[1:]
 
 
 def line_pieces(values: FloatArray, knots: FloatArray) -> FloatArray:
@@ -145,39 +96,24 @@ def log_unknown_change(log_odds: FloatArray, novelty: float, normalizers: FloatA
     single = novelty * SPREAD
     log_normalizers = np.interp(single, SINGLE_NOVELTIES, normalizers)
     changes = -single[:, None] * log_odds - log_normalizers[:, None]
-    log_change: FloatArray = np.asarray(logsumexp(changes, axis=0)) - np.log(N_SPREAD)
-    return log_change
+    return np.asarray(logsumexp(changes, axis=0) - np.log(N_SPREAD), np.float64)
 
 
 def log_mean_powers(log_odds: FloatArray, exponents: FloatArray) -> FloatArray:
     """Log of the mean of r^-b for each b among the exponents, shape (n_exponents,)."""
-    powers = np.asarray(logsumexp(-exponents[:, None] * log_odds, axis=1), np.float64)
-    log_means: FloatArray = powers - np.log(len(log_odds))
-    return log_means
+    powers = logsumexp(-exponents[:, None] * log_odds, axis=1)
+    return np.asarray(powers - np.log(len(log_odds)), np.float64)
 
 
 N_KNOTS = 6
 # Log-odds never fall where the evidence rises, and a query far from everything ends at p = 0.
 LOWEST_SLOPE = 0.05
 # Log-odds and standardised evidence are never so large, and no product of two overflows.
-_MODERATE = number("a number in [-1e100, 1e100]", -1e100, 1e100)
-_STORED = {
-    "means": list_of(_MODERATE, 3),
-    "scales": list_of(number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
-    "weights": list_of(_MODERATE, 3),
-    "knots": list_of(_MODERATE),
-    "slopes": list_of(_MODERATE),
-    "offset": _MODERATE,
-    "novelty_normalizers": list_of(_MODERATE, len(SINGLE_NOVELTIES)),
-    "drift_normalizers": list_of(_MODERATE, len(DRIFTS)),
-    "farthest": _MODERATE,
-    "novelty": number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
-    "drift": number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
-}
+_MODERATE = schema.number("a number in [-1e100, 1e100]", -1e100, 1e100)
 
 
 @dataclass(frozen=True)
-class KnownModel:
+class KnownModel(schema.Document):
     """The odds of known against unknown, at equal shares of both, as a function of evidence.
 
     A logistic regression of two samples, known and imitated unknown, gives a score: the sum of
@@ -219,6 +155,20 @@ class KnownModel:
     array([1. , 0.5, 0. ])
     """
 
+    _owner: ClassVar = "The model of p(known)"
+    _table: ClassVar = {
+        "means": schema.list_of(_MODERATE, 3),
+        "scales": schema.list_of(schema.number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
+        "weights": schema.list_of(_MODERATE, 3),
+        "knots": schema.list_of(_MODERATE),
+        "slopes": schema.list_of(_MODERATE),
+        "offset": _MODERATE,
+        "novelty_normalizers": schema.list_of(_MODERATE, len(SINGLE_NOVELTIES)),
+        "drift_normalizers": schema.list_of(_MODERATE, len(DRIFTS)),
+        "farthest": _MODERATE,
+        "novelty": schema.number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
+        "drift": schema.number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
+    }
     means: tuple[float, ...]
     scales: tuple[float, ...]
     weights: tuple[float, ...]
@@ -253,12 +203,18 @@ class KnownModel:
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
         standardized = np.where(varies, (rows - means) / scales, 0.0)
-        _, weights = fit_bounded_logistic(standardized, is_known, lowest=0.0, usual=0.0)
+        # Both kinds count the same in total; the prior counts as much as a single row.
+        shares = np.where(is_known, 0.5 / len(known), 0.5 / len(unknown))
+        pull = 1 / len(rows)
+        _, weights = fit_bounded_logistic(
+            standardized, is_known, shares, lowest=0.0, usual=0.0, pull=pull
+        )
         weights = np.where(varies, weights, 0.0)
         scores = standardized @ weights
         knots = np.unique(np.quantile(scores, np.linspace(0, 1, N_KNOTS + 2)[1:-1]))
+        pieces = line_pieces(scores, knots)
         offset, slopes = fit_bounded_logistic(
-            line_pieces(scores, knots), is_known, lowest=LOWEST_SLOPE, usual=1.0
+            pieces, is_known, shares, lowest=LOWEST_SLOPE, usual=1.0, pull=pull
         )
         model = cls(
             means=_plain(means),
@@ -323,20 +279,15 @@ class KnownModel:
         if unknown_share == 0:
             return np.ones(len(evidence))
         prior_log_odds = np.log1p(-unknown_share) - np.log(unknown_share)
-        p_known: FloatArray = expit(self.log_odds(evidence) + prior_log_odds)
-        return p_known
-
-    def to_dict(self) -> dict[str, Any]:
-        """The model as numbers and lists, for JSON."""
-        return to_document(self)
+        return np.asarray(expit(self.log_odds(evidence) + prior_log_odds), np.float64)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The model of p(known)", fields, _STORED)
-        if len(fields["slopes"]) != len(fields["knots"]) + 1 or not fields["knots"]:
-            raise unreadable("The model of p(known)", "'slopes' must be one more than 'knots'")
-        return from_document(cls, fields)
+        model = super().from_dict(fields)
+        if len(model.slopes) != len(model.knots) + 1 or not model.knots:
+            raise schema.unreadable(cls._owner, "'slopes' must be one more than 'knots'")
+        return model
 
 
 def check_unknown_share(unknown_share: float) -> None:
@@ -428,11 +379,10 @@ def judge(
         )
     if not ((chances >= 0) & (chances <= 1)).all():
         raise InvalidInputError("p_known must lie in [0, 1]. Got other values.")
-    thresholds: dict[str, Any] = {
-        "least_p_known": least_p_known,
-        "least_class_probability": least_class_probability,
-    }
-    for name, value in thresholds.items():
+    for name, value in (
+        ("least_p_known", least_p_known),
+        ("least_class_probability", least_class_probability),
+    ):
         if not 0 <= value <= 1:
             raise InvalidInputError(f"{name} must lie in [0, 1]. Got {value} instead.")
     class_probability = posterior.confidence

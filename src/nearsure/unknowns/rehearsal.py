@@ -116,7 +116,12 @@ def rehearse(
         own_neighbors, ids, codes, temperature=temperature, class_sizes=class_sizes
     )
     own_codes: IntArray = codes[ids]
-    _check_left_out(class_left_out, own_codes[left_out_rows])
+    n_present = int((class_left_out.labels == own_codes[left_out_rows, None]).any(axis=1).sum())
+    if n_present:
+        raise InvalidInputError(
+            "class_left_out must hold no neighbour of a point's own class. "
+            f"Got one for {n_present} points. search_leaving_class_out leaves them out."
+        )
     if in_company is None:
         in_company = density.class_sizes[own_codes] > 1
     if own_posterior is None:
@@ -124,12 +129,3 @@ def rehearse(
     known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)
     unknown = collect_evidence(class_left_out, to_posterior(class_left_out), density)
     return Rehearsal(density, known.take(in_company), unknown)
-
-
-def _check_left_out(class_left_out: Neighbors, own_codes: IntArray) -> None:
-    n_present = int((class_left_out.labels == own_codes[:, None]).any(axis=1).sum())
-    if n_present:
-        raise InvalidInputError(
-            "class_left_out must hold no neighbour of a point's own class. "
-            f"Got one for {n_present} points. search_leaving_class_out leaves them out."
-        )

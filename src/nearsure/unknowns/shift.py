@@ -53,25 +53,21 @@ class QueryMixture:
         lowest = max(-CERTAIN, model.farthest)
         values, counts = np.unique(rehearsed.clip(lowest, CERTAIN).round(1), return_counts=True)
         self.counts: FloatArray = counts.astype(np.float64)
-        novelty, drift = (
-            grid.ravel() for grid in np.meshgrid(range(len(NOVELTIES)), range(len(DRIFTS)))
-        )
+        grids = np.meshgrid(range(len(NOVELTIES)), range(len(DRIFTS)))
+        novelty, drift = (grid.ravel() for grid in grids)
         if not shifted:
             novelty, drift = novelty[:1], drift[:1]
         self.novelties, self.drifts = NOVELTIES[novelty], DRIFTS[drift]
         # Densities over that of rehearsed known evidence, shape (n_shifts, n_values).
-        of_known, of_unknown = (
-            np.array(normalizers)
-            for normalizers in (model.drift_normalizers, model.novelty_normalizers)
-        )
+        of_known, of_unknown = map(np.array, (model.drift_normalizers, model.novelty_normalizers))
         known = [np.exp(log_known_change(values, a, of_known)) for a in DRIFTS]
         unknown = [np.exp(log_unknown_change(values, b, of_unknown) - values) for b in NOVELTIES]
         self._known: FloatArray = np.array(known)[drift]
-        self._unknown: FloatArray = np.array(unknown)[novelty]
+        self._excess: FloatArray = np.array(unknown)[novelty] - self._known
 
     def log_posteriors(self, shares: FloatArray, counts: FloatArray) -> FloatArray:
         """Log-likelihood and log-prior of each shift with its share, shape (n_shifts,)."""
-        mixture = self._known + shares[:, None] * (self._unknown - self._known)
+        mixture = self._known + shares[:, None] * self._excess
         log_prior = -np.log1p((self.novelties / NOVELTY_SCALE) ** 2)
         log_prior -= 0.5 * (self.drifts / DRIFT_SPREAD) ** 2
         return np.asarray(np.log(mixture) @ counts + log_prior)
@@ -86,14 +82,16 @@ class QueryMixture:
         high = np.full(len(self.novelties), LARGEST_SHARE)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            mixture = self._known + middle[:, None] * (self._unknown - self._known)
-            rises = ((self._unknown - self._known) / mixture) @ counts > 0
+            mixture = self._known + middle[:, None] * self._excess
+            rises = (self._excess / mixture) @ counts > 0
             low, high = np.where(rises, middle, low), np.where(rises, high, middle)
         return low
 
-    def most_probable(self, shares: FloatArray, counts: FloatArray) -> int:
-        """Which shift, with its share, explains the queries best."""
-        return int(self.log_posteriors(shares, counts).argmax())
+    def best_shift(self, counts: FloatArray) -> tuple[int, float]:
+        """Which shift, with its likeliest share, explains the queries best; and that share."""
+        shares = self.likeliest_shares(counts)
+        best = int(self.log_posteriors(shares, counts).argmax())
+        return best, float(shares[best])
 
 
 def fit_shift(model: KnownModel, evidence: Evidence, unknown_share: float) -> KnownModel:
@@ -131,7 +129,7 @@ def fit_shift(model: KnownModel, evidence: Evidence, unknown_share: float) -> Kn
     check_unknown_share(unknown_share)
     mixture = QueryMixture(model, evidence)
     shares = np.full(len(mixture.novelties), float(unknown_share))
-    best = mixture.most_probable(shares, mixture.counts)
+    best = int(mixture.log_posteriors(shares, mixture.counts).argmax())
     return model.with_shift(novelty=mixture.novelties[best], drift=mixture.drifts[best])
 
 
@@ -209,7 +207,7 @@ def estimate_unknown_share(
       unknown, it finds 16.3% with a standard error of 0.6 points; without novelty and drift, 31%.
     - Where known and unknown overlap (CUB-200, AUROC of 0.75), a few far unknowns and many near
       ones look alike, and the estimate may be off by a third of the share either way.
-    - Few queries say little, and novelty and drift then stay near 0.
+    - Few queries determine little, and novelty and drift then stay near 0.
 
     References
     ----------
@@ -236,15 +234,14 @@ def estimate_unknown_share(
     if n_resamples < 2:  # noqa: PLR2004
         raise InvalidInputError(f"n_resamples must be at least 2. Got {n_resamples} instead.")
     mixture = QueryMixture(model, evidence, shifted=shifted)
-    shares = mixture.likeliest_shares(mixture.counts)
-    best = mixture.most_probable(shares, mixture.counts)
+    best, share = mixture.best_shift(mixture.counts)
     n_queries = len(evidence)
     rng = np.random.default_rng(seed)
     resamples = rng.multinomial(n_queries, mixture.counts / n_queries, size=n_resamples)
-    resampled = [_best_share(mixture, counts.astype(np.float64)) for counts in resamples]
+    resampled = [mixture.best_shift(counts.astype(np.float64))[1] for counts in resamples]
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return ShareEstimate(
-        share=float(shares[best]),
+        share=share,
         standard_error=float(np.std(resampled, ddof=1)),
         low=float(low),
         high=float(high),
@@ -253,8 +250,3 @@ def estimate_unknown_share(
         drift=float(mixture.drifts[best]),
         n_queries=n_queries,
     )
-
-
-def _best_share(mixture: QueryMixture, counts: FloatArray) -> float:
-    shares = mixture.likeliest_shares(counts)
-    return float(shares[mixture.most_probable(shares, counts)])
