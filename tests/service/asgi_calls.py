@@ -6,13 +6,14 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from time import monotonic, sleep
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.slow_clients import make_protocol
+from nearsure.service.slow_clients import LimitedProtocol
 
 
 @dataclass
@@ -91,18 +92,6 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await answer_ok(send, await read_body(receive))
 
 
-async def careless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app that takes every error of reading for malformed input, as frameworks do."""
-    assert scope["type"] == "http"
-    try:
-        await read_body(receive)
-    except Exception:  # noqa: BLE001 - that is the point
-        await send({"type": "http.response.start", "status": 400, "headers": []})
-        await send({"type": "http.response.body", "body": b"malformed"})
-    else:
-        await answer_ok(send)
-
-
 async def broken(scope: Scope, receive: Receive, send: Send) -> None:
     """An app that raises."""
     del receive, send
@@ -124,7 +113,7 @@ def served(
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
-            http=make_protocol(patience, largest_connections),
+            http=partial(LimitedProtocol, patience, largest_connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,

@@ -6,9 +6,10 @@ import re
 
 import pytest
 from asgi_calls import broken, call, echo, make_scope
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nearsure.service.middleware import AccessLog, InFlightLimit
+from nearsure.service.middleware import InFlightLimit, Problems
+from nearsure.service.telemetry import Measurements, RequestRecorder
 
 LINE = re.compile(r"[0-9a-f.:-]+ [!-~]+ [!-~]+ [0-9]{3} [0-9]+\.[0-9] ms")
 
@@ -19,9 +20,13 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+def logged(app: ASGIApp) -> RequestRecorder:
+    return RequestRecorder(app, Measurements())
+
+
 def test_one_line_says_who_what_and_how_it_ended(log: pytest.LogCaptureFixture) -> None:
-    asyncio.run(call(AccessLog(echo), make_scope(), (b"the body",)))
-    asyncio.run(call(AccessLog(InFlightLimit(echo, 0)), make_scope("GET", "/v1/items/7")))
+    asyncio.run(call(logged(echo), make_scope(), (b"the body",)))
+    asyncio.run(call(logged(Problems(InFlightLimit(echo, 0))), make_scope("GET", "/v1/items/7")))
     texts = log.messages
     assert texts[0].startswith("10.0.0.1 POST /v1/predict 200 ")
     assert texts[1].startswith("10.0.0.1 GET /v1/items/7 503 ")
@@ -30,7 +35,7 @@ def test_one_line_says_who_what_and_how_it_ended(log: pytest.LogCaptureFixture) 
 
 def test_query_bodies_and_headers_do_not_appear(log: pytest.LogCaptureFixture) -> None:
     scope = make_scope(headers=[("authorization", "Bearer secret-token-01234"), ("x-key", "hush")])
-    asyncio.run(call(AccessLog(echo), scope, (b'{"vector": [0.125]}',)))
+    asyncio.run(call(logged(echo), scope, (b'{"vector": [0.125]}',)))
     for secret in ("secret", "hush", "0.125", "?"):
         assert secret not in log.messages[0]
 
@@ -49,7 +54,7 @@ def test_query_bodies_and_headers_do_not_appear(log: pytest.LogCaptureFixture) -
 def test_a_path_stays_one_short_printable_word(path: str, log: pytest.LogCaptureFixture) -> None:
     scope = make_scope()
     scope["path"] = path
-    asyncio.run(call(AccessLog(echo), scope))
+    asyncio.run(call(logged(echo), scope))
     assert len(log.messages) == 1
     text = log.messages[0]
     assert LINE.fullmatch(text)
@@ -58,7 +63,7 @@ def test_a_path_stays_one_short_printable_word(path: str, log: pytest.LogCapture
 
 def test_an_app_that_raises_has_its_line(log: pytest.LogCaptureFixture) -> None:
     with pytest.raises(KeyError):
-        asyncio.run(call(AccessLog(broken), make_scope()))
+        asyncio.run(call(logged(broken), make_scope()))
     assert " 500 " in log.messages[0]
 
 
@@ -70,7 +75,7 @@ def test_probes_are_written_only_if_they_fail(log: pytest.LogCaptureFixture) -> 
         await send({"type": "http.response.body", "body": b""})
 
     for path in ("/healthz", "/readyz", "/metrics"):
-        asyncio.run(call(AccessLog(echo), make_scope("GET", path)))
+        asyncio.run(call(logged(echo), make_scope("GET", path)))
     assert not log.messages
-    asyncio.run(call(AccessLog(not_ready), make_scope("GET", "/readyz", client=None)))
+    asyncio.run(call(logged(not_ready), make_scope("GET", "/readyz", client=None)))
     assert log.messages[0].startswith("- GET /readyz 503 ")

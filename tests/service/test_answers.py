@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from nearsure import NEDClassifier, Neighbors
-from nearsure.service.answers import Answers, make_answers
-from nearsure.service.thresholds import ThresholdInUse
+from nearsure.service.answers import Answers, ThresholdInUse, make_answers
 
 
 def answers(threshold: ThresholdInUse) -> Answers:

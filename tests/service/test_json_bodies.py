@@ -12,7 +12,7 @@ from refusals import refused
 from served_examples import DIMENSION, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
-from nearsure.service import bodies, schemas
+from nearsure.service import schemas
 
 JSON = {"content-type": "application/json"}
 FAR = [40.0] * DIMENSION
@@ -137,5 +137,5 @@ def test_marks_are_counted_outside_of_text_alone(
     value: object, portion: int, *, ascii_only: bool
 ) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only).encode()
-    outside = b"".join(bodies.outside_text(body, portion))
+    outside = b"".join(schemas.outside_text(body, portion))
     assert {mark: outside.count(mark) for mark in marks_of(value)} == marks_of(value)

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from nearsure.service.answers import ThresholdInUse, make_fixed_threshold
 from nearsure.service.store import (
     MODEL,
     NUMBER,
     THRESHOLD,
     FileStore,
     Fit,
-    MappingStore,
     keep,
     read_kept,
 )
-from nearsure.service.thresholds import ThresholdInUse, make_fixed_threshold
 
 BY_HAND = make_fixed_threshold(0.77, 4)
 
@@ -38,7 +37,7 @@ def fit_of(number: int, content: bytes, last_change: int | None = None) -> Fit:
 
 
 def test_a_fit_comes_back() -> None:
-    notes = MappingStore({})
+    notes: dict[str, bytes] = {}
     assert read_kept(notes, None) is None
     keep(fit_of(4, b"four", 17), notes)
     kept = read_kept(notes, None)
@@ -56,12 +55,12 @@ class CutOff(FileStore):
 
     left = 0
 
-    def put(self, notes: Any) -> None:  # noqa: ANN401
+    def update(self, notes: Any, /) -> None:  # noqa: ANN401
         for name, content in notes.items():
             if not self.left:
                 raise Killed
             self.left -= 1
-            super().put({name: content})
+            super().update({name: content})
 
 
 @pytest.mark.parametrize(
@@ -106,14 +105,14 @@ def test_a_kill_between_files_does_no_harm(
     ],
 )
 def test_damaged_notes_are_given_up(damaged: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    notes = MappingStore({})
+    notes: dict[str, bytes] = {}
     keep(fit_of(4, b"four"), notes)
-    notes.put({THRESHOLD: damaged})
+    notes.update({THRESHOLD: damaged})
     kept = read_kept(notes, None)
     assert kept is not None
     assert (kept.number, kept.threshold) == (4, None)
     assert "threshold that was kept cannot be read" in caplog.text
-    notes.put({THRESHOLD: BY_HAND.to_bytes(), NUMBER: damaged})
+    notes.update({THRESHOLD: BY_HAND.to_bytes(), NUMBER: damaged})
     for _ in range(2):
         kept = read_kept(notes, None)
         assert kept is not None
@@ -141,9 +140,9 @@ def test_a_fit_from_elsewhere_is_numbered_for_good() -> None:
             return self.n_changes
 
     changes: Any = Changes()
-    notes = MappingStore({})
+    notes: dict[str, bytes] = {}
     keep(fit_of(4, b"four", 17), notes)
-    notes.put({MODEL: b"another"})
+    notes.update({MODEL: b"another"})
     kept = read_kept(notes, changes)
     assert kept is not None
     assert (kept.number, kept.last_change) == (5, None)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from nearsure.service.batching import MicroBatcher
-from nearsure.service.telemetry import CONFIDENCES, Measured, Measurements
+from nearsure.service.telemetry import CONFIDENCES, Measurements, RequestRecorder
 
 
 def figures(measurements: Measurements) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -26,7 +26,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return f"nearsure_{name}", frozenset(labels.items())
 
 
-def small_app(measurements: Measurements) -> Measured:
+def small_app(measurements: Measurements) -> RequestRecorder:
     app = FastAPI()
     router = APIRouter(prefix="/v1")
 
@@ -37,7 +37,7 @@ def small_app(measurements: Measurements) -> Measured:
         return name
 
     app.include_router(router)
-    return Measured(app, measurements)
+    return RequestRecorder(app, measurements)
 
 
 def test_requests_count_by_route_template_method_and_status() -> None:

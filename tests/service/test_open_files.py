@@ -11,7 +11,7 @@ from asgi_calls import read_until_closed
 from served_examples import sqlite_gallery
 from service_processes import asked_once, free_port, service_processes, wait_until_ready
 
-from nearsure.service.slow_clients import raise_file_limit
+from nearsure.service.server import raise_file_limit
 
 ENDLESS = resource.RLIM_INFINITY
 

@@ -6,7 +6,7 @@ import pytest
 from asgi_calls import call, echo, make_scope
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.middleware import InFlightLimit, SecurityHeaders
+from nearsure.service.middleware import InFlightLimit, Problems, SecurityHeaders
 
 
 def policy_of(header: str) -> dict[str, list[str]]:
@@ -67,7 +67,7 @@ async def unread() -> Message:
 
 
 def test_refusals_have_them_too() -> None:
-    reply = asyncio.run(call(SecurityHeaders(InFlightLimit(echo, 0)), make_scope()))
+    reply = asyncio.run(call(SecurityHeaders(Problems(InFlightLimit(echo, 0))), make_scope()))
     assert reply.status == 503
     assert "content-security-policy" in reply.headers
     assert reply.headers["retry-after"] == "1"

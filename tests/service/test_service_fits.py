@@ -188,7 +188,7 @@ def test_queries_and_writes_go_on_while_a_fit_is_made() -> None:
         # What was written meanwhile is counted, and known to be newer than the fit.
         assert (model["size"], model["n_classes"]) == (124, 5)
         assert model["share_changed"] == pytest.approx(5 / 124)
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
         assert counts.tolist() == [29, 30, 30, 31, 4]
 
 
@@ -210,7 +210,7 @@ def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
         # It has started over, without them.
         assert (model["model"], model["size"]) == (2, 105)
         assert model["share_changed"] == 0.0
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
         assert counts.tolist() == [15, 30, 30, 30]
 
 
@@ -344,7 +344,7 @@ def test_refits_under_load_are_never_seen_half(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         service: Any = client.app
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
     assert problems == []
     assert [state["model"] for state in states] == [2, 3, 4]
     assert sorted(counts[counts > 0].tolist()) == [15] * 4

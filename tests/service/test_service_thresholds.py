@@ -6,8 +6,8 @@ import numpy as np
 from served_examples import DIMENSION, clusters, refitted, serving, sqlite_gallery
 
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.service.answers import ThresholdInUse
 from nearsure.service.store import THRESHOLD
-from nearsure.service.thresholds import ThresholdInUse
 
 FAR = [40.0] * DIMENSION
 

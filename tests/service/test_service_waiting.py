@@ -172,7 +172,7 @@ def test_what_is_written_during_an_own_pass_counts_in_the_next(
     gallery._forget_copy()
     assert after == client.get(FOR).json()
     assert after != before
-    assert gallery.fit.class_counts.tolist() == [3, 15, 11, 26]
+    assert gallery.fit.classifier.class_counts_.tolist() == [3, 15, 11, 26]
 
 
 def test_a_threshold_is_chosen_beside_writers(

@@ -35,8 +35,10 @@ class HeldEncoder:
 
 @pytest.fixture
 def queue() -> Iterator[WorkThreads]:
-    with WorkThreads(1, "test", 2) as threads:
-        yield threads
+    threads = WorkThreads(1, "test", largest_queue=2)
+    yield threads
+    threads.close()
+    assert threads.join(10)
 
 
 def waiting_for(go: Event) -> Callable[[], bool]:
@@ -50,21 +52,20 @@ def test_one_is_done_two_wait_the_next_is_turned_away(queue: WorkThreads) -> Non
         queue.submit(waiting_for(go))
     go.set()
     assert [future.result() for future in taken] == [True, True, True]
-    assert queue.submit(int, "7").result() == 7
+    assert queue.submit(lambda: 7).result() == 7
 
 
 def test_what_fails_and_what_is_given_up_leaves_its_place(queue: WorkThreads) -> None:
     async def run() -> None:
-        loop = asyncio.get_running_loop()
         for _ in range(5):
             with pytest.raises(ValueError, match="invalid literal"):
-                await loop.run_in_executor(queue, int, "x")
+                await queue.run(lambda: int("x"))
         go = Event()
         running = queue.submit(waiting_for(go))
         for _ in range(5):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await loop.run_in_executor(queue, waiting_for(go))
+                    await queue.run(waiting_for(go))
         go.set()
         assert running.result()
 
@@ -72,10 +73,10 @@ def test_what_fails_and_what_is_given_up_leaves_its_place(queue: WorkThreads) ->
 
 
 def test_a_closed_one_counts_nothing() -> None:
-    queue = WorkThreads(1, "test", 1)
-    queue.shutdown()
+    queue = WorkThreads(1, "test", largest_queue=1)
+    queue.close()
     for _ in range(5):
-        with pytest.raises(RuntimeError, match="after shutdown"):
+        with pytest.raises(RuntimeError, match="after the end"):
             queue.submit(int)
 
 

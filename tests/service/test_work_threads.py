@@ -1,5 +1,6 @@
 """Threads that nobody has to wait for."""
 
+from functools import partial
 from threading import Event, current_thread
 from time import monotonic
 
@@ -10,14 +11,15 @@ from nearsure.service.batching import WorkThreads
 
 def test_work_is_done_in_its_order_and_failures_are_handed_on() -> None:
     threads, done = WorkThreads(1, "test"), list[int]()
-    futures = [threads.submit(done.append, number) for number in range(50)]
-    failing = threads.submit(int, "x")
-    threads.shutdown()
+    futures = [threads.submit(partial(done.append, number)) for number in range(50)]
+    failing = threads.submit(partial(int, "x"))
+    threads.close()
+    assert threads.join(10)
     assert [future.result() for future in futures] == [None] * 50
     assert done == list(range(50))
     with pytest.raises(ValueError, match="invalid literal"):
         failing.result()
-    with pytest.raises(RuntimeError, match="after shutdown"):
+    with pytest.raises(RuntimeError, match="after the end"):
         threads.submit(int)
 
 
@@ -28,8 +30,9 @@ def test_several_work_at_once() -> None:
         here[own].set()
         return here[1 - own].wait(10)
 
-    assert all(future.result(10) for future in [threads.submit(meet, own) for own in (0, 1)])
-    threads.shutdown()
+    met = [threads.submit(partial(meet, own)) for own in (0, 1)]
+    assert all(future.result(10) for future in met)
+    threads.close()
 
 
 def test_what_waits_can_be_cancelled_and_what_is_begun_not() -> None:
@@ -42,7 +45,7 @@ def test_what_waits_can_be_cancelled_and_what_is_begun_not() -> None:
     held, given_up, waiting = (threads.submit(hold) for _ in range(3))
     assert begun.wait(10)
     assert (held.cancel(), given_up.cancel()) == (False, True)
-    threads.shutdown(wait=False, cancel_futures=True)
+    threads.close(cancel=True)
     assert waiting.cancelled()
     start = monotonic()
     assert not threads.join(0.05)
@@ -50,11 +53,11 @@ def test_what_waits_can_be_cancelled_and_what_is_begun_not() -> None:
     go.set()
     assert threads.join(10)
     assert held.result()
-    threads.shutdown()
+    threads.close()
 
 
 def test_python_does_not_wait_for_them_at_its_end() -> None:
     threads = WorkThreads(2, "test")
     own = [threads.submit(current_thread).result() for _ in range(2)]
-    threads.shutdown()
+    threads.close()
     assert all(thread.daemon for thread in own)

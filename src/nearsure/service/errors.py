@@ -1,17 +1,17 @@
-"""Problems as answers, and the exception handlers that make them."""
+"""Problems of requests, and which errors are which problems."""
 
 import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sklearn.exceptions import NotFittedError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Send
 
 from nearsure.errors import (
     BrokenImageError,
@@ -19,7 +19,6 @@ from nearsure.errors import (
     GalleryMismatchError,
     InvalidInputError,
     MissingExtraError,
-    NearsureError,
 )
 
 # A client that is turned away for the moment may come back after so many seconds.
@@ -27,7 +26,7 @@ SHORTLY = 1
 
 
 class ProblemError(Exception):
-    """Whatever ends a request early; an exception handler of the app turns it into an answer.
+    """Whatever ends a request early; the middleware `Problems` turns it into an answer.
 
     Parameters
     ----------
@@ -114,54 +113,9 @@ def problem_of(error: Exception) -> ProblemError | None:
     return next((make(error) for kinds, make in PROBLEMS if isinstance(error, kinds)), None)
 
 
-def answer_errors(app: FastAPI) -> None:
-    """Let an app answer its errors so."""
-    for kind in (ProblemError, RequestValidationError, ValidationError, HTTPException):
-        app.add_exception_handler(kind, _answer)
-    app.add_exception_handler(NearsureError, _answer)
-    app.add_exception_handler(NotFittedError, _answer)
-
-
-class UnexpectedErrors:
-    """ASGI middleware around the routes and the guards that read what a client sends.
-
-    500 without details for all unexpected errors.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and answer in the place of what breaks down."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = False
-
-        async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, note_start)
-        except Exception as error:
-            if started:
-                raise
-            problem = problem_of(error)
-            if problem is None:
-                log.exception("A request failed.")
-                problem = ProblemError(
-                    500, "internal_error", "The service failed. Its log tells why."
-                )
-            await problem.answer(send)
-
-
-async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    problem = problem_of(error)
-    if problem is None:
-        raise error
-    return Response(problem.body(), problem.status, problem.headers, media_type="application/json")
+async def raise_again(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Leave an error to the middleware, in place of a handler of the framework."""
+    raise error
 
 
 def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAPI's

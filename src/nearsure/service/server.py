@@ -2,10 +2,12 @@
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 from asyncio import AbstractEventLoop, get_running_loop
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -17,7 +19,7 @@ from nearsure.service.app import create_app
 from nearsure.service.auth import Tokens, check_listening
 from nearsure.service.service import open_gallery
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.slow_clients import make_protocol, raise_file_limit
+from nearsure.service.slow_clients import LimitedProtocol
 
 log = logging.getLogger("nearsure.service")
 
@@ -25,6 +27,10 @@ log = logging.getLogger("nearsure.service")
 # a load balancer sends requests elsewhere.
 DRAIN_SECONDS = 0.5
 BACKLOG = 2048
+MOST_CONNECTIONS = 10_000
+# For the gallery, the engine's connections, the listener, the log.
+OTHER_FILES = 200
+NO_LIMIT = 2**63
 # How long the thread that answers waits for the one that talks to clients, and the other way
 # round; with Python's 5 ms a batch of queries would mostly wait.
 SWITCH_SECONDS = 0.0001
@@ -69,7 +75,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=make_protocol(settings.patience, raise_file_limit()),
+                http=partial(LimitedProtocol, settings.patience, raise_file_limit()),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -105,6 +111,24 @@ class _Server(uvicorn.Server):
 
     def _exit(self) -> None:
         self.should_exit = True
+
+
+def raise_file_limit() -> int:
+    """Raise the number of files that may be open as far as it is needed and allowed.
+
+    Returns
+    -------
+    int
+        Connections for which there is room. Without room even a refusal could not be sent: the
+        client would wait until another leaves.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (NO_LIMIT if own == resource.RLIM_INFINITY else own for own in limits)
+    n_files = min(MOST_CONNECTIONS + OTHER_FILES, hard)
+    if soft < n_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_files, limits[1]))
+    # A process with very few files gets along with fewer others.
+    return max(n_files - OTHER_FILES, n_files // 2)
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -19,12 +19,12 @@ MEANINGS = {
     501: "Not configured.",
     503: "Overloaded, stopping, or the engine cannot be reached.",
 }
-EVERYWHERE = (401, 403, 408, 413, 422, 429, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What may go wrong everywhere, and these besides."""
-    return {
-        status: {"model": Problem, "description": MEANINGS[status]}
-        for status in sorted({*EVERYWHERE, *statuses})
-    }
+    """What OpenAPI has of problems with these statuses."""
+    return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
+
+
+# Of every route that needs a token.
+EVERYWHERE = problems(401, 403, 408, 413, 422, 429, 500, 503)
