@@ -103,8 +103,9 @@ def test_answers_count_by_what_became_of_them() -> None:
 def test_the_state_is_asked_for_when_it_is_read() -> None:
     measurements = Measurements()
     state = {"queue": 0, "size": 10, "model": 1}
-    measurements.watch_queue(lambda: state["queue"])
-    measurements.watch_gallery(lambda: state["size"], lambda: state["model"])
+    measurements.queue.set_function(lambda: state["queue"])
+    measurements.size.set_function(lambda: state["size"])
+    measurements.model.set_function(lambda: state["model"])
     assert figures(measurements)[key("gallery_items")] == 10
     state.update(queue=5, size=11, model=2)
     seen = figures(measurements)
@@ -118,7 +119,7 @@ def test_batches_of_the_batcher_are_seen() -> None:
 
     async def run() -> None:
         batcher = MicroBatcher(
-            lambda rows: rows.tolist(), largest_queue=10, on_batch=measurements.batch
+            lambda rows: rows.tolist(), largest_queue=10, on_batch=measurements.batches.observe
         )
         await asyncio.gather(*(batcher.ask(np.zeros(2)) for _ in range(5)))
         await batcher.ask(np.zeros(2))
@@ -133,6 +134,6 @@ def test_batches_of_the_batcher_are_seen() -> None:
 
 def test_two_apps_do_not_share_figures() -> None:
     first, second = Measurements(), Measurements()
-    first.batch(3)
+    first.batches.observe(3)
     assert figures(second)[key("batch_size_count")] == 0
     assert first.content_type.startswith("text/plain")

@@ -7,13 +7,12 @@ from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass
 from threading import Lock
 from time import monotonic
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from starlette.responses import Response
 
 from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
-from nearsure.engines.contract import Engine
 from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.report.document import Label
@@ -54,7 +53,7 @@ class PicturesInEngine(Mapping[Label, bytes]):
 def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
     """The pictures of a classifier's gallery; None if its engine holds none."""
     engine = classifier.engine_
-    find = None if engine is None else _finder(engine)
+    find: Find | None = getattr(engine, "picture", None)
     if engine is None or find is None:
         return None
     return PicturesInEngine(find, str if engine.capabilities.ids == "text" else int)
@@ -63,7 +62,7 @@ def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
 def answer_picture(gallery: ServedGallery, ids: AnyArray) -> Response:
     """The picture of one item; 404 if there is none."""
     gallery.stored(ids)
-    find = _finder(gallery.engine)
+    find: Find | None = getattr(gallery.engine, "picture", None)
     picture = None if find is None else find(ids.tolist()[0])
     kind = None if picture is None else media_type(picture)
     if kind is None:
@@ -86,10 +85,6 @@ def media_type(picture: bytes) -> str | None:
     if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
         return "image/webp"
     return None
-
-
-def _finder(engine: Engine) -> Find | None:
-    return cast("Find | None", getattr(engine, "picture", None))
 
 
 log = logging.getLogger("nearsure.service")

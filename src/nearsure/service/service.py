@@ -215,10 +215,11 @@ class RunningService:
             self.predict,
             largest_queue=settings.largest_queue,
             patience=patience,
-            on_batch=measurements.batch,
+            on_batch=measurements.batches.observe,
         )
-        measurements.watch_queue(lambda: self.batcher.queue_length)
-        measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
+        measurements.queue.set_function(lambda: self.batcher.queue_length)
+        measurements.size.set_function(self._size)
+        measurements.model.set_function(lambda: self.gallery.version[0])
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
 

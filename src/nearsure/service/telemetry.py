@@ -1,7 +1,7 @@
 """What is recorded about requests and answers: figures for Prometheus, and the access log."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Lock
 from time import perf_counter
 from typing import Final
@@ -28,7 +28,14 @@ QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Measurements:
-    """Counters and histograms of one app, in a registry of its own.
+    """Counters, gauges and histograms of one app, in a registry of its own.
+
+    Attributes
+    ----------
+    batches : Histogram
+        How many single queries go into one search.
+    queue, size, model : Gauge
+        Length of the queue, size of the gallery and number of its fit; set by functions.
 
     Examples
     --------
@@ -55,13 +62,13 @@ class Measurements:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._batches = Histogram(
+        self.batches = Histogram(
             "nearsure_batch_size",
             "Single queries that were answered together.",
             buckets=BATCH_SIZES,
             registry=self.registry,
         )
-        self._queue = Gauge(
+        self.queue = Gauge(
             "nearsure_queue_length", "Single queries that wait.", registry=self.registry
         )
         self._answers = Counter(
@@ -75,18 +82,14 @@ class Measurements:
             "Answers with the verdict that the query is of no known class.",
             registry=self.registry,
         )
-        self._size = Gauge("nearsure_gallery_items", "Items.", registry=self.registry)
-        self._model = Gauge(
+        self.size = Gauge("nearsure_gallery_items", "Items.", registry=self.registry)
+        self.model = Gauge(
             "nearsure_model_number",
             "Number of the fit that answers; it grows with each refit.",
             registry=self.registry,
         )
         self._confidences = _ConfidenceHistogram()
         self.registry.register(self._confidences)
-
-    def batch(self, n_queries: int) -> None:
-        """Note how many single queries go into one search."""
-        self._batches.observe(n_queries)
 
     def count_answers(
         self, confidence: AnyArray, accepted: AnyArray | None, n_unknown: int = 0
@@ -110,15 +113,6 @@ class Measurements:
             self._answers.labels("no").inc(len(accepted) - n_accepted)
         if n_unknown:
             self._unknown.inc(n_unknown)
-
-    def watch_queue(self, length: Callable[[], int]) -> None:
-        """Ask for the length of the queue whenever the figures are read."""
-        self._queue.set_function(length)
-
-    def watch_gallery(self, size: Callable[[], float], model: Callable[[], int]) -> None:
-        """Ask for the size of the gallery and the number of its model likewise."""
-        self._size.set_function(size)
-        self._model.set_function(model)
 
     def request(self, route: str, method: str, status: int, duration: float) -> None:
         """Note a request that was answered."""

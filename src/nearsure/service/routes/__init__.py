@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from fastapi import APIRouter
+from fastapi.params import Depends
+
 from nearsure.service.schemas import Problem
 
 MEANINGS = {
@@ -26,5 +29,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
 
 
-# Of every route that needs a token.
-EVERYWHERE = problems(401, 403, 408, 413, 422, 429, 500, 503)
+def make_router(tag: str, needed: Depends) -> APIRouter:
+    """A router of routes that need a token, with what may go wrong in each of them."""
+    everywhere = problems(401, 403, 408, 413, 422, 429, 500, 503)
+    return APIRouter(tags=[tag], dependencies=[needed], responses=everywhere)

@@ -4,13 +4,13 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
 from nearsure.service.auth import may_read, may_write
 from nearsure.service.documents import answer_picture
 from nearsure.service.items import LARGEST_PAGE, find_page, parse_ids, parse_labels, show_names
-from nearsure.service.routes import EVERYWHERE, problems
+from nearsure.service.routes import make_router, problems
 from nearsure.service.routes.queries import check_batch, read_many
 from nearsure.service.schemas import (
     Added,
@@ -41,9 +41,7 @@ PICTURES = {
 
 OwnId = Annotated[ItemId, Path(description="Id of the item.")]
 
-reading = APIRouter(tags=["items"], dependencies=[may_read], responses=EVERYWHERE)
-writing = APIRouter(tags=["items"], dependencies=[may_write], responses=EVERYWHERE)
-ROUTERS = reading, writing
+ROUTERS = reading, writing = make_router("items", may_read), make_router("items", may_write)
 
 
 @reading.get("/v1/items", response_model=ItemPage, summary="Items in the order of their ids")

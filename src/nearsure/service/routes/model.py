@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from nearsure.service.answers import DEFAULT_CERTAINTY, ThresholdInUse
 from nearsure.service.auth import Rights, may_read, may_write, rights_of
 from nearsure.service.errors import SHORTLY, ProblemError
-from nearsure.service.routes import EVERYWHERE, problems
+from nearsure.service.routes import make_router, problems
 from nearsure.service.schemas import (
     InTheMaking,
     Model,
@@ -40,22 +40,23 @@ NOT_READY: dict[int | str, dict[str, Any]] = {
     }
 }
 
-reading = APIRouter(dependencies=[may_read], responses=EVERYWHERE)
-writing = APIRouter(dependencies=[may_write], responses=EVERYWHERE)
-public = APIRouter()
-ROUTERS = reading, writing, public
+model, refits = make_router("model", may_read), make_router("model", may_write)
+thresholds = make_router("threshold", may_read)
+new_thresholds = make_router("threshold", may_write)
+reports, figures = make_router("report", may_read), make_router("health", may_read)
+health = APIRouter(tags=["health"])
+ROUTERS = model, refits, thresholds, new_thresholds, reports, figures, health
 
 
-@reading.get("/v1/model", tags=["model"], response_model=Model, summary="The fit that answers")
+@model.get("/v1/model", response_model=Model, summary="The fit that answers")
 async def get_model(request: Request) -> Response:
     service = get_service(request)
     document = await service.figures.run(lambda: describe_model(service))
     return json_answer({**document, "writable": rights_of(request) is Rights.WRITE})
 
 
-@writing.post(
+@refits.post(
     "/v1/refit",
-    tags=["model"],
     status_code=202,
     response_model=RefitState,
     responses=problems(409),
@@ -66,7 +67,7 @@ async def start_refit(request: Request) -> Response:
     return json_answer(await service.figures.run(service.refits.start), 202)
 
 
-@reading.get("/v1/refit", tags=["model"], response_model=RefitState, summary="State of the refit")
+@model.get("/v1/refit", response_model=RefitState, summary="State of the refit")
 async def get_refit(request: Request) -> Response:
     return json_answer(get_service(request).refits.state())
 
@@ -109,9 +110,8 @@ def describe_model(service: RunningService) -> dict[str, Any]:
     }
 
 
-@reading.get(
+@thresholds.get(
     "/v1/threshold",
-    tags=["threshold"],
     response_model=Threshold,
     responses=problems(409),
     summary="The threshold in use",
@@ -120,9 +120,8 @@ async def get_threshold(request: Request) -> Response:
     return json_answer(get_service(request).gallery.fit.threshold.document())
 
 
-@reading.get(
+@thresholds.get(
     "/v1/threshold/for",
-    tags=["threshold"],
     response_model=Threshold,
     responses=problems(409),
     summary="The threshold that a precision would need",
@@ -137,9 +136,8 @@ async def get_threshold_for(
     return json_answer(chosen.document())
 
 
-@writing.put(
+@new_thresholds.put(
     "/v1/threshold",
-    tags=["threshold"],
     response_model=Threshold,
     responses=problems(400, 409, 415),
     openapi_extra=describe_body(NewThreshold, {"precision": 0.99}),
@@ -167,23 +165,13 @@ async def _choose_and_use(service: RunningService, precision: float) -> Threshol
             return chosen
 
 
-@reading.get(
-    "/v1/report",
-    tags=["report"],
-    response_class=Response,
-    responses=DOCUMENT,
-    summary="The live report",
-)
+@reports.get("/v1/report", response_class=Response, responses=DOCUMENT, summary="The live report")
 async def get_report(request: Request) -> Response:
     return _send(get_service(request).report.now())
 
 
-@reading.get(
-    "/v1/audit",
-    tags=["report"],
-    response_class=Response,
-    responses=DOCUMENT,
-    summary="Suspect labels and the like",
+@reports.get(
+    "/v1/audit", response_class=Response, responses=DOCUMENT, summary="Suspect labels and the like"
 )
 async def get_audit(request: Request) -> Response:
     return _send(get_service(request).audit.now())
@@ -197,17 +185,13 @@ def _send(document: bytes | None) -> Response:
     return answer
 
 
-@public.get("/healthz", tags=["health"], response_model=Status, summary="Is the process alive?")
+@health.get("/healthz", response_model=Status, summary="Is the process alive?")
 async def healthz() -> Response:
     return json_answer({"status": "ok"})
 
 
-@public.get(
-    "/readyz",
-    tags=["health"],
-    response_model=Status,
-    responses=NOT_READY,
-    summary="Is it ready for requests?",
+@health.get(
+    "/readyz", response_model=Status, responses=NOT_READY, summary="Is it ready for requests?"
 )
 async def readyz(request: Request) -> Response:
     status = request.app.state.status
@@ -219,12 +203,8 @@ async def readyz(request: Request) -> Response:
     return json_answer({"status": "ok"})
 
 
-@reading.get(
-    "/metrics",
-    tags=["health"],
-    response_class=Response,
-    responses=FIGURES,
-    summary="Figures for Prometheus",
+@figures.get(
+    "/metrics", response_class=Response, responses=FIGURES, summary="Figures for Prometheus"
 )
 async def metrics(request: Request) -> Response:
     service = get_service(request)

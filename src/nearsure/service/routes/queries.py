@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from nearsure.service.answers import Answers
 from nearsure.service.auth import may_read
 from nearsure.service.errors import ProblemError
 from nearsure.service.items import parse_ids
-from nearsure.service.routes import EVERYWHERE, problems
+from nearsure.service.routes import make_router, problems
 from nearsure.service.schemas import (
     Answer,
     BatchAnswer,
@@ -27,7 +27,7 @@ ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
 SEVERAL = {"vectors": [[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], "neighbors": 0, "classes": 1}
 IMAGES = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 
-router = APIRouter(tags=["queries"], dependencies=[may_read], responses=EVERYWHERE)
+router = make_router("queries", may_read)
 ROUTERS = (router,)
 
 
