@@ -25,14 +25,14 @@ _STORED = {
 
 @dataclass(frozen=True)
 class ThresholdInUse:
-    """A threshold, and how it came about.
+    """A threshold, and how it was chosen.
 
     Parameters
     ----------
     threshold : float or None
         None if none is set, or if the target cannot be promised.
     precision : float or None
-        The target it was chosen for; it is then chosen anew after each fit.
+        The target it was chosen for; it is then chosen again after each fit.
     sentence : str
         What it means.
     model : int
@@ -108,7 +108,7 @@ def choose_threshold(
 
 
 def choose_again(in_use: ThresholdInUse, classifier: NEDClassifier, model: int) -> ThresholdInUse:
-    """The threshold of a new fit: set by hand it stays, for a precision it is chosen anew."""
+    """The threshold of a new fit: kept if set by hand, chosen again if for a precision."""
     if in_use.precision is None:
         return replace(in_use, model=model)
     return replace(choose_threshold(in_use.precision, classifier, model), is_set=in_use.is_set)

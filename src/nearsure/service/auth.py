@@ -96,7 +96,7 @@ class Tokens:
         return digest
 
     def _rights_of(self, digest: bytes) -> Rights:
-        # All are compared, also after a match, so that the time says nothing about any.
+        # All are compared, also after a match, so that the time reveals nothing about any.
         reads = [hmac.compare_digest(digest, known) for known in self._read]
         writes = [hmac.compare_digest(digest, known) for known in self._write]
         if any(writes):
@@ -105,7 +105,7 @@ class Tokens:
 
 
 class Authenticate:
-    """ASGI middleware that turns strangers away before their body is read.
+    """ASGI middleware that refuses requests without a token before their body is read.
 
     Everything but health, readiness, the page and its assets needs a token. The rights go into the
     scope, where `may_read` and `may_write` find them.

@@ -94,7 +94,7 @@ log = logging.getLogger("nearsure.service")
 SHOWN_SECONDS = 2.0
 NO_VERSION = -1, -1
 SUSPECTS = 50
-# Fewer than a report on paper has, as this one is made anew after every change.
+# Fewer than in a report file, as this one is made again after every change.
 RESAMPLES = 300
 
 

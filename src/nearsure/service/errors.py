@@ -21,7 +21,7 @@ from nearsure.errors import (
     MissingExtraError,
 )
 
-# A client that is turned away for the moment may come back after so many seconds.
+# Seconds after which a client that is refused for the moment may retry.
 SHORTLY = 1
 
 
@@ -76,7 +76,7 @@ class ProblemError(Exception):
 
 
 def engine_unavailable() -> ProblemError:
-    """The problem of an engine that fails; what it says itself is for the log, not for clients."""
+    """The problem of an engine that fails; its own message is logged and not sent to clients."""
     return ProblemError(
         503,
         "engine_unavailable",
@@ -86,7 +86,7 @@ def engine_unavailable() -> ProblemError:
 
 
 class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the answer
-    """More is asked than can be answered; it passes."""
+    """There are more requests than can be answered at the moment."""
 
     def __init__(self, message: str) -> None:
         super().__init__(503, "overloaded", message, {"retry-after": str(SHORTLY)})
@@ -155,7 +155,7 @@ PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]
     ((ValidationError, RequestValidationError), _invalid),
     ((HTTPException,), _of_framework),
     (
-        # Nobody reads this answer, but a client that leaves is no failure of the service.
+        # The answer is not read, but a client that disconnects is no failure of the service.
         (ClientDisconnect,),
         lambda _: ProblemError(400, "incomplete", "The connection ended before the request did."),
     ),

@@ -242,7 +242,7 @@ class ServedGallery:
         return self._repeat(lambda: read(*self._counted_copy()))
 
     def threshold_for(self, precision: float, certainty: float) -> ThresholdInUse:
-        """The threshold that would be chosen now; chosen once for all who ask before a write."""
+        """The threshold that would be chosen now; computed once until the next write."""
         # A write begins another table, so that what is chosen beside it is not kept.
         chosen, key = self._thresholds, (precision, certainty)
         threshold = chosen.get(key)
@@ -277,7 +277,7 @@ class ServedGallery:
         return new
 
     def close(self, patience: float = 5.0) -> None:
-        """Keep what is known of changes since the fit, and close the engine.
+        """Store the counts of changes since the fit, and close the engine.
 
         Parameters
         ----------

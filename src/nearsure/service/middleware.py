@@ -38,7 +38,7 @@ ALWAYS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 # Answers may hold what only the asker may see, so that no cache on the way keeps them; those that
-# everybody may see, such as the page, say themselves how long they last.
+# everybody may see, such as the page, have a cache-control header of their own.
 NOT_STORED: Final = (b"cache-control", b"no-store")
 
 Guard: TypeAlias = Callable[[ASGIApp], ASGIApp]
@@ -58,7 +58,7 @@ class Guarded:
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer, and forbids caches to keep most."""
+    """ASGI middleware that adds security headers to every answer, and forbids caching of most."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -143,8 +143,8 @@ class InFlightLimit:
 # A service without tokens answers this machine's programs, not pages that a browser has open.
 #
 # A foreign page can send requests to a loopback address, and with a name of its own that points
-# there (DNS rebinding) it can read the answers as well. Browsers say in Host and Origin whom they
-# ask for.
+# there (DNS rebinding) it can read the answers as well. Host and Origin show for whom a
+# browser asks.
 
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -358,7 +358,7 @@ class RateLimit:
         return _network_of(peer[0]) if peer else ""
 
     def _seconds_to_wait(self, client: Client) -> float:
-        """Take one request out of a client's bucket; if there is none, say when there will be."""
+        """Take one request out of a client's bucket; otherwise the seconds until there is one."""
         now = self.clock()
         bucket = self._buckets.get(client)
         if bucket is None:

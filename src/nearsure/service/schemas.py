@@ -23,7 +23,7 @@ Label = Annotated[
 # What an item may be called: printable, so that it can stand in an address and in a log.
 ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-# Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
+# Lists stop at the first mistake: millions of them would take gigabytes to report.
 LARGEST_VECTOR = 65_536
 Vector = Annotated[
     list[FiniteFloat], Field(min_length=1, max_length=LARGEST_VECTOR, fail_fast=True)
@@ -39,13 +39,13 @@ Count = Annotated[int, BeforeValidator(_whole)]
 
 
 class Message(BaseModel):
-    """Base of everything that comes or goes; unknown fields are refused, not ignored."""
+    """Base of all requests and answers; unknown fields are refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Problem(Message):
-    """Every answer that is no success: what was wrong, and what to do."""
+    """Every answer that is not a success: what was wrong, and what to do."""
 
     error: str
     message: str
@@ -56,7 +56,7 @@ class Query(Message):
 
     vector: Vector | None = Field(None, examples=[[0.1, 0.7, 0.2]])
     item: ItemId | None = Field(
-        None, description="An item of the gallery, which leaves itself out."
+        None, description="An item of the gallery; it is left out of its own answer."
     )
     text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
         None, description="Where a text encoder is configured."
@@ -81,7 +81,7 @@ class ClassShare(Message):
 
 
 class NeighborShown(Message):
-    """A gallery item that vouches for the answer, and its share of the vote in [0, 1]."""
+    """One of the nearest gallery items, and its share of the vote in [0, 1]."""
 
     id: Label
     label: Label
@@ -90,7 +90,7 @@ class NeighborShown(Message):
 
 
 class Answer(Message):
-    """What a query is taken for, how sure that is, and why."""
+    """Label of a query, its confidence, and the nearest gallery items."""
 
     label: Label
     confidence: float = Field(description="Probability that the label is right, in [0, 1].")
@@ -155,7 +155,7 @@ class ItemPage(Message):
 
 
 class NewLabel(Message):
-    """What an item shall be called from now on."""
+    """The new label of an item."""
 
     label: LabelText
 
@@ -215,14 +215,14 @@ class Threshold(Message):
 
 
 class NewThreshold(Message):
-    """Exactly one: a confidence, or the precision that is to be promised; neither: no threshold."""
+    """At most one: a confidence, or a target precision; neither: no threshold."""
 
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
     precision: Annotated[FiniteFloat, Field(gt=0, lt=1)] | None = None
 
 
 class InTheMaking(Message):
-    """What was asked for is being made; ask again after the seconds of Retry-After."""
+    """The document is being made; ask again after the seconds of Retry-After."""
 
     status: Literal["making"]
 
@@ -238,7 +238,7 @@ BODIES = (Query, BatchQuery, NewItems, NewLabel, Relabelling, Removal, NewThresh
 Body = TypeVar("Body", bound=BaseModel)
 # Larger ones are read in a thread, so that others are not kept waiting.
 LARGEST_AT_ONCE = 64 * 1024
-# So many marks too many are parsed nevertheless: the message can then say what is wrong.
+# So many marks too many are parsed nevertheless: the message can then name the mistake.
 TOLERATED = 64
 PORTION = 64 * 1024
 QUOTE = ord('"')
@@ -248,7 +248,7 @@ SCHEMAS = "#/components/schemas/"
 async def read_body(
     request: Request, kind: type[Body], *, rows: int = 1, dimension: int = 0
 ) -> Body:
-    """The body of a request as what it should be; a `ValidationError` says where it is not.
+    """The body of a request as a model; a `ValidationError` if it does not fit.
 
     Parameters
     ----------
@@ -342,11 +342,11 @@ def _too_many_parts(rows: int) -> ProblemError:
 
 
 def describe_body(kind: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
-    """What OpenAPI says of a body that `read_body` reads."""
+    """The OpenAPI description of a body that `read_body` reads."""
     content = {"schema": {"$ref": f"{SCHEMAS}{kind.__name__}"}, "example": example}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 def json_answer(document: object, status: int = 200) -> Response:
-    """What is known to be right, without being checked again."""
+    """A JSON answer of a document that need not be checked."""
     return Response(to_json(document), status, media_type="application/json")

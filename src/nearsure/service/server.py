@@ -23,8 +23,8 @@ from nearsure.service.slow_clients import LimitedProtocol
 
 log = logging.getLogger("nearsure.service")
 
-# So long it goes on answering after it was told to stop, but says at /readyz that it will, so that
-# a load balancer sends requests elsewhere.
+# Seconds between the signal to stop and the stop. Requests are still answered, but /readyz is 503,
+# so that a load balancer sends them elsewhere.
 DRAIN_SECONDS = 0.5
 BACKLOG = 2048
 MOST_CONNECTIONS = 10_000
@@ -68,7 +68,7 @@ def run_service(settings: ServiceSettings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which says that it is stopping before it stops."""
+    """uvicorn's server, with a drain time between the signal and the stop."""
 
     def __init__(self, app: FastAPI, settings: ServiceSettings) -> None:
         super().__init__(
@@ -89,7 +89,7 @@ class _Server(uvicorn.Server):
         )
         self._app = app
         self._loop: AbstractEventLoop | None = None
-        self._is_told = False
+        self._is_signalled = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Note the loop in which everything runs."""
@@ -97,15 +97,15 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
-        """Stop soon; at once if told again.
+        """Stop soon; at once after a second signal.
 
         The signal is not raised anew afterwards, as uvicorn would: stopping is no failure.
         """
-        if self._is_told or self._loop is None or not self.started:
+        if self._is_signalled or self._loop is None or not self.started:
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
             return
-        self._is_told = True
+        self._is_signalled = True
         self._app.state.status = "stopping"
         self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
 

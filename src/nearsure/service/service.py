@@ -163,7 +163,7 @@ LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
-# However many ask whether the service is ready, its engine is asked once in this time.
+# However many probes of readiness come, the engine is asked once in this time.
 FRESH_SECONDS = 1.0
 # Seconds that a probe of readiness waits for the engine.
 PROBE_SECONDS = 2.0
@@ -171,7 +171,7 @@ PROBE_SECONDS = 2.0
 
 @runtime_checkable
 class CheckedEngine(Protocol):
-    """An engine that can tell by itself whether it is able to answer."""
+    """An engine with a check of its own whether it can answer."""
 
     def check(self) -> None:
         """An error if it is not."""
@@ -277,7 +277,7 @@ class RunningService:
         return await self._encoding.run(partial(_encode, encoder, content))
 
     async def why_unavailable(self) -> str | None:
-        """Why the gallery cannot be asked now; None if it can."""
+        """Why the gallery cannot answer now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
             probe = asyncio.wrap_future(self.figures.submit(self._try_engine))

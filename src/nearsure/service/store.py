@@ -26,7 +26,7 @@ log = logging.getLogger("nearsure.service")
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What answers; it is replaced as a whole, so that no reader sees half of one.
+    """A fitted classifier in use; replaced as a whole, so that no reader gets half of one.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 OTHER: Final = "other"
 ACCESS_LOG = logging.getLogger("nearsure.access")
 LONGEST_PATH = 200
-# They are asked every few seconds, and would bury the rest.
+# Requested every few seconds: they would hide the rest.
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
