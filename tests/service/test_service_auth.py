@@ -1,4 +1,4 @@
-"""Tokens: who may what, and that nothing of them is ever shown."""
+"""Tokens: who may do what, and that nothing of a token is ever shown."""
 
 import asyncio
 import logging
