@@ -26,6 +26,7 @@ from served_examples import serving, sqlite_gallery
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.arrays import AnyArray
+from nearsure.service import slow_clients
 from nearsure.service.auth import Tokens
 from nearsure.service.batching import MicroBatcher
 from nearsure.service.errors import Overloaded
@@ -389,7 +390,8 @@ class TestRealConnections:
                 connection.sendall(REQUEST)
                 assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
 
-    def test_who_never_ends_a_refused_body_is_closed(self) -> None:
+    def test_who_never_ends_a_refused_body_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(slow_clients, "LINGER", 0.5)
         with served(Problems(body_limit(echo, 1000)), patience=5) as port:
             head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
             received, duration = self.exchange(port, head, *(30 * [b"x"]), pause=0.1)

@@ -67,7 +67,7 @@ def test_a_request_that_is_under_way_is_answered_after_sigterm(
     processes: ServiceProcesses, log: Path, tmp_path: Path
 ) -> None:
     path, port = sqlite_gallery(tmp_path / "birds.sqlite", n_each=8), free_port()
-    process_id = processes.start(gallery=str(path), port=port, drain=1.5)
+    process_id = processes.start(gallery=str(path), port=port, drain=0.7)
     wait_until_ready(port)
     items = [{"id": "n1", "label": "ibis", "vector": [9.0] * DIMENSION}]
     with connected(port) as connection:
