@@ -319,7 +319,7 @@ def told(answer: Any) -> Any:  # noqa: ANN401
 @pytest.fixture
 def counting(tmp_path: Path) -> Iterator[TestClient]:
     vectors, codes = clusters(N_ITEMS // 4)
-    # So that the audit has something to tell: a duplicate with a label that nobody believes.
+    # So that the audit has something to tell: a duplicate with a doubtful label.
     vectors[1] = vectors[9]
     path = tmp_path / "numbers.sqlite"
     with SqliteEngine.create(path, DIMENSION, ids="integer", labels="integer") as engine:

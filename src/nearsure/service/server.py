@@ -6,7 +6,7 @@ import resource
 import signal
 import socket
 import sys
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import get_running_loop
 from functools import partial
 from types import FrameType
 
@@ -88,26 +88,22 @@ class _Server(uvicorn.Server):
             )
         )
         self._app = app
-        self._loop: AbstractEventLoop | None = None
         self._is_signalled = False
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Note the loop in which everything runs."""
-        self._loop = get_running_loop()
-        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
         """Stop soon; at once after a second signal.
 
-        The signal is not raised anew afterwards, as uvicorn would: stopping is no failure.
+        The signal is not raised again afterwards, as by uvicorn: stopping is no failure.
         """
-        if self._is_signalled or self._loop is None or not self.started:
+        if self._is_signalled or not self.started:
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
             return
         self._is_signalled = True
         self._app.state.status = "stopping"
-        self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
+        # Signals are handled in the thread of the loop.
+        loop = get_running_loop()
+        loop.call_soon_threadsafe(loop.call_later, DRAIN_SECONDS, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True

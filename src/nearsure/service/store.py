@@ -89,7 +89,7 @@ def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     Parameters
     ----------
     classifier : NEDClassifier
-        With classes counted anew.
+        Counted after it was loaded.
     model : bytes
         What was kept of it.
     """
@@ -209,7 +209,7 @@ def keep(fit: Fit, notes: Notes) -> None:
 
     Where they cannot be written as one, the number goes first: should the rest not be written any
     more, the next start sees that the model is not the one that was numbered, and counts on. A
-    threshold of another fit is chosen anew then, or stays if it was set by hand.
+    threshold of another fit is chosen again then, or stays if it was set by hand.
     """
     model = fit.classifier.to_bytes()
     number = _write_number(fit.number, model, fit.last_change)
