@@ -158,7 +158,7 @@ def test_a_document_is_made_beside_writers(
     # Items were removed while it read: it has started over.
     assert n_points_in(client.get(address).json()) == 58
     client.delete("/v1/items/9")
-    app.state.service.report._made = app.state.service.audit._made = None
+    app.state.service.report._last = app.state.service.audit._last = None
     assert n_points_in(document_at(client, address)) == 57
 
 

@@ -290,7 +290,7 @@ def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
         engine.left = 100
         app: Any = client.app
         live = getattr(app.state.service, address.rpartition("/")[2])
-        live._made = None
+        live._last = None
         assert client.get(address).status_code == 202
         live.wait(20)
         answer = client.get(address)

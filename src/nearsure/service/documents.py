@@ -126,8 +126,7 @@ class LiveDocument:
     ) -> None:
         self._gallery, self._make, self._threads = gallery, make, threads
         self._lock = Lock()
-        self._made: _Made | None = None
-        self._making: Future[None] | None = None
+        self._last: Future[_Made] | None = None
 
     def now(self) -> bytes | None:
         """The document of now; None while it is being made.
@@ -141,10 +140,11 @@ class LiveDocument:
         n_writes = self._gallery.version[1]
         version = self._gallery.fit.number, n_writes
         with self._lock:
-            made = self._made
+            if self._last is not None and not self._last.done():
+                return None
+            made = None if self._last is None else self._last.result()
             if made is None or (made.version != version and monotonic() >= made.shown_until):
-                if self._making is None:
-                    self._making = self._threads.submit(self._run)
+                self._last = self._threads.submit(self._run)
                 return None
         if made.failure is not None:
             # Without the traces of earlier raises.
@@ -153,11 +153,10 @@ class LiveDocument:
 
     def wait(self, timeout: float) -> None:
         """Wait for what is being made."""
-        making = self._making
-        if making is not None:
-            wait([making], timeout)
+        if self._last is not None:
+            wait([self._last], timeout)
 
-    def _run(self) -> None:
+    def _run(self) -> _Made:
         version, start = self._gallery.version, monotonic()
         document: bytes | None = None
         failure: ProblemError | None = None
@@ -178,9 +177,7 @@ class LiveDocument:
         end = monotonic()
         overtaken = version != self._gallery.version
         shown_until = end + max(SHOWN_SECONDS, end - start) if overtaken else end
-        with self._lock:
-            self._made = _Made(version, document, failure, shown_until)
-            self._making = None
+        return _Made(version, document, failure, shown_until)
 
 
 def report_document(classifier: NEDClassifier) -> bytes:
