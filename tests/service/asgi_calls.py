@@ -107,7 +107,8 @@ def served(
     send_buffer: int | None = None,
 ) -> Iterator[int]:
     """A real server in a thread; gives its port. `send_buffer` is the system's, in bytes."""
-    with socket.socket() as listening:
+    # Of this protocol, or else asyncio lets answers wait for acknowledgements.
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         if send_buffer is not None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listening.bind(("127.0.0.1", 0))
