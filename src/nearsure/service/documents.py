@@ -20,6 +20,15 @@ from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.gallery import ServedGallery
 
+log = logging.getLogger("nearsure.service")
+# A gallery that changes all the time would never have a report: one that was overtaken while it was
+# made is shown for so long, or as long as it took to make.
+SHOWN_SECONDS = 2.0
+NO_VERSION = -1, -1
+SUSPECTS = 50
+# Fewer than in a report file, as this one is made again after every change.
+RESAMPLES = 300
+
 Find: TypeAlias = Callable[[Label], bytes | None]
 
 
@@ -85,17 +94,6 @@ def media_type(picture: bytes) -> str | None:
     if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
         return "image/webp"
     return None
-
-
-log = logging.getLogger("nearsure.service")
-
-# A gallery that changes all the time would never have a report: one that was overtaken while it was
-# made is shown for so long, or as long as it took to make.
-SHOWN_SECONDS = 2.0
-NO_VERSION = -1, -1
-SUSPECTS = 50
-# Fewer than in a report file, as this one is made again after every change.
-RESAMPLES = 300
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,19 @@ from nearsure.errors import (
     MissingExtraError,
 )
 
+log = logging.getLogger("nearsure.service")
 # Seconds after which a client that is refused for the moment may retry.
 SHORTLY = 1
+# How many mistakes of a request an answer lists.
+MOST_LISTED = 3
+MOST_READ = 100
+LONGEST_NAME = 50
+NAMES = {
+    400: ("bad_request", "The request cannot be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not take this method."),
+    415: ("unsupported_media_type", "This address does not take this kind of content."),
+}
 
 
 class ProblemError(Exception):
@@ -90,20 +101,6 @@ class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the ans
 
     def __init__(self, message: str) -> None:
         super().__init__(503, "overloaded", message, {"retry-after": str(SHORTLY)})
-
-
-log = logging.getLogger("nearsure.service")
-
-# How many mistakes of a request an answer lists.
-MOST_LISTED = 3
-MOST_READ = 100
-LONGEST_NAME = 50
-NAMES = {
-    400: ("bad_request", "The request cannot be read."),
-    404: ("not_found", "There is nothing at this address."),
-    405: ("method_not_allowed", "This address does not take this method."),
-    415: ("unsupported_media_type", "This address does not take this kind of content."),
-}
 
 
 def problem_of(error: Exception) -> ProblemError | None:

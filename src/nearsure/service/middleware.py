@@ -40,8 +40,20 @@ ALWAYS: Final = (
 # Answers may hold what only the asker may see, so that no cache on the way keeps them; those that
 # everybody may see, such as the page, have a cache-control header of their own.
 NOT_STORED: Final = (b"cache-control", b"no-store")
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Bytes of all bodies under way.
+LARGEST_TOGETHER = 256 * 2**20
+# Thousands of these fit beside the others, and need not be counted.
+SMALL = 64 * 2**10
+# Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
+MOST_DIGITS = 20
+# A client may spend this many seconds' worth of requests at once.
+BURST_SECONDS = 10.0
+# The owner of an IPv6 network has all its addresses.
+IPV6_NETWORK = 64
 
 Guard: TypeAlias = Callable[[ASGIApp], ASGIApp]
+Client: TypeAlias = bytes | str
 
 
 class Guarded:
@@ -78,9 +90,9 @@ class SecurityHeaders:
 
 
 class Problems:
-    """ASGI middleware that answers for whatever raises inside, routes and guards.
+    """ASGI middleware that answers errors of routes and of guards behind it.
 
-    500 without details for all unexpected errors.
+    Unexpected ones are logged, and answered with 500 and no details.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -111,7 +123,7 @@ class Problems:
 class InFlightLimit:
     """ASGI middleware: 503 with Retry-After at once, while too many requests are under way.
 
-    Nothing of a request that is turned away is read. What needs no token (health, readiness, the
+    The body of a request that is refused is not read. What needs no token (health, readiness, the
     page and its assets) takes no place and is always answered.
 
     Parameters
@@ -140,18 +152,13 @@ class InFlightLimit:
             self.under_way -= 1
 
 
-# A service without tokens answers this machine's programs, not pages that a browser has open.
-#
-# A foreign page can send requests to a loopback address, and with a name of its own that points
-# there (DNS rebinding) it can read the answers as well. Host and Origin show for whom a
-# browser asks.
-
-
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
 class LocalOnly:
     """ASGI middleware for a service without tokens: 403 for what a foreign page asks.
+
+    Programs of this machine are answered, but not pages of other hosts that a browser has open.
+    Such a page can send requests to a loopback address, and with a name of its own that points
+    there (DNS rebinding) it can read the answers as well. Host and Origin show for whom a browser
+    asks.
 
     Parameters
     ----------
@@ -191,13 +198,6 @@ def _is_local(address: str) -> bool:
     except ValueError:
         return False
     return host is not None and is_loopback(host)
-
-
-LARGEST_TOGETHER = 256 * 2**20
-# Thousands of these fit beside the others, and need not be counted.
-SMALL = 64 * 2**10
-# Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
-MOST_DIGITS = 20
 
 
 class BodyLimit:
@@ -284,14 +284,6 @@ def _declared_length(scope: Scope) -> int | None:
             f"Content-Length may have {MOST_DIGITS} digits. Got {len(length)} instead.",
         )
     return int(length)
-
-
-# A client may spend this many seconds' worth of requests at once.
-BURST_SECONDS = 10.0
-# The owner of an IPv6 network has all its addresses.
-IPV6_NETWORK = 64
-
-Client: TypeAlias = bytes | str
 
 
 @dataclass(slots=True)

@@ -12,6 +12,15 @@ from pydantic_core import to_json
 from nearsure.report.document import LARGEST_INTEGER as LARGEST_COUNTED
 from nearsure.service.errors import ProblemError
 
+# Larger bodies are read in a thread, so that other requests need not wait.
+LARGEST_AT_ONCE = 64 * 1024
+# So many marks too many are parsed nevertheless: the message can then name the mistake.
+TOLERATED = 64
+PORTION = 64 * 1024
+QUOTE = ord('"')
+SCHEMAS = "#/components/schemas/"
+
+Body = TypeVar("Body", bound=BaseModel)
 # An id or a label. Beyond what a browser counts exactly, integers travel as text.
 Label = Annotated[
     str | Annotated[int, Field(ge=-LARGEST_COUNTED, le=LARGEST_COUNTED)],
@@ -234,15 +243,8 @@ class Status(Message):
     reason: str | None = Field(None, description="Why the gallery is unavailable.")
 
 
+# All bodies of requests.
 BODIES = (Query, BatchQuery, NewItems, NewLabel, Relabelling, Removal, NewThreshold)
-Body = TypeVar("Body", bound=BaseModel)
-# Larger ones are read in a thread, so that others are not kept waiting.
-LARGEST_AT_ONCE = 64 * 1024
-# So many marks too many are parsed nevertheless: the message can then name the mistake.
-TOLERATED = 64
-PORTION = 64 * 1024
-QUOTE = ord('"')
-SCHEMAS = "#/components/schemas/"
 
 
 async def read_body(

@@ -41,6 +41,17 @@ from nearsure.service.store import (
 from nearsure.service.telemetry import Measurements
 
 log = logging.getLogger("nearsure.service")
+# Seconds that a stop waits for what is under way; a write is always waited for.
+LAST_WAIT = 5.0
+READERS = 4
+# Images and texts: each takes an encoder longer than a search takes.
+WAITING_ENCODINGS = 64
+# However many probes of readiness come, the engine is asked once in this time.
+FRESH_SECONDS = 1.0
+# Seconds that a probe of readiness waits for the engine.
+PROBE_SECONDS = 2.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +166,6 @@ def _continue_fit(
         except InvalidInputError as error:
             log.warning("No threshold can be chosen on the gallery as it is: %s", error)
     return Fit(classifier, kept.number, threshold, n_unseen, last_change)
-
-
-Result = TypeVar("Result")
-# Seconds that a stop waits for what is under way; a write is always waited for.
-LAST_WAIT = 5.0
-READERS = 4
-# Images and texts: each takes an encoder longer than a search takes.
-WAITING_ENCODINGS = 64
-# However many probes of readiness come, the engine is asked once in this time.
-FRESH_SECONDS = 1.0
-# Seconds that a probe of readiness waits for the engine.
-PROBE_SECONDS = 2.0
 
 
 @runtime_checkable

@@ -22,6 +22,8 @@ from nearsure.schema import COUNT, TEXT, check_fields, nullable
 from nearsure.service.answers import ThresholdInUse
 
 log = logging.getLogger("nearsure.service")
+MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
+_STORED = {"number": COUNT, "sha256": TEXT, "last_change": nullable(COUNT)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +106,6 @@ def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     return int(max(gained[gained > 0].sum(), -gained[gained < 0].sum()))
 
 
-MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
-
-
 class Notes(Protocol):
     """Bytes by name; a note is replaced whole or not at all, and stays when the power fails.
 
@@ -153,9 +152,6 @@ def _make_durable(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_STORED = {"number": COUNT, "sha256": TEXT, "last_change": nullable(COUNT)}
 
 
 class RecordedChanges(Protocol):
