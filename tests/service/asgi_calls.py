@@ -6,13 +6,14 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from time import monotonic, sleep
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.service.slow_clients import make_protocol
+from nearsure.service.slow_clients import LimitedProtocol
 
 
 @dataclass
@@ -91,18 +92,6 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await answer_ok(send, await read_body(receive))
 
 
-async def careless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app that takes every error of reading for malformed input, as frameworks do."""
-    assert scope["type"] == "http"
-    try:
-        await read_body(receive)
-    except Exception:  # noqa: BLE001 - that is the point
-        await send({"type": "http.response.start", "status": 400, "headers": []})
-        await send({"type": "http.response.body", "body": b"malformed"})
-    else:
-        await answer_ok(send)
-
-
 async def broken(scope: Scope, receive: Receive, send: Send) -> None:
     """An app that raises."""
     del receive, send
@@ -118,13 +107,14 @@ def served(
     send_buffer: int | None = None,
 ) -> Iterator[int]:
     """A real server in a thread; gives its port. `send_buffer` is the system's, in bytes."""
-    with socket.socket() as listening:
+    # Of this protocol, or else asyncio lets answers wait for acknowledgements.
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         if send_buffer is not None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
-            http=make_protocol(patience, largest_connections),
+            http=partial(LimitedProtocol, patience, largest_connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,

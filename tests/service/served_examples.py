@@ -1,4 +1,4 @@
-"""Galleries and apps for the tests of the service."""
+"""Galleries and apps for the tests of the service, and what every refusal looks like."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,8 @@ from nearsure.service import ServiceSettings, create_app
 DIMENSION = 6
 NAMES = np.array(["heron", "egret", "stork", "crane"])
 LONGEST_WAIT = 20.0
+# What no refusal may show.
+INSIDE = ("Traceback", "site-packages", "nearsure/", ".py", "sqlite", "keeper", "dbname")
 
 
 def clusters(n_each: int = 30, seed: int = 0) -> tuple[AnyArray, IntArray]:
@@ -76,3 +78,15 @@ def document_at(client: TestClient, address: str) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     return document
+
+
+def refused(answer: Any, *statuses: int) -> dict[str, str]:  # noqa: ANN401
+    """The problem of an answer, which tells nothing of the inside."""
+    assert answer.status_code in statuses, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    problem: dict[str, str] = answer.json()
+    assert set(problem) == {"error", "message"}
+    assert len(problem["message"]) < 1000
+    for inside in INSIDE:
+        assert inside not in answer.text
+    return problem

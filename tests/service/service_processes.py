@@ -6,6 +6,7 @@ Run as a script this is that process: it reads one command a line, and answers w
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -26,15 +27,11 @@ class ServiceProcesses:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    @property
-    def id(self) -> int:
-        """That of the process which the others are forked from."""
-        return self._process.pid
-
     def start(self, **settings: object) -> int:
         """Start a service with these settings; its process id.
 
-        `drain` is how many seconds it goes on answering after it was told to stop.
+        `drain` is how many seconds it goes on answering after the signal to stop, `files` the soft
+        and the hard limit of open files.
         """
         return int(self._asked({"start": settings}))
 
@@ -123,6 +120,8 @@ def _serve(settings: dict[str, Any]) -> None:
     from nearsure.service import server as run  # noqa: PLC0415
 
     run.DRAIN_SECONDS = settings.pop("drain", run.DRAIN_SECONDS)
+    if "files" in settings:
+        resource.setrlimit(resource.RLIMIT_NOFILE, settings.pop("files"))
     logging.basicConfig(level=logging.INFO)
     run_service(ServiceSettings(**settings))
 

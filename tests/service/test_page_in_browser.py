@@ -150,7 +150,7 @@ def test_a_pasted_vector_is_answered(reader: Page, served: Served) -> None:
         ("", "Paste a vector of 6 numbers first."),
         ("1 2 3", "The gallery holds vectors of 6 numbers. Got 3 instead."),
         ("1 2 3 4 5 cat", 'Entry 6 must be a finite number. Got "cat" instead.'),
-        ("[1, 2", "This begins like JSON but is not."),
+        ("[1, 2", "This begins like JSON but is not valid."),
     ):
         paste(reader, text)
         expect(reader.get_by_role("alert").filter(has_text=said)).to_be_visible()
@@ -227,10 +227,10 @@ def test_a_threshold_is_used_and_given_up(page: Page, fresh: Served) -> None:
     expect(page.get_by_role("radio", name="Text")).to_be_checked()
     expect(page.get_by_role("radio", name="Image")).to_be_hidden()
     in_use = page.locator("#threshold-in-use")
-    expect(in_use).to_have_text("In use: the promise of 99.9% right.")
+    expect(in_use).to_have_text("In use: precision 99.9%.")
     choose(page, "Item")
     page.locator("#item-choices button").first.click()
-    expect(page.locator("#judgement")).to_contain_text("No threshold keeps the promise")
+    expect(page.locator("#judgement")).to_contain_text("No threshold reaches the precision in use")
     page.get_by_role("button", name="Use none").click()
     expect(in_use).to_have_text("No threshold is in use.")
     expect(page.locator("#judgement")).to_contain_text("No threshold. Move the slider")
@@ -244,7 +244,7 @@ def test_a_threshold_is_used_and_given_up(page: Page, fresh: Served) -> None:
     assert fresh.call("/v1/threshold")["threshold"] == 0.77
     fresh.call("/v1/threshold", {"precision": 0.3}, "PUT")
     page.reload()
-    expect(in_use).to_have_text("This threshold is in use, for 30% right.")
+    expect(in_use).to_have_text("This threshold is in use, for precision 30%.")
 
 
 def test_nothing_bars_the_way(reader: Page, served: Served) -> None:
@@ -310,7 +310,7 @@ def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, fresh: 
     expect(suspect).to_contain_text("labelled dog")
     suspect.get_by_role("button", name="Relabel to cat").click()
     expect(page.locator("#status-text")).to_have_text(
-        "Item cat-03 is labelled “cat” now; it was “dog”."
+        "Item cat-03 is now labelled “cat”; it was “dog”."
     )
     expect(suspect).to_have_count(0)
     assert page.evaluate("document.activeElement.closest('#suspects, #suspects-heading') !== null")
@@ -329,7 +329,7 @@ def check_undo(page: Page, fresh: Served) -> None:
         suspect.get_by_role("button", name="Other label").click()
         page.get_by_label("New label").fill("hawk")
         page.keyboard.press("Enter")
-        expect(page.locator("#status-text")).to_contain_text("“hawk” now")
+        expect(page.locator("#status-text")).to_contain_text("is now labelled “hawk”")
         expect(suspect).to_have_count(0)
         assert fresh.label_of("owl-07") == "hawk"
 
@@ -359,7 +359,7 @@ def test_items_page_by_page_a_new_one_and_one_less(page: Page, fresh: Served) ->
         expect(page.locator("#items th")).to_have_text([item["id"] for item in shown["items"]])
     adding = page.locator("#add-form")
     adding.get_by_label("Label").fill("yak")
-    adding.get_by_label("Id, if it has one").fill("a yak / 1")
+    adding.get_by_label("Id (optional)").fill("a yak / 1")
     adding.get_by_label("Vector").fill("9 9 9 9 9 9")
     adding.get_by_role("button", name="Add").click()
     expect(page.locator("#status-text")).to_contain_text("is added with the label “yak”")
@@ -396,7 +396,7 @@ def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Se
         {"name": "dark.png", "mimeType": "image/png", "buffer": dark.getvalue()}
     )
     expect_answer(page, asked(guarded, vector=center_of("cat").tolist()))
-    expect(page.get_by_alt_text("The picture that was asked about")).to_be_visible()
+    expect(page.get_by_alt_text("The picture of the query")).to_be_visible()
     page.get_by_role("tab", name="Gallery").click()
     expect(page.locator(".suspect").first).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("Relabel|Remove|Add"))).to_have_count(0)
@@ -430,7 +430,7 @@ def test_an_old_fit_is_said_and_made_anew(page: Page, guarded: Served) -> None:
     page.get_by_label("Token").fill(WRITE_TOKEN)
     page.keyboard.press("Enter")
     expect(page.locator("#stale-text")).to_contain_text("of the gallery changed since the last fit")
-    page.get_by_role("button", name="Fit anew").click()
+    page.get_by_role("button", name="Refit").click()
     expect(page.locator("#stale")).to_be_hidden()
     expect(page.locator("#facts")).to_contain_text(f"fit {number + 1}")
 
@@ -476,7 +476,7 @@ def test_large_integers_name_the_item_that_is_shown(page: Page, tmp_path: Path) 
         page.get_by_label("New label").fill(second_label)
         page.keyboard.press("Enter")
         expect(page.locator("#status-text")).to_contain_text(
-            f"Item {ids[1]} is labelled “{second_label}” now; it was “{first_label}”."
+            f"Item {ids[1]} is now labelled “{second_label}”; it was “{first_label}”."
         )
         expected[ids[1]] = second_label
         assert labels() == expected
@@ -490,7 +490,7 @@ def test_large_integers_name_the_item_that_is_shown(page: Page, tmp_path: Path) 
         del expected[ids[1]]
         assert labels() == expected
 
-        # A suspect, with the label that its neighbours believe.
+        # A suspect, with the label of its neighbours.
         suspect = page.locator(f'.suspect[data-id="{ids[3]}"]')
         suspect.get_by_role("button", name=f"Relabel to {first_label}").click()
         expect(suspect).to_have_count(0)
@@ -544,7 +544,7 @@ def test_a_busy_service_is_asked_again(page: Page, fresh: Served) -> None:
     assert [one.times for one in busy.values()] == [0, 0, 0]
     page.route("**/v1/items?*", lambda route: route.abort())
     page.get_by_role("button", name="Previous").click()
-    expect(page.locator("#items-place")).to_contain_text("The service does not answer.")
+    expect(page.locator("#items-place")).to_contain_text("The service does not respond.")
     page.unroute("**/v1/items?*")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("#items-place")).to_contain_text("1 to 20 of")
@@ -565,7 +565,7 @@ def test_an_empty_gallery_says_what_to_do(page: Page, report: bytes, tmp_path: P
         choose(page, "Vector")
         paste(page, "1 2 3 4 5 6")
         problem = page.locator("#question-problem")
-        expect(problem).to_have_text("Nothing is fitted yet, so nothing can be asked.")
+        expect(problem).to_have_text("Nothing is fitted yet, so no query can be answered.")
         items = [
             {"label": name, "vector": (center_of(name) + 0.1 * place).tolist()}
             for name in ("cat", "dog")
@@ -592,7 +592,7 @@ def test_an_empty_gallery_says_what_to_do(page: Page, report: bytes, tmp_path: P
         expect(page.locator("#facts")).to_have_text("17 items · 2 classes · 6 dimensions · fit 1")
         expect(problem).to_be_empty()
         expect(page.locator("#problem")).to_be_hidden()
-        expect(page.locator("#answer-body")).to_contain_text("Ask, and see here")
+        expect(page.locator("#answer-body")).to_contain_text("Choose a query")
         expect(page.locator("#suspects-note")).to_have_text(
-            "No label is doubted by its neighbours."
+            "No label disagrees with its neighbours."
         )

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from nearsure.service.batching import WorkThreads
 from nearsure.service.documents import LiveDocument
 from nearsure.service.gallery import ServedGallery
-from nearsure.service.page import PAGE, SCRIPTS, STYLES
+from nearsure.service.page import PAGE, page_files
 
 READ, WRITE = "r" * 20, "w" * 20
 
@@ -90,7 +90,7 @@ def test_the_page_and_all_that_it_loads(unchanged: TestClient) -> None:
     page = unchanged.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "script-src 'self'" in page.headers["content-security-policy"]
-    for name in (*SCRIPTS, *STYLES, "chart.umd.js", "report.js", "report.css"):
+    for name in page_files().keys() - {PAGE}:
         file = unchanged.get(f"/assets/{name}")
         assert file.status_code == 200
         kind = "text/css" if name.endswith(".css") else "text/javascript"

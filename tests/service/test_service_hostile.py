@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
-from served_examples import DIMENSION, serving, sqlite_gallery
+from served_examples import DIMENSION, refused, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.service.middleware import BodyLimit, LocalOnly

@@ -113,7 +113,7 @@ def test_an_item_has_its_vector_if_it_is_asked_for(unchanged: TestClient) -> Non
     assert (missing.status_code, missing.json()["error"]) == (404, "no_such_item")
 
 
-def test_new_items_vouch_at_once_and_after_a_restart(path: Path) -> None:
+def test_new_items_count_at_once_and_after_a_restart(path: Path) -> None:
     new = [{"id": f"new/{i} %", "label": "ibis", "vector": FAR} for i in range(3)]
     with serving(path) as client:
         added = client.post("/v1/items", json={"items": new})

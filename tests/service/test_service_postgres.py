@@ -7,8 +7,7 @@ from time import monotonic, sleep
 
 import numpy as np
 import pytest
-from refusals import refused
-from served_examples import DIMENSION, NAMES, clusters, document_at, refitted, serving
+from served_examples import DIMENSION, NAMES, clusters, document_at, refitted, refused, serving
 from starlette.testclient import TestClient
 
 from nearsure.engines.postgres import PostgresEngine

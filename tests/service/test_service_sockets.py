@@ -9,8 +9,7 @@ from time import monotonic, sleep
 
 import pytest
 from asgi_calls import read_reply, read_until_closed, served
-from refusals import INSIDE
-from served_examples import DIMENSION, sqlite_gallery
+from served_examples import DIMENSION, INSIDE, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.service import ServiceSettings, create_app

@@ -7,10 +7,12 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from time import monotonic, sleep
 
+import numpy as np
 import pytest
-from asgi_calls import answer_ok, read_reply, read_until_closed, served
+from asgi_calls import answer_ok, echo, read_body, read_reply, read_until_closed, served
 from served_examples import DIMENSION, sqlite_gallery
 from service_processes import (
     LONGEST_WAIT,
@@ -22,7 +24,11 @@ from service_processes import (
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from nearsure.service import ServiceSettings, create_app
+from nearsure.arrays import AnyArray
+from nearsure.service import ServiceSettings, create_app, slow_clients
+from nearsure.service.batching import MicroBatcher
+from nearsure.service.errors import Overloaded
+from nearsure.service.middleware import BodyLimit, InFlightLimit, Problems
 
 PATIENCE = 1.0
 N_SLOTS = 16
@@ -214,7 +220,7 @@ class TestUnreadAnswers:
         assert "WARNING" not in said
 
     def test_who_reads_slowly_but_steadily_gets_everything(self) -> None:
-        size = 40_000_000
+        size = 16_000_000
 
         async def large(scope: Scope, receive: Receive, send: Send) -> None:
             assert scope["type"] == "http"
@@ -227,7 +233,7 @@ class TestUnreadAnswers:
             connection.sendall(PUBLIC)
             start, n_bytes = monotonic(), 0
             while n_bytes < size:
-                part = connection.recv(5_000_000, socket.MSG_WAITALL)
+                part = connection.recv(2_000_000, socket.MSG_WAITALL)
                 assert part, f"closed after {n_bytes} bytes"
                 n_bytes += len(part)
                 sleep(0.2)
@@ -381,3 +387,179 @@ class TestHeadMethod:
             for one in (head, *received.split(b"\r\n\r\n"))
         ]
         assert without_date == [*3 * [without_date[0]], [b""]]
+
+
+def numbered(number: int) -> bytes:
+    return b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n%d" % number
+
+
+REQUEST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody"
+
+
+@pytest.mark.usefixtures("quiet_server")
+class TestRealConnections:
+    """A real server, and clients that send as they should not."""
+
+    @pytest.fixture
+    def quiet_server(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("CRITICAL")
+
+    def connections(self, port: int, number: int) -> list[socket.socket]:
+        return [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(number)]
+
+    def exchange(self, port: int, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
+        """Send pieces with pauses until the server closes; what came, and after how long."""
+        start = monotonic()
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                    sleep(pause)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            return read_until_closed(connection), monotonic() - start
+
+    def test_a_head_a_byte_at_a_time_ends_with_408(self) -> None:
+        with served(Problems(BodyLimit(echo, 10**6, 0.4)), patience=0.4) as port:
+            drip = (bytes([byte]) for byte in b"POST / HTTP/1.1\r\nhost: x\r\n" + 100 * b"x: y\r\n")
+            received, duration = self.exchange(port, *drip, pause=0.01)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b'"error":"head_too_slow"' in received
+            assert duration > 0.35
+            # The same on a connection that was used before, also with empty lines only.
+            for rest in (b"GET / HTTP/1.1\r\n" + 100 * b"x: y\r\n", 100 * b"\r\n"):
+                drip = (bytes([byte]) for byte in rest)
+                received, _ = self.exchange(port, REQUEST, *drip, pause=0.01)
+                assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+                assert received.count(b"HTTP/1.1 408 Request Timeout\r\n") == 1
+
+    def test_a_client_that_says_nothing_is_not_waited_for(self) -> None:
+        with served(echo, patience=0.3) as port:
+            received, duration = self.exchange(port)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert 0.25 < duration < 5
+
+    def test_a_body_a_byte_at_a_time_ends_with_408(self) -> None:
+        with served(Problems(BodyLimit(echo, 10**6, 0.4)), patience=0.4) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
+            received, duration = self.exchange(port, head, *(1000 * [b"x"]), pause=0.01)
+            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b"connection: close" in received
+            assert b'"error":"body_too_slow"' in received
+            assert duration > 0.35
+
+    def test_endless_headers_end_with_431(self) -> None:
+        with served(echo, patience=5) as port:
+            line = b"x: " + 1000 * b"y" + b"\r\n"
+            received, _ = self.exchange(port, b"GET / HTTP/1.1\r\n", *(2000 * [line]))
+            assert received == b"" or received.startswith(b"HTTP/1.1 431 ")
+
+    def test_who_sends_too_much_still_reads_why(self) -> None:
+        with served(Problems(BodyLimit(echo, 1000, 10.0)), patience=5) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(head + 1_000_000 * b"x")
+                assert read_reply(connection).startswith(b"HTTP/1.1 413 ")
+                # The body was complete, so the connection can go on.
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+
+    def test_who_never_ends_a_refused_body_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(slow_clients, "LINGER", 0.5)
+        with served(Problems(BodyLimit(echo, 1000, 10.0)), patience=5) as port:
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            received, duration = self.exchange(port, head, *(30 * [b"x"]), pause=0.1)
+            assert received.startswith(b"HTTP/1.1 413 ")
+            assert duration < 5
+
+    def test_who_does_not_read_is_closed(self) -> None:
+        ended = asyncio.Event()
+
+        async def large(scope: Scope, receive: Receive, send: Send) -> None:
+            assert scope["type"] == "http"
+            await receive()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(400):
+                part = {"type": "http.response.body", "body": bytes(100_000), "more_body": True}
+                await send(part)
+            ended.set()
+            await send({"type": "http.response.body", "body": b""})
+
+        with (
+            served(large, patience=0.4) as port,
+            socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        ):
+            connection.sendall(REQUEST)
+            deadline = monotonic() + 8
+            while not ended.is_set() and monotonic() < deadline:
+                sleep(0.05)
+            assert ended.is_set()
+
+    def test_slow_clients_do_not_hold_up_quick_ones(self) -> None:
+        with served(InFlightLimit(BodyLimit(echo, 10**6, 2.0), 20), patience=2.0) as port:
+            slow = self.connections(port, 10)
+            for connection in slow:
+                connection.sendall(REQUEST[:-2])
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as quick:
+                start = monotonic()
+                for _ in range(20):
+                    quick.sendall(REQUEST)
+                    assert read_reply(quick).endswith(b"body")
+                assert monotonic() - start < 1.5
+            for connection in slow:
+                connection.sendall(b"dy")
+                assert read_reply(connection).endswith(b"body")
+                connection.close()
+
+    def test_while_the_worker_is_busy_others_are_turned_away_at_once(self) -> None:
+        go = Event()
+
+        def answer(rows: AnyArray) -> list[bytes]:
+            assert go.wait(10)
+            return [b"%d" % row for row in rows[:, 0]]
+
+        batcher: MicroBatcher[bytes] = MicroBatcher(answer, largest_queue=2)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            number = int(await read_body(receive))
+            try:
+                await answer_ok(send, await batcher.ask(np.array([number])))
+            except Overloaded as problem:
+                assert scope["type"] == "http"
+                await problem.answer(send)
+
+        with served(app, patience=5) as port:
+            held = self.connections(port, 3)
+            for connection in held:
+                connection.sendall(numbered(7))
+                sleep(0.05)  # The first is with the worker before the queue fills.
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as late:
+                start = monotonic()
+                for _ in range(50):
+                    late.sendall(numbered(8))
+                    reply = read_reply(late)
+                    assert reply.startswith(b"HTTP/1.1 503 ")
+                    assert b"retry-after: 1" in reply
+                assert (monotonic() - start) / 50 < 0.1
+                go.set()
+                for connection in held:
+                    assert read_reply(connection).endswith(b"\r\n\r\n7")
+                    connection.close()
+                late.sendall(numbered(9))
+                assert read_reply(late).endswith(b"\r\n\r\n9")
+        asyncio.run(batcher.close())
+
+    def test_too_many_connections_are_closed_and_it_recovers(self) -> None:
+        with served(echo, patience=5, largest_connections=3) as port:
+            held = self.connections(port, 3)
+            for connection in held:
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+            received, _ = self.exchange(port)
+            assert received.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            for connection in held:
+                connection.close()
+            sleep(0.1)
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(REQUEST)
+                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")

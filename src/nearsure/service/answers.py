@@ -1,15 +1,117 @@
-"""From a prediction to what the service answers."""
+"""What the service answers, and the threshold from which answers are accepted."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier import NEDClassifier, Prediction
-from nearsure.neighbors import Neighbors
+from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 from nearsure.service.items import show_names
-from nearsure.service.thresholds import ThresholdInUse
+
+DEFAULT_CERTAINTY = 0.95
+_FRACTION = nullable(number("a number in [0, 1]", 0.0, 1.0))
+_STORED = {
+    "threshold": _FRACTION,
+    "precision": _FRACTION,
+    "sentence": TEXT,
+    "model": COUNT,
+    "is_set": BOOLEAN,
+}
+
+
+@dataclass(frozen=True)
+class ThresholdInUse:
+    """A threshold, and how it was chosen.
+
+    Parameters
+    ----------
+    threshold : float or None
+        None if none is set, or if the target cannot be promised.
+    precision : float or None
+        The target it was chosen for; it is then chosen again after each fit.
+    sentence : str
+        What it means.
+    model : int
+        The fit it was chosen on.
+    is_set : bool
+        Whether it was set while the service ran, be it to none.
+    """
+
+    threshold: float | None = None
+    precision: float | None = None
+    sentence: str = "No threshold is set: answers are neither accepted nor refused."
+    model: int = 0
+    is_set: bool = False
+
+    def accepts(self, confidence: float) -> bool | None:
+        """Whether an answer of this confidence is accepted; None if no threshold is set."""
+        if self.threshold is not None:
+            return confidence >= self.threshold
+        return None if self.precision is None else False
+
+    def document(self) -> dict[str, Any]:
+        """As `Threshold` has it."""
+        return {
+            "threshold": self.threshold,
+            "precision": self.precision,
+            "sentence": self.sentence,
+        }
+
+    def to_bytes(self) -> bytes:
+        """For `from_bytes`."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> "ThresholdInUse":
+        """What `to_bytes` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        document = json.loads(kept)
+        if (problem := misfit(document, _STORED)) is not None:
+            raise ValueError(f"It is no threshold: {problem}.")
+        return cls(**document)
+
+
+def make_fixed_threshold(threshold: float | None, model: int) -> ThresholdInUse:
+    """A threshold that a user has set, or none."""
+    if threshold is None:
+        return ThresholdInUse(model=model, is_set=True)
+    sentence = f"Accept at confidence >= {threshold:.6g}, as it was set."
+    return ThresholdInUse(threshold, None, sentence, model, is_set=True)
+
+
+def make_pending_threshold(precision: float) -> ThresholdInUse:
+    """What is used for a precision as long as no threshold can be chosen for it."""
+    sentence = "No threshold can be chosen on the gallery as it is: nothing is accepted."
+    return ThresholdInUse(None, precision, sentence)
+
+
+def choose_threshold(
+    precision: float,
+    classifier: NEDClassifier,
+    model: int,
+    *,
+    certainty: float = DEFAULT_CERTAINTY,
+) -> ThresholdInUse:
+    """The laxest threshold that keeps a precision, by the gallery's own points."""
+    chosen = classifier.accept_threshold(precision=precision, certainty=certainty)
+    threshold = chosen.threshold if isfinite(chosen.threshold) else None
+    return ThresholdInUse(threshold, precision, str(chosen), model)
+
+
+def choose_again(in_use: ThresholdInUse, classifier: NEDClassifier, model: int) -> ThresholdInUse:
+    """The threshold of a new fit: kept if set by hand, chosen again if for a precision."""
+    if in_use.precision is None:
+        return replace(in_use, model=model)
+    return replace(choose_threshold(in_use.precision, classifier, model), is_set=in_use.is_set)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +164,7 @@ class Answers:
         found = self.prediction.neighbors
         shown = slice(min(most, int(found.counts[row])))
         names = zip(
-            show_names(ids_in(found)[row, shown]),
+            show_names(np.asarray(found.ids)[row, shown]),
             show_names(self.classes[found.labels[row, shown]]),
             found.sq_distances[row, shown].tolist(),
             self.shares[row, shown].tolist(),
@@ -91,8 +193,3 @@ def make_answers(
     """A prediction with all that is shown beside it."""
     shares = classifier.vote_shares(prediction.neighbors)
     return Answers(prediction, classifier.classes_, shares, threshold, model)
-
-
-def ids_in(neighbors: Neighbors) -> AnyArray:
-    """Ids of neighbours, which every engine gives."""
-    return np.asarray(neighbors.ids)

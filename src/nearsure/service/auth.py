@@ -7,6 +7,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TypeAlias
 
+from fastapi import Depends
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from starlette.requests import Request
@@ -43,12 +44,6 @@ class Tokens:
     write : iterable of str
         Tokens that may ask and change.
 
-    Attributes
-    ----------
-    may_read, may_write : callable
-        Dependencies for routes: ``Depends(tokens.may_read)``. They raise a problem with status 401
-        or 403, and stand in the OpenAPI document as a bearer scheme.
-
     Raises
     ------
     ConfigError
@@ -68,8 +63,6 @@ class Tokens:
     def __init__(self, read: Iterable[str] = (), write: Iterable[str] = ()) -> None:
         self._read = [_digest_of(token, "read") for token in read]
         self._write = [_digest_of(token, "write") for token in write]
-        self.may_read = _Needed(self, Rights.READ)
-        self.may_write = _Needed(self, Rights.WRITE)
 
     def __repr__(self) -> str:
         return f"Tokens({len(self._read)} read, {len(self._write)} write)"
@@ -103,7 +96,7 @@ class Tokens:
         return digest
 
     def _rights_of(self, digest: bytes) -> Rights:
-        # All are compared, also after a match, so that the time says nothing about any.
+        # All are compared, also after a match, so that the time reveals nothing about any.
         reads = [hmac.compare_digest(digest, known) for known in self._read]
         writes = [hmac.compare_digest(digest, known) for known in self._write]
         if any(writes):
@@ -112,10 +105,10 @@ class Tokens:
 
 
 class Authenticate:
-    """ASGI middleware that turns strangers away before their body is read.
+    """ASGI middleware that refuses requests without a token before their body is read.
 
     Everything but health, readiness, the page and its assets needs a token. The rights go into the
-    scope, where the dependencies of `Tokens` find them.
+    scope, where `may_read` and `may_write` find them.
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
@@ -124,12 +117,8 @@ class Authenticate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the token of a request."""
-        if scope["type"] == "http" and needs_token(scope):
-            try:
-                scope[RIGHTS] = self.tokens.rights(scope["headers"])
-            except ProblemError as problem:
-                await problem.answer(send)
-                return
+        if needs_token(scope):
+            scope[RIGHTS] = self.tokens.rights(scope["headers"])
         await self.app(scope, receive, send)
 
 
@@ -145,28 +134,32 @@ def is_open(path: str) -> bool:
 
 
 class _Needed(SecurityBase):
-    """Dependency of a route that needs some rights."""
+    """Dependency of a route: 403 without some rights. It stands in the OpenAPI document."""
 
-    def __init__(self, tokens: Tokens, needed: Rights) -> None:
+    def __init__(self, needed: Rights) -> None:
         self.model = HTTPBearer(description="Authorization: Bearer TOKEN")
         self.scheme_name = "token"
-        self._tokens = tokens
         self._needed = needed
 
     # Not a plain function: FastAPI would run that in a thread.
-    async def __call__(self, request: Request) -> Rights:
-        """The rights of the request, if they suffice."""
-        rights: Rights | None = request.scope.get(RIGHTS)
-        if rights is None:
-            rights = self._tokens.rights(request.scope["headers"])
-        if rights.value < self._needed.value:
+    async def __call__(self, request: Request) -> None:
+        """Pass if `Authenticate` has found rights that suffice."""
+        if rights_of(request).value < self._needed.value:
             raise ProblemError(
                 403,
                 "forbidden",
                 "This token may only read. Changes need a write token.",
                 {"www-authenticate": 'Bearer error="insufficient_scope"'},
             )
-        return rights
+
+
+may_read, may_write = Depends(_Needed(Rights.READ)), Depends(_Needed(Rights.WRITE))
+
+
+def rights_of(request: Request) -> Rights:
+    """What the sender of a request may do, as `Authenticate` has found it."""
+    rights: Rights = request.scope.get(RIGHTS, Rights.NOTHING)
+    return rights
 
 
 def bearer_digest(headers: HeaderList) -> bytes:

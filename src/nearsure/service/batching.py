@@ -1,27 +1,25 @@
-"""Single queries that come at the same time are answered together."""
+"""Threads for slow work; single queries that come at the same time are answered together."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from queue import Empty, SimpleQueue
-from threading import RLock, Thread
+from queue import SimpleQueue
+from threading import Lock, Thread
 from time import monotonic
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.service.errors import Overloaded
 
-Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class WorkThreads(Executor):
+class WorkThreads:
     """Some threads that take work in the order in which it comes.
 
     Python waits at its end for the threads of its own pools, however long; not for these.
@@ -32,80 +30,78 @@ class WorkThreads(Executor):
         How much is done at a time.
     name : str
         Of the threads.
+    patience : float, optional
+        Seconds that `run` waits.
     largest_queue : int, optional
         How much may wait, as it holds its input in memory; `submit` raises `Overloaded` for more.
 
     Examples
     --------
     >>> threads = WorkThreads(2, "adds")
-    >>> threads.submit(sum, [1, 1]).result()
+    >>> threads.submit(lambda: 1 + 1).result()
     2
-    >>> threads.shutdown(wait=False)
+    >>> threads.close()
     >>> threads.join(5.0)
     True
     """
 
-    def __init__(self, n_threads: int, name: str, largest_queue: int | None = None) -> None:
-        self._n_threads, self._name = n_threads, name
+    def __init__(
+        self,
+        n_threads: int,
+        name: str,
+        *,
+        patience: float | None = None,
+        largest_queue: int | None = None,
+    ) -> None:
+        self._patience = patience
         self._largest = None if largest_queue is None else n_threads + largest_queue
-        self._under_way = 0
-        # Reentrant: `shutdown` cancels under it, and what is cancelled gives its place up.
-        self._lock = RLock()
-        self._threads: list[Thread] = []
+        self._lock, self._is_closed = Lock(), False
+        self._under_way: set[Future[Any]] = set()
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._is_shut_down = False
+        self._threads = [
+            Thread(target=self._take_work, name=f"nearsure-{name}-{i}", daemon=True)
+            for i in range(n_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def submit(
-        self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
-    ) -> Future[Result]:
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
         """Have something done; it can be cancelled until it is begun."""
         future: Future[Result] = Future()
         with self._lock:
-            if self._is_shut_down:
-                raise RuntimeError("Nothing can be submitted after shutdown.")
-            if self._largest is not None and self._under_way >= self._largest:
+            if self._is_closed:
+                raise RuntimeError("Nothing can be submitted after the end.")
+            if self._largest is not None and len(self._under_way) >= self._largest:
                 raise Overloaded(f"{self._largest} wait for this already. Ask again shortly.")
-            self._under_way += 1
-            self._work.put((future, partial(fn, *args, **kwargs)))
-            if len(self._threads) < self._n_threads:
-                name = f"{self._name}-{len(self._threads)}"
-                self._threads.append(Thread(target=self._run, name=name, daemon=True))
-                self._threads[-1].start()
+            self._under_way.add(future)
+            self._work.put((future, work))
         # Also called for what is cancelled.
-        future.add_done_callback(self._end)
+        future.add_done_callback(self._under_way.discard)
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Python's
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """What something returns, if that does not take too long."""
+        return await _within(self._patience, asyncio.wrap_future(self.submit(work)))
+
+    def close(self, *, cancel: bool = False) -> None:
         """Take nothing new; do what waits still, or cancel it."""
         with self._lock:
-            while cancel_futures and (waiting := self._next_waiting()) is not None:
-                waiting.cancel()
-            if not self._is_shut_down:
-                self._is_shut_down = True
+            if not self._is_closed:
+                self._is_closed = True
                 for _ in self._threads:
                     self._work.put(None)
-        if wait:
-            self.join()
+        if cancel:
+            for future in self._under_way.copy():
+                future.cancel()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the threads after `shutdown`; whether all have ended in time."""
+        """Wait for the threads after `close`; whether all have ended in time."""
         deadline = None if timeout is None else monotonic() + timeout
         for thread in self._threads:
             thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _end(self, _: object) -> None:
-        with self._lock:
-            self._under_way -= 1
-
-    def _next_waiting(self) -> Future[Any] | None:
-        try:
-            waiting = self._work.get_nowait()
-        except Empty:
-            return None
-        return None if waiting is None else waiting[0]
-
-    def _run(self) -> None:
+    def _take_work(self) -> None:
         while (taken := self._work.get()) is not None:
             _do(*taken)
             # What was worked on must not live on until there is more to do.
@@ -121,10 +117,15 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_exception(error)
 
 
-# Single queries that come at the same time are answered together.
-#
-# One thread answers. Whatever came while it was busy is its next batch, so that a query alone waits
-# for nothing and many queries share one search.
+async def _within(patience: float | None, answer: Awaitable[Result]) -> Result:
+    limit = asyncio.timeout(patience)
+    try:
+        async with limit:
+            return await answer
+    except TimeoutError:
+        if not limit.expired():
+            raise  # The answer's own.
+        raise Overloaded(f"There was no answer within {patience:g} s. Ask again shortly.") from None
 
 
 Answered = TypeVar("Answered")
@@ -182,8 +183,7 @@ class MicroBatcher(Generic[Answered]):
         self._patience = patience
         self._on_batch = on_batch
         self._waiting: deque[_Question[Answered]] = deque()
-        self._thread = WorkThreads(1, "nearsure-answers")
-        self._busy = False
+        self._thread = WorkThreads(1, "answers")
         self._closing = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -210,21 +210,11 @@ class MicroBatcher(Generic[Answered]):
         loop = asyncio.get_running_loop()
         question: _Question[Answered] = _Question(vector, loop.create_future())
         self._waiting.append(question)
-        if not self._busy:
-            self._busy = True
+        if self._idle.is_set():
             self._idle.clear()
             # Not at once: requests that came in the same turn of the loop still join the batch.
             loop.call_soon(self._start_batch)
-        limit = asyncio.timeout(self._patience)
-        try:
-            async with limit:
-                return await question.future
-        except TimeoutError:
-            if not limit.expired():
-                raise  # The function's own.
-            raise Overloaded(
-                f"There was no answer within {self._patience:g} s. Ask again shortly."
-            ) from None
+        return await _within(self._patience, question.future)
 
     async def close(self) -> None:
         """Answer what waits, take nothing new, and end the thread, if it does not hang."""
@@ -232,19 +222,21 @@ class MicroBatcher(Generic[Answered]):
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await self._idle.wait()
-        self._thread.shutdown(wait=self._idle.is_set())
+        self._thread.close()
+        if self._idle.is_set():
+            self._thread.join()
 
     def _start_batch(self) -> None:
         """Hand the next questions to the thread, or rest."""
         batch = self._next_batch()
         if not batch:
-            self._busy = False
             self._idle.set()
             return
         if self._on_batch is not None:
             self._on_batch(len(batch))
         loop = asyncio.get_running_loop()
-        outcome = self._thread.submit(self._answer_all, [question.vector for question in batch])
+        vectors = [question.vector for question in batch]
+        outcome = self._thread.submit(lambda: self._answer_all(vectors))
         outcome.add_done_callback(
             lambda done: loop.call_soon_threadsafe(self._end_batch, batch, done)
         )

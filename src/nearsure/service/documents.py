@@ -7,19 +7,27 @@ from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass
 from threading import Lock
 from time import monotonic
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from starlette.responses import Response
 
 from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
-from nearsure.engines.contract import Engine
 from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.report.document import Label
 from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.gallery import ServedGallery
+
+log = logging.getLogger("nearsure.service")
+# A gallery that changes all the time would never have a report: one that was overtaken while it was
+# made is shown for so long, or as long as it took to make.
+SHOWN_SECONDS = 2.0
+NO_VERSION = -1, -1
+SUSPECTS = 50
+# Fewer than in a report file, as this one is made again after every change.
+RESAMPLES = 300
 
 Find: TypeAlias = Callable[[Label], bytes | None]
 
@@ -54,7 +62,7 @@ class PicturesInEngine(Mapping[Label, bytes]):
 def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
     """The pictures of a classifier's gallery; None if its engine holds none."""
     engine = classifier.engine_
-    find = None if engine is None else _finder(engine)
+    find: Find | None = getattr(engine, "picture", None)
     if engine is None or find is None:
         return None
     return PicturesInEngine(find, str if engine.capabilities.ids == "text" else int)
@@ -63,7 +71,7 @@ def open_pictures(classifier: NEDClassifier) -> PicturesInEngine | None:
 def answer_picture(gallery: ServedGallery, ids: AnyArray) -> Response:
     """The picture of one item; 404 if there is none."""
     gallery.stored(ids)
-    find = _finder(gallery.engine)
+    find: Find | None = getattr(gallery.engine, "picture", None)
     picture = None if find is None else find(ids.tolist()[0])
     kind = None if picture is None else media_type(picture)
     if kind is None:
@@ -86,21 +94,6 @@ def media_type(picture: bytes) -> str | None:
     if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
         return "image/webp"
     return None
-
-
-def _finder(engine: Engine) -> Find | None:
-    return cast("Find | None", getattr(engine, "picture", None))
-
-
-log = logging.getLogger("nearsure.service")
-
-# A gallery that changes all the time would never have a report: one that was overtaken while it was
-# made is shown for so long, or as long as it took to make.
-SHOWN_SECONDS = 2.0
-NO_VERSION = -1, -1
-SUSPECTS = 50
-# Fewer than a report on paper has, as this one is made anew after every change.
-RESAMPLES = 300
 
 
 @dataclass(frozen=True)
@@ -131,8 +124,7 @@ class LiveDocument:
     ) -> None:
         self._gallery, self._make, self._threads = gallery, make, threads
         self._lock = Lock()
-        self._made: _Made | None = None
-        self._making: Future[None] | None = None
+        self._last: Future[_Made] | None = None
 
     def now(self) -> bytes | None:
         """The document of now; None while it is being made.
@@ -146,10 +138,11 @@ class LiveDocument:
         n_writes = self._gallery.version[1]
         version = self._gallery.fit.number, n_writes
         with self._lock:
-            made = self._made
+            if self._last is not None and not self._last.done():
+                return None
+            made = None if self._last is None else self._last.result()
             if made is None or (made.version != version and monotonic() >= made.shown_until):
-                if self._making is None:
-                    self._making = self._threads.submit(self._run)
+                self._last = self._threads.submit(self._run)
                 return None
         if made.failure is not None:
             # Without the traces of earlier raises.
@@ -158,11 +151,10 @@ class LiveDocument:
 
     def wait(self, timeout: float) -> None:
         """Wait for what is being made."""
-        making = self._making
-        if making is not None:
-            wait([making], timeout)
+        if self._last is not None:
+            wait([self._last], timeout)
 
-    def _run(self) -> None:
+    def _run(self) -> _Made:
         version, start = self._gallery.version, monotonic()
         document: bytes | None = None
         failure: ProblemError | None = None
@@ -183,9 +175,7 @@ class LiveDocument:
         end = monotonic()
         overtaken = version != self._gallery.version
         shown_until = end + max(SHOWN_SECONDS, end - start) if overtaken else end
-        with self._lock:
-            self._made = _Made(version, document, failure, shown_until)
-            self._making = None
+        return _Made(version, document, failure, shown_until)
 
 
 def report_document(classifier: NEDClassifier) -> bytes:

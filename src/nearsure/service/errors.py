@@ -1,17 +1,17 @@
-"""Problems as answers, and the exception handlers that make them."""
+"""Problems of requests, and which errors are which problems."""
 
 import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sklearn.exceptions import NotFittedError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Send
 
 from nearsure.errors import (
     BrokenImageError,
@@ -19,15 +19,25 @@ from nearsure.errors import (
     GalleryMismatchError,
     InvalidInputError,
     MissingExtraError,
-    NearsureError,
 )
 
-# A client that is turned away for the moment may come back after so many seconds.
+log = logging.getLogger("nearsure.service")
+# Seconds after which a client that is refused for the moment may retry.
 SHORTLY = 1
+# How many mistakes of a request an answer lists.
+MOST_LISTED = 3
+MOST_READ = 100
+LONGEST_NAME = 50
+NAMES = {
+    400: ("bad_request", "The request cannot be read."),
+    404: ("not_found", "There is nothing at this address."),
+    405: ("method_not_allowed", "This address does not take this method."),
+    415: ("unsupported_media_type", "This address does not take this kind of content."),
+}
 
 
 class ProblemError(Exception):
-    """Whatever ends a request early; an exception handler of the app turns it into an answer.
+    """Whatever ends a request early; the middleware `Problems` turns it into an answer.
 
     Parameters
     ----------
@@ -77,7 +87,7 @@ class ProblemError(Exception):
 
 
 def engine_unavailable() -> ProblemError:
-    """The problem of an engine that fails; what it says itself is for the log, not for clients."""
+    """The problem of an engine that fails; its own message is logged and not sent to clients."""
     return ProblemError(
         503,
         "engine_unavailable",
@@ -87,24 +97,10 @@ def engine_unavailable() -> ProblemError:
 
 
 class Overloaded(ProblemError):  # noqa: N818 - a state, and named so in the answer
-    """More is asked than can be answered; it passes."""
+    """There are more requests than can be answered at the moment."""
 
     def __init__(self, message: str) -> None:
         super().__init__(503, "overloaded", message, {"retry-after": str(SHORTLY)})
-
-
-log = logging.getLogger("nearsure.service")
-
-# How many mistakes of a request an answer lists.
-MOST_LISTED = 3
-MOST_READ = 100
-LONGEST_NAME = 50
-NAMES = {
-    400: ("bad_request", "The request cannot be read."),
-    404: ("not_found", "There is nothing at this address."),
-    405: ("method_not_allowed", "This address does not take this method."),
-    415: ("unsupported_media_type", "This address does not take this kind of content."),
-}
 
 
 def problem_of(error: Exception) -> ProblemError | None:
@@ -114,54 +110,9 @@ def problem_of(error: Exception) -> ProblemError | None:
     return next((make(error) for kinds, make in PROBLEMS if isinstance(error, kinds)), None)
 
 
-def answer_errors(app: FastAPI) -> None:
-    """Let an app answer its errors so."""
-    for kind in (ProblemError, RequestValidationError, ValidationError, HTTPException):
-        app.add_exception_handler(kind, _answer)
-    app.add_exception_handler(NearsureError, _answer)
-    app.add_exception_handler(NotFittedError, _answer)
-
-
-class UnexpectedErrors:
-    """ASGI middleware around the routes and the guards that read what a client sends.
-
-    500 without details for all unexpected errors.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and answer in the place of what breaks down."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = False
-
-        async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, note_start)
-        except Exception as error:
-            if started:
-                raise
-            problem = problem_of(error)
-            if problem is None:
-                log.exception("A request failed.")
-                problem = ProblemError(
-                    500, "internal_error", "The service failed. Its log tells why."
-                )
-            await problem.answer(send)
-
-
-async def _answer(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    problem = problem_of(error)
-    if problem is None:
-        raise error
-    return Response(problem.body(), problem.status, problem.headers, media_type="application/json")
+async def raise_again(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Leave an error to the middleware, in place of a handler of the framework."""
+    raise error
 
 
 def _invalid(error: Any) -> ProblemError:  # noqa: ANN401 - pydantic's or FastAPI's
@@ -201,7 +152,7 @@ PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]
     ((ValidationError, RequestValidationError), _invalid),
     ((HTTPException,), _of_framework),
     (
-        # Nobody reads this answer, but a client that leaves is no failure of the service.
+        # The answer is not read, but a client that disconnects is no failure of the service.
         (ClientDisconnect,),
         lambda _: ProblemError(400, "incomplete", "The connection ended before the request did."),
     ),

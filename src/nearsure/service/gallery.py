@@ -2,20 +2,29 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
-from threading import Lock, RLock, Thread
-from typing import Concatenate, ParamSpec, TypeVar
+from functools import partial
+from threading import Lock, RLock
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
-from nearsure.errors import EngineError, InvalidInputError, NearsureError
+from nearsure.errors import EngineError, InvalidInputError, NearsureError, PartialGalleryError
 from nearsure.index import unit_vectors
-from nearsure.service.answers import Answers, make_answers
+from nearsure.service.answers import (
+    Answers,
+    ThresholdInUse,
+    choose_again,
+    choose_threshold,
+    make_answers,
+    make_fixed_threshold,
+)
+from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.schemas import RefitState
@@ -26,17 +35,10 @@ from nearsure.service.store import (
     Notes,
     RecordedChanges,
     count_changes,
-    fit_first,
+    fit_gallery,
     ignore_fit_warnings,
     keep,
     load_counted,
-    refit_model,
-)
-from nearsure.service.thresholds import (
-    ThresholdInUse,
-    choose_again,
-    choose_threshold,
-    make_fixed_threshold,
 )
 
 SMALLEST_GALLERY = 2
@@ -45,26 +47,7 @@ MOST_RESTARTS = 3
 # Thresholds that are remembered: a slider asks for the same ones again.
 MOST_THRESHOLDS = 256
 log = logging.getLogger("nearsure.service")
-Given = ParamSpec("Given")
 Result = TypeVar("Result")
-
-
-def _answer_missing(
-    method: Callable[Concatenate["ServedGallery", AnyArray, Given], Result],
-) -> Callable[Concatenate["ServedGallery", AnyArray, Given], Result]:
-    """Make a method answer 404 if an item is removed after the method has found it."""
-
-    @wraps(method)
-    def asked(
-        gallery: "ServedGallery", ids: AnyArray, /, *args: Given.args, **kwargs: Given.kwargs
-    ) -> Result:
-        try:
-            return method(gallery, ids, *args, **kwargs)
-        except InvalidInputError:
-            gallery.stored(np.unique(ids))
-            raise
-
-    return asked
 
 
 class ServedGallery:
@@ -80,38 +63,37 @@ class ServedGallery:
         Holds the points.
     notes : Notes
         Where fit and threshold are kept.
-    fit : Fit or None
-        None as long as there are too few points.
-    precision : float or None
-        Target of the threshold, if none was set.
     changes : RecordedChanges or None
         Where the engine writes down what is changed, if it does.
+    threshold : ThresholdInUse
+        What the first fit chooses its threshold by.
+    fit : Fit or None
+        None as long as there are too few points.
+    kept : KeptFit or None
+        The fit before, which the next one goes on from while there is none.
     """
 
     def __init__(
         self,
         engine: Engine,
         notes: Notes,
-        fit: Fit | None,
-        precision: float | None = None,
-        changes: RecordedChanges | None = None,
+        changes: RecordedChanges | None,
+        threshold: ThresholdInUse,
+        *,
+        fit: Fit | None = None,
+        kept: KeptFit | None = None,
     ) -> None:
         self.engine = engine
-        self._notes, self._fit, self._changes = notes, fit, changes
-        # What a fit goes on from while nothing answers.
-        self._kept: KeptFit | None = None
-        self._first_threshold = ThresholdInUse(precision=precision)
+        self._notes, self._changes = notes, changes
+        self._first_threshold, self._fit, self._kept = threshold, fit, kept
         self._writing, self._copying = RLock(), Lock()
         self._copy: tuple[NEDClassifier, int] | None = None
         self._thresholds: dict[tuple[float, float], ThresholdInUse] = {}
-        self._n_writes = 0
+        # The second: those after which a reader may miss what it has seen before.
+        self._n_writes = self._n_disturbances = 0
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
         self._free: range | None = None
-
-    def continue_from(self, kept: KeptFit) -> None:
-        """Take an earlier fit, which the gallery has no points left for, as the one before."""
-        self._kept = kept
 
     @property
     def fit(self) -> Fit:
@@ -150,12 +132,11 @@ class ServedGallery:
         answers = make_answers(fit.classifier, prediction, fit.threshold, fit.number)
         return [(answers, row) for row in range(len(vectors))]
 
-    @_answer_missing
     def predict_item(self, item: AnyArray) -> Answers:
         """The answer for an item, given as an array of one id, with the item left out."""
         fit = self.fit
-        self.stored(item)
-        prediction = fit.classifier.predict_own(item)
+        with self._requiring(item):
+            prediction = fit.classifier.predict_own(item)
         return make_answers(fit.classifier, prediction, fit.threshold, fit.number)
 
     def stored(self, ids: AnyArray) -> Stored:
@@ -191,16 +172,20 @@ class ServedGallery:
             if len(np.unique(ids)) < len(ids):
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             try:
-                if self._fit is not None:
-                    given = ids[[text is not None for text in texts]]
-                    self._check_before_naming(self._fit, labels, given)
-                with self._noting(ids):
-                    if self._fit is None:
-                        is_cosine = self.engine.metric == "cosine"
-                        points = unit_vectors(vectors) if is_cosine else vectors
+                if self._fit is None:
+                    is_cosine = self.engine.metric == "cosine"
+                    points = unit_vectors(vectors) if is_cosine else vectors
+                    with self._noting(ids):
                         self.engine.add(points, ids, labels)
-                    else:
-                        self._fit.classifier.add(vectors, labels, ids=ids)
+                else:
+                    classifier = self._fit.classifier
+                    has_new = not np.isin(labels, classifier.classes_).all()
+                    given = ids[[text is not None for text in texts]]
+                    # Before the classifier takes new classes up for good.
+                    if has_new and (taken := self._taken(given)) is not None:
+                        raise taken
+                    with self._noting(ids, disturbs=has_new):
+                        classifier.add(vectors, labels, ids=ids)
             except InvalidInputError as error:
                 if None in texts:
                     # Others may have taken ids that were free.
@@ -210,39 +195,34 @@ class ServedGallery:
                 self._free = free_integers([np.sort(ids)], 1, self._free)
             return ids
 
-    @_answer_missing
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()
-        with self._writing:
-            self._check_there(ids)
-            labels = np.repeat(label, len(ids))
-            with self._noting(ids):
-                if self._fit is None:
-                    self.engine.relabel(ids, labels)
-                else:
-                    self._fit.classifier.relabel(ids, labels, allow_empty_class=True)
-            return len(ids)
+        labels = np.repeat(label, len(ids))
+        with self._writing, self._requiring(ids), self._noting(ids):
+            if self._fit is None:
+                self.engine.relabel(ids, labels)
+            else:
+                self._fit.classifier.relabel(ids, labels, allow_empty_class=True)
+        return len(ids)
 
-    @_answer_missing
     def remove(self, ids: AnyArray) -> int:
         """Remove points, all or none; how many there were."""
         self._check_writable()
         with self._writing:
-            self._check_there(ids)
-            if self._fit is not None and len(ids) >= self.engine.size():
-                raise ProblemError(
-                    409, "last_item", "At least one item must be left in a gallery that answers."
-                )
-            with self._noting(ids):
-                if self._fit is None:
+            try:
+                self._remove(ids)
+            except PartialGalleryError:
+                # An addition or a removal was cut off: until it is taken back or completed, the
+                # engine lets nothing be read or counted.
+                with self._noting(ids):
                     self.engine.remove(ids)
-                else:
-                    self._fit.classifier.remove(ids, allow_empty_class=True)
-            return len(ids)
+                    if self._fit is not None:
+                        self._fit.classifier.recount(ids)
+        return len(ids)
 
     def refit(self) -> Fit:
-        """Fit anew on the gallery of now; the old fit answers until the new one takes over."""
+        """Fit on the gallery of now; the old fit answers until the new one takes over."""
         try:
             return self._repeat(self._refit_once)
         finally:
@@ -262,7 +242,7 @@ class ServedGallery:
         return self._repeat(lambda: read(*self._counted_copy()))
 
     def threshold_for(self, precision: float, certainty: float) -> ThresholdInUse:
-        """The threshold that would be chosen now; chosen once for all who ask before a write."""
+        """The threshold that would be chosen now; computed once until the next write."""
         # A write begins another table, so that what is chosen beside it is not kept.
         chosen, key = self._thresholds, (precision, certainty)
         threshold = chosen.get(key)
@@ -285,7 +265,7 @@ class ServedGallery:
             if chosen.model != self.fit.number:
                 return False
             new = replace(chosen, is_set=True)
-            self._notes.put({THRESHOLD: new.to_bytes()})
+            self._notes.update({THRESHOLD: new.to_bytes()})
             self._fit = replace(self.fit, threshold=new)
         return True
 
@@ -297,7 +277,7 @@ class ServedGallery:
         return new
 
     def close(self, patience: float = 5.0) -> None:
-        """Keep what is known of changes since the fit, and close the engine.
+        """Store the counts of changes since the fit, and close the engine.
 
         Parameters
         ----------
@@ -322,12 +302,19 @@ class ServedGallery:
         return KeptFit(self._fit.classifier.to_bytes(), self._fit.number, self._fit.threshold)
 
     def _threshold(self) -> ThresholdInUse:
-        if self._fit is not None:
-            return self._fit.threshold
-        kept, first = None if self._kept is None else self._kept.threshold, self._first_threshold
-        if kept is None or (first.precision is not None and not kept.is_set):
-            return first
-        return kept
+        return self._first_threshold if self._fit is None else self._fit.threshold
+
+    def _remove(self, ids: AnyArray) -> None:
+        with self._requiring(ids):
+            if self._fit is None:
+                with self._noting(ids):
+                    self.engine.remove(ids)
+                return
+            if len(ids) >= self.engine.size():
+                message = "At least one item must be left in a gallery that answers."
+                raise ProblemError(409, "last_item", message)
+            with self._noting(ids):
+                self._fit.classifier.remove(ids, allow_empty_class=True)
 
     def _free_integers(self, texts: Sequence[str | None]) -> range:
         """As many integers that are no ids as there are items, or more, if any is needed."""
@@ -342,10 +329,8 @@ class ServedGallery:
             before, in_use = self._before(), self._threshold()
             last_change = None if self._changes is None else self._changes.last()
             self._written_since = []
-        if before is None:
-            classifier, number = fit_first(self.engine), 1
-        else:
-            classifier, number = refit_model(before.model, self.engine), before.number + 1
+        classifier = fit_gallery(self.engine, None if before is None else before.model)
+        number = 1 if before is None else before.number + 1
         while True:
             threshold = choose_again(in_use, classifier, number)
             with self._writing:
@@ -366,15 +351,15 @@ class ServedGallery:
     def _repeat(self, read: Callable[[], Result]) -> Result:
         """Read the whole gallery, from the start again if a write made that fail."""
         for _ in range(1 + MOST_RESTARTS):
-            n_writes = self._n_writes
+            n_before = self._n_disturbances
             try:
                 return read()
             except (LookupError, ValueError) as error:
                 # A vanished item, or a label that was new. A writer that has removed it may not
                 # have counted that yet.
                 with self._writing:
-                    is_changed = self._n_writes != n_writes
-                if isinstance(error, EngineError) or not is_changed:
+                    is_disturbed = self._n_disturbances != n_before
+                if isinstance(error, EngineError) or not is_disturbed:
                     raise
                 log.info("The gallery changed while it was read: %s", error)
         raise Overloaded(
@@ -410,17 +395,17 @@ class ServedGallery:
                 "there, and fit again.",
             )
 
-    def _check_there(self, ids: AnyArray) -> None:
+    @contextmanager
+    def _requiring(self, ids: AnyArray) -> Iterator[None]:
+        """404 if an item is not there, or is removed by others before the block has used it."""
         if len(np.unique(ids)) < len(ids):
             raise InvalidInputError("The ids must differ. Got one twice.")
         self.stored(ids)
-
-    def _check_before_naming(self, fit: Fit, labels: AnyArray, ids: AnyArray) -> None:
-        """An error if ids are taken, before a classifier gets to know new classes for good."""
-        if not np.isin(labels, fit.classifier.classes_).all():
-            taken = self._taken(ids)
-            if taken is not None:
-                raise taken
+        try:
+            yield
+        except InvalidInputError:
+            self.stored(ids)
+            raise
 
     def _taken(self, ids: AnyArray) -> ProblemError | None:
         """The problem that some of these ids are there already, if that is one."""
@@ -438,19 +423,22 @@ class ServedGallery:
         return True
 
     @contextmanager
-    def _noting(self, ids: AnyArray) -> Iterator[None]:
-        """Remember that points are changed; where the outcome is unknown, they may be."""
+    def _noting(self, ids: AnyArray, *, disturbs: bool = True) -> Iterator[None]:
+        """Record that points are changed, also where the outcome is unknown.
+
+        `disturbs` is false if a reader of the whole gallery misses nothing it has seen before.
+        """
         ignore_fit_warnings()
         try:
             yield
         except EngineError:
-            self._note(ids)
+            self._note(ids, disturbs=disturbs)
             raise
-        self._note(ids)
+        self._note(ids, disturbs=disturbs)
 
-    def _note(self, ids: AnyArray) -> None:
-        """Remember that points were changed."""
+    def _note(self, ids: AnyArray, *, disturbs: bool) -> None:
         self._n_writes += 1
+        self._n_disturbances += disturbs
         self._unsaved = True
         self._forget_copy()
         if self._written_since is not None:
@@ -464,22 +452,24 @@ class Refits:
     ----------
     gallery : ServedGallery
         What is fitted.
+    threads : WorkThreads
+        Where it is fitted.
     """
 
-    def __init__(self, gallery: ServedGallery) -> None:
-        self._gallery = gallery
+    def __init__(self, gallery: ServedGallery, threads: WorkThreads) -> None:
+        self._gallery, self._threads = gallery, threads
         self._lock = Lock()
-        self._thread: Thread | None = None
-        self._failure: str | None = None
+        # It returns why it failed.
+        self._last: Future[str | None] | None = None
 
     def state(self) -> RefitState:
         """Whether a fit is under way, and how the last one ended."""
-        number = self._gallery.version[0]
-        if self._thread is not None:
+        last, number = self._last, self._gallery.version[0]
+        if last is not None and not last.done():
             return RefitState(state="running", model=number)
-        if self._failure is not None:
-            return RefitState(state="failed", model=number, message=self._failure)
-        return RefitState(state="idle", model=number)
+        failure = None if last is None else last.result()
+        state: Literal["idle", "failed"] = "idle" if failure is None else "failed"
+        return RefitState(state=state, model=number, message=failure)
 
     def start(self) -> RefitState:
         """Start a fit, unless one is under way."""
@@ -492,30 +482,24 @@ class Refits:
                 "POST /v1/items.",
             )
         with self._lock:
-            if self._thread is None:
-                self._failure = None
-                # A daemon: a fit that takes long must not keep a service from stopping.
-                self._thread = Thread(target=self._run, name="nearsure-refit", daemon=True)
-                self._thread.start()
+            if self._last is None or self._last.done():
+                self._last = self._threads.submit(self._refit)
         return self.state()
 
     def wait(self, timeout: float) -> None:
         """Wait for the fit that is under way."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
+        if self._last is not None:
+            wait([self._last], timeout)
 
-    def _run(self) -> None:
-        failure: str | None = None
+    def _refit(self) -> str | None:
         try:
             fit = self._gallery.refit()
-            log.info("Fit %d answers from now on.", fit.number)
         except (NearsureError, ProblemError) as error:
-            # The address and the user of an engine are not shown.
-            failure = str(engine_unavailable() if isinstance(error, EngineError) else error)
             log.warning("The fit failed: %s", error)
+            # The address and the user of an engine are not shown.
+            return str(engine_unavailable() if isinstance(error, EngineError) else error)
         except Exception:
-            failure = "The fit failed for a reason that the log of the service tells."
             log.exception("The fit failed.")
-        with self._lock:
-            self._failure, self._thread = failure, None
+            return "The fit failed for a reason that the log of the service tells."
+        log.info("Fit %d answers from now on.", fit.number)
+        return None

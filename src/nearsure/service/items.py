@@ -16,6 +16,9 @@ SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 NUMBERS = range(LARGEST_INTEGER + 1)
 # Digits of it; longer text is no id, and is not even read as a number.
 MOST_DIGITS = 20
+LARGEST_PAGE = 1000
+# Beyond this the square of a distance may leave single precision, whatever the dimension.
+LARGEST_NUMBER = 1e15
 
 
 def show_names(names: AnyArray) -> list[Label]:
@@ -119,9 +122,6 @@ def _parse_integer(text: str, name: str) -> int:
     )
 
 
-LARGEST_PAGE = 1000
-
-
 @runtime_checkable
 class PagingEngine(Protocol):
     """An engine that finds a page itself, without a pass over all before it."""
@@ -200,10 +200,6 @@ def _scan_page(
         labels.append(names[rest])
     # Without the empty ones, whose kind would be mixed in.
     return Stored(np.concatenate(ids[1:] or ids), np.concatenate(labels[1:] or labels)), total
-
-
-# Beyond this the square of a distance may leave single precision, whatever the dimension.
-LARGEST_NUMBER = 1e15
 
 
 def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) -> AnyArray:

@@ -1,19 +1,24 @@
-"""Middleware: security headers, access log, limits of requests, bodies and rates."""
+"""ASGI middleware for HTTP: security headers, errors, limits of requests, bodies and rates."""
 
+import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Network
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.service.auth import Tokens, is_loopback, is_open, needs_token
-from nearsure.service.errors import Overloaded, ProblemError
+from nearsure.service.errors import Overloaded, ProblemError, problem_of
+
+log = logging.getLogger("nearsure.service")
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -33,21 +38,45 @@ ALWAYS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 # Answers may hold what only the asker may see, so that no cache on the way keeps them; those that
-# everybody may see, such as the page, say themselves how long they last.
+# everybody may see, such as the page, have a cache-control header of their own.
 NOT_STORED: Final = (b"cache-control", b"no-store")
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Bytes of all bodies under way.
+LARGEST_TOGETHER = 256 * 2**20
+# Thousands of these fit beside the others, and need not be counted.
+SMALL = 64 * 2**10
+# Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
+MOST_DIGITS = 20
+# A client may spend this many seconds' worth of requests at once.
+BURST_SECONDS = 10.0
+# The owner of an IPv6 network has all its addresses.
+IPV6_NETWORK = 64
+
+Guard: TypeAlias = Callable[[ASGIApp], ASGIApp]
+Client: TypeAlias = bytes | str
+
+
+class Guarded:
+    """ASGI middleware made of others, the first outermost, which see HTTP alone."""
+
+    def __init__(self, app: ASGIApp, guards: Sequence[Guard]) -> None:
+        self.app = self.guarded = app
+        for guard in reversed(guards):
+            self.guarded = guard(self.guarded)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass HTTP through the guards, and the rest on."""
+        await (self.guarded if scope["type"] == "http" else self.app)(scope, receive, send)
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer, and forbids caches to keep most."""
+    """ASGI middleware that adds security headers to every answer, and forbids caching of most."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and add to the head of its answer."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -60,74 +89,41 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers)
 
 
-# One line for each request: who, what, how it ended, how long it took.
-#
-# Query strings, bodies and headers do not appear, and so no vectors, texts or tokens.
+class Problems:
+    """ASGI middleware that answers errors of routes and of guards behind it.
 
-
-LOGGER = logging.getLogger("nearsure.access")
-LONGEST_PATH = 200
-# They are asked every few seconds, and would bury the rest.
-QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-
-
-class AccessLog:
-    """ASGI middleware that writes to the logger ``nearsure.access``."""
+    Unexpected ones are logged, and answered with 500 and no details.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and write its line."""
-        if scope["type"] != "http" or not LOGGER.isEnabledFor(logging.INFO):
-            await self.app(scope, receive, send)
-            return
-        start = perf_counter()
-        status = 500
+        """Pass a request on, and answer for what fails."""
+        started = False
 
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+        async def note_start(message: Message) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
         try:
-            await self.app(scope, receive, note_status)
-        finally:
-            if scope["path"] not in QUIET or status >= 400:  # noqa: PLR2004 - first error
-                client = scope.get("client")
-                LOGGER.info(
-                    "%s %s %s %d %.1f ms",
-                    client[0] if client else "-",
-                    _escape(scope["method"]),
-                    _escape(scope["path"]),
-                    status,
-                    1e3 * (perf_counter() - start),
-                )
-
-
-def _escape(text: str) -> str:
-    r"""Text of a client in one line of printable ASCII, so that no client forges a line of the log.
-
-    Examples
-    --------
-    >>> _escape("/v1/items/a\n127.0.0.1 GET / 200")
-    '/v1/items/a\\x0a127.0.0.1\\x20GET\\x20/\\x20200'
-    """
-    if len(text) > LONGEST_PATH:
-        text = text[:LONGEST_PATH] + "..."
-    if text.isascii() and text.isprintable() and " " not in text and "\\" not in text:
-        return text
-    return "".join(
-        chr(byte) if 33 <= byte <= 126 and byte != 92 else f"\\x{byte:02x}"  # noqa: PLR2004
-        for byte in text.encode(errors="surrogateescape")
-    )
+            await self.app(scope, receive, note_start)
+        except Exception as error:
+            if started:
+                raise
+            problem = problem_of(error)
+            if problem is None:
+                log.exception("A request failed.")
+                message = "The service failed. Its log tells why."
+                problem = ProblemError(500, "internal_error", message)
+            await problem.answer(send)
 
 
 class InFlightLimit:
     """ASGI middleware: 503 with Retry-After at once, while too many requests are under way.
 
-    Nothing of a request that is turned away is read. What needs no token (health, readiness, the
+    The body of a request that is refused is not read. What needs no token (health, readiness, the
     page and its assets) takes no place and is always answered.
 
     Parameters
@@ -144,14 +140,11 @@ class InFlightLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if there is room for it."""
-        if scope["type"] != "http" or not needs_token(scope):
+        if not needs_token(scope):
             await self.app(scope, receive, send)
             return
         if self.under_way >= self.largest:
-            await Overloaded(
-                f"{self.largest} requests are under way already. Ask again shortly."
-            ).answer(send)
-            return
+            raise Overloaded(f"{self.largest} requests are under way already. Ask again shortly.")
         self.under_way += 1
         try:
             await self.app(scope, receive, send)
@@ -159,18 +152,13 @@ class InFlightLimit:
             self.under_way -= 1
 
 
-# A service without tokens answers this machine's programs, not pages that a browser has open.
-#
-# A foreign page can send requests to a loopback address, and with a name of its own that points
-# there (DNS rebinding) it can read the answers as well. Browsers say in Host and Origin whom they
-# ask for.
-
-
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
 class LocalOnly:
     """ASGI middleware for a service without tokens: 403 for what a foreign page asks.
+
+    Programs of this machine are answered, but not pages of other hosts that a browser has open.
+    Such a page can send requests to a loopback address, and with a name of its own that points
+    there (DNS rebinding) it can read the answers as well. Host and Origin show for whom a browser
+    asks.
 
     Parameters
     ----------
@@ -185,17 +173,13 @@ class LocalOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if it is for this machine and from it."""
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            if not _is_local(f"//{headers.get(b'host', b'').decode('latin-1')}"):
-                problem = "Without tokens the service is only there for localhost. Use that name."
-            elif not self._may_ask(scope["method"], headers):
-                problem = "Without tokens the service takes no changes from pages of other hosts."
-            else:
-                await self.app(scope, receive, send)
-                return
-            await ProblemError(403, "not_local", problem).answer(send)
-            return
+        headers = dict(scope["headers"])
+        if not _is_local(f"//{headers.get(b'host', b'').decode('latin-1')}"):
+            message = "Without tokens the service is only there for localhost. Use that name."
+            raise ProblemError(403, "not_local", message)
+        if not self._may_ask(scope["method"], headers):
+            message = "Without tokens the service takes no changes from pages of other hosts."
+            raise ProblemError(403, "not_local", message)
         await self.app(scope, receive, send)
 
     def _may_ask(self, method: str, headers: dict[bytes, bytes]) -> bool:
@@ -216,51 +200,8 @@ def _is_local(address: str) -> bool:
     return host is not None and is_loopback(host)
 
 
-# A request that is refused while its body is read.
-#
-# Whatever reads the body may make an answer of its own out of the error (a web framework takes it
-# for malformed input); the client must get the true reason.
-
-
-class RefusableCall:
-    """One call of an application, of which a refusal replaces the answer."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._started = False
-        self._refusal: ProblemError | None = None
-
-    def refuse(self, problem: ProblemError) -> ProblemError:
-        """Note why the request is refused; the caller raises what this returns."""
-        self._refusal = problem
-        return problem
-
-    async def run(self, app: ASGIApp, scope: Scope, receive: Receive) -> None:
-        """Call the application; if it was refused before it answered, answer for it."""
-        try:
-            await app(scope, receive, self._pass_on)
-        except Exception:
-            if self._refusal is None or self._started:
-                raise
-        if self._refusal is not None and not self._started:
-            await self._refusal.answer(self._send)
-
-    async def _pass_on(self, message: Message) -> None:
-        if self._refusal is not None and not self._started:
-            return
-        self._started = True
-        await self._send(message)
-
-
-LARGEST_TOGETHER = 256 * 2**20
-# Thousands of these fit beside the others, and need not be count_body.
-SMALL = 64 * 2**10
-# Of 2**64 - 1: servers read no larger number, but zeros may stand before it.
-MOST_DIGITS = 20
-
-
 class BodyLimit:
-    """ASGI middleware: 413 for a body of more bytes, whether it says so or only turns out so.
+    """ASGI middleware: 413 for a body of too many bytes, declared or not, 408 for a slow one.
 
     503 if the bodies of all requests under way come to too many. What counts is what has come, as
     a body that is only announced takes no memory.
@@ -270,57 +211,64 @@ class BodyLimit:
     app : ASGI application
     largest_body : int
         Bytes of one.
+    patience : float
+        Seconds for the whole body, from the end of the headers.
     largest_together : int
         Bytes of those under way; at least one of the largest may come in any case.
     """
 
     def __init__(
-        self, app: ASGIApp, largest_body: int, largest_together: int = LARGEST_TOGETHER
+        self,
+        app: ASGIApp,
+        largest_body: int,
+        patience: float,
+        largest_together: int = LARGEST_TOGETHER,
     ) -> None:
         self.app = app
         self.largest_body = largest_body
+        self.patience = patience
         self.largest_together = max(largest_together, largest_body)
         self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count what comes."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+        """Pass a request on, count what comes and watch the clock until its body is complete."""
         declared = _declared_length(scope)
-        if declared is not None and declared > self.largest_body:
-            await self._too_large().answer(send)
-            return
-        if declared is not None and declared <= SMALL:
-            # The server hands on no more than was declared.
-            await self.app(scope, receive, send)
-            return
-        call = RefusableCall(send)
-        n_bytes = 0
+        self._check_size(declared or 0)
+        # The server hands on no more than was declared.
+        is_small = declared is not None and declared <= SMALL
+        deadline = asyncio.get_running_loop().time() + self.patience
+        complete, n_bytes = False, 0
 
-        async def count_body() -> Message:
-            nonlocal n_bytes
-            message = await receive()
-            n_new = len(message.get("body", b""))
-            n_bytes += n_new
-            self.under_way += n_new
-            if n_bytes > self.largest_body:
-                raise call.refuse(self._too_large())
-            if self.under_way > self.largest_together:
-                raise call.refuse(Overloaded("Too much is being sent. Ask again shortly."))
+        async def receive_within_limits() -> Message:
+            nonlocal complete, n_bytes
+            if complete:
+                # What follows the body is the end of the connection, for which one may wait long.
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                text = f"The body of a request must arrive within {self.patience:g} s."
+                raise ProblemError(408, "body_too_slow", text, {"connection": "close"}) from None
+            complete = not message.get("more_body", False)
+            if not is_small:
+                n_new = len(message.get("body", b""))
+                n_bytes += n_new
+                self.under_way += n_new
+                self._check_size(n_bytes)
+                if self.under_way > self.largest_together:
+                    raise Overloaded("Too much is being sent. Ask again shortly.")
             return message
 
         try:
-            await call.run(self.app, scope, count_body)
+            await self.app(scope, receive_within_limits, send)
         finally:
             self.under_way -= n_bytes
 
-    def _too_large(self) -> ProblemError:
-        return ProblemError(
-            413,
-            "body_too_large",
-            f"A request may have {self.largest_body} bytes. Send it in several parts.",
-        )
+    def _check_size(self, n_bytes: int) -> None:
+        if n_bytes > self.largest_body:
+            message = f"A request may have {self.largest_body} bytes. Send it in several parts."
+            raise ProblemError(413, "body_too_large", message)
 
 
 def _declared_length(scope: Scope) -> int | None:
@@ -336,14 +284,6 @@ def _declared_length(scope: Scope) -> int | None:
             f"Content-Length may have {MOST_DIGITS} digits. Got {len(length)} instead.",
         )
     return int(length)
-
-
-# A client may spend this many seconds' worth of requests at once.
-BURST_SECONDS = 10.0
-# The owner of an IPv6 network has all its addresses.
-IPV6_NETWORK = 64
-
-Client: TypeAlias = bytes | str
 
 
 @dataclass(slots=True)
@@ -391,11 +331,15 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if its client may ask now."""
-        if scope["type"] == "http" and not is_open(scope["path"]):
+        if not is_open(scope["path"]):
             wait = self._seconds_to_wait(self._client_of(scope))
             if wait > 0:
-                await self._too_often(wait).answer(send)
-                return
+                raise ProblemError(
+                    429,
+                    "too_many_requests",
+                    f"A client may ask {self.rate:g} times a second on average. Ask again later.",
+                    {"retry-after": str(math.ceil(wait))},
+                )
         await self.app(scope, receive, send)
 
     def _client_of(self, scope: Scope) -> Client:
@@ -406,7 +350,7 @@ class RateLimit:
         return _network_of(peer[0]) if peer else ""
 
     def _seconds_to_wait(self, client: Client) -> float:
-        """Take one request out of a client's bucket; if there is none, say when there will be."""
+        """Take one request out of a client's bucket; otherwise the seconds until there is one."""
         now = self.clock()
         bucket = self._buckets.get(client)
         if bucket is None:
@@ -422,14 +366,6 @@ class RateLimit:
         bucket.level -= 1
         return 0.0
 
-    def _too_often(self, wait: float) -> ProblemError:
-        return ProblemError(
-            429,
-            "too_many_requests",
-            f"A client may ask {self.rate:g} times a second on average. Ask again later.",
-            {"retry-after": str(math.ceil(wait))},
-        )
-
 
 def _network_of(address: str) -> str:
     if ":" not in address:
@@ -438,3 +374,60 @@ def _network_of(address: str) -> str:
         return str(IPv6Network((address.partition("%")[0], IPV6_NETWORK), strict=False))
     except (AddressValueError, ValueError):
         return address
+
+
+class DirectRoute:
+    """ASGI middleware next to the routes, behind all guards, that answers for one of them.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Answers everything else.
+    path : str
+        The address.
+    answer : callable
+        The route's function, for POST.
+    """
+
+    def __init__(
+        self, app: ASGIApp, path: str, answer: Callable[[Request], Awaitable[Response]]
+    ) -> None:
+        self.app = app
+        self.path = path
+        self.answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass a request on."""
+        if scope["path"] != self.path or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        # Under this name requests are counted, as the router would have it.
+        scope["route"] = self
+        response = await self.answer(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+class HeadAsGet:
+    """ASGI middleware next to the routes: HEAD is answered as GET is, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and drop the body of its answer."""
+        if scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        asked = {**scope, "method": "GET"}
+        try:
+            await self.app(asked, receive, without_body)
+        finally:
+            # Under this name requests are counted.
+            if "route" in asked:
+                scope["route"] = asked["route"]

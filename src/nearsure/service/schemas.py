@@ -1,11 +1,26 @@
-"""What requests and answers look like; the OpenAPI document is made of these."""
+"""What requests and answers look like, and how bodies are read; OpenAPI is made of these."""
 
-from typing import Annotated, Literal
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
+from fastapi import Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
+from pydantic_core import to_json
 
 from nearsure.report.document import LARGEST_INTEGER as LARGEST_COUNTED
+from nearsure.service.errors import ProblemError
 
+# Larger bodies are read in a thread, so that other requests need not wait.
+LARGEST_AT_ONCE = 64 * 1024
+# So many marks too many are parsed nevertheless: the message can then name the mistake.
+TOLERATED = 64
+PORTION = 64 * 1024
+QUOTE = ord('"')
+SCHEMAS = "#/components/schemas/"
+
+Body = TypeVar("Body", bound=BaseModel)
 # An id or a label. Beyond what a browser counts exactly, integers travel as text.
 Label = Annotated[
     str | Annotated[int, Field(ge=-LARGEST_COUNTED, le=LARGEST_COUNTED)],
@@ -17,7 +32,7 @@ Label = Annotated[
 # What an item may be called: printable, so that it can stand in an address and in a log.
 ItemId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-# Lists stop at the first thing that is wrong: millions of mistakes would take gigabytes to tell.
+# Lists stop at the first mistake: millions of them would take gigabytes to report.
 LARGEST_VECTOR = 65_536
 Vector = Annotated[
     list[FiniteFloat], Field(min_length=1, max_length=LARGEST_VECTOR, fail_fast=True)
@@ -33,13 +48,13 @@ Count = Annotated[int, BeforeValidator(_whole)]
 
 
 class Message(BaseModel):
-    """Base of everything that comes or goes; unknown fields are refused, not ignored."""
+    """Base of all requests and answers; unknown fields are refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Problem(Message):
-    """Every answer that is no success: what was wrong, and what to do."""
+    """Every answer that is not a success: what was wrong, and what to do."""
 
     error: str
     message: str
@@ -50,7 +65,7 @@ class Query(Message):
 
     vector: Vector | None = Field(None, examples=[[0.1, 0.7, 0.2]])
     item: ItemId | None = Field(
-        None, description="An item of the gallery, which leaves itself out."
+        None, description="An item of the gallery; it is left out of its own answer."
     )
     text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
         None, description="Where a text encoder is configured."
@@ -75,7 +90,7 @@ class ClassShare(Message):
 
 
 class NeighborShown(Message):
-    """A gallery item that vouches for the answer, and its share of the vote in [0, 1]."""
+    """One of the nearest gallery items, and its share of the vote in [0, 1]."""
 
     id: Label
     label: Label
@@ -84,7 +99,7 @@ class NeighborShown(Message):
 
 
 class Answer(Message):
-    """What a query is taken for, how sure that is, and why."""
+    """Label of a query, its confidence, and the nearest gallery items."""
 
     label: Label
     confidence: float = Field(description="Probability that the label is right, in [0, 1].")
@@ -149,7 +164,7 @@ class ItemPage(Message):
 
 
 class NewLabel(Message):
-    """What an item shall be called from now on."""
+    """The new label of an item."""
 
     label: LabelText
 
@@ -209,14 +224,14 @@ class Threshold(Message):
 
 
 class NewThreshold(Message):
-    """Exactly one: a confidence, or the precision that is to be promised; neither: no threshold."""
+    """At most one: a confidence, or a target precision; neither: no threshold."""
 
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
     precision: Annotated[FiniteFloat, Field(gt=0, lt=1)] | None = None
 
 
 class InTheMaking(Message):
-    """What was asked for is being made; ask again after the seconds of Retry-After."""
+    """The document is being made; ask again after the seconds of Retry-After."""
 
     status: Literal["making"]
 
@@ -226,3 +241,114 @@ class Status(Message):
 
     status: Literal["ok", "starting", "stopping", "unavailable"]
     reason: str | None = Field(None, description="Why the gallery is unavailable.")
+
+
+# All bodies of requests.
+BODIES = (Query, BatchQuery, NewItems, NewLabel, Relabelling, Removal, NewThreshold)
+
+
+async def read_body(
+    request: Request, kind: type[Body], *, rows: int = 1, dimension: int = 0
+) -> Body:
+    """The body of a request as a model; a `ValidationError` if it does not fit.
+
+    Parameters
+    ----------
+    request : Request
+        Whose body it is.
+    kind : type
+        What it should be.
+    rows, dimension : int
+        Vectors, items or ids that it may hold, and numbers of each. What holds far more is refused
+        before it is parsed; how many there are exactly is for the caller to check.
+    """
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() not in ("application/json", ""):
+        raise ProblemError(
+            415, "unsupported_media_type", "The body must be JSON: content-type: application/json."
+        )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProblemError(
+            415, "unsupported_encoding", "The body must not be compressed. Send it as it is."
+        )
+    body = await request.body()
+
+    def read() -> Body:
+        check_parts(body, rows, dimension)
+        # Strictly: text or true in the place of a number is a mistake of the client, no number.
+        return kind.model_validate_json(body, strict=True)
+
+    return read() if len(body) <= LARGEST_AT_ONCE else await asyncio.to_thread(read)
+
+
+def check_parts(body: bytes, rows: int, dimension: int) -> None:
+    """An error if JSON has far more parts than so many rows need.
+
+    Two million lists of one number take seconds and a gigabyte to parse, and no other request is
+    answered meanwhile; their brackets are counted in milliseconds.
+    """
+    most = {
+        # A row is an object with a vector at most, and has three keys and two texts.
+        b"[": rows + TOLERATED,
+        b"{": rows + TOLERATED,
+        b":": 3 * rows + TOLERATED,
+        b'"': 2 * (5 * rows + TOLERATED),
+        b",": rows * (dimension + 3) + LARGEST_VECTOR,
+    }
+    if all(body.count(mark) <= limit for mark, limit in most.items()):
+        return
+    # Perhaps they stand in text, where they mean nothing.
+    counts = dict.fromkeys(most, 0)
+    for part in outside_text(body):
+        for mark, limit in most.items():
+            counts[mark] += part.count(mark)
+            if counts[mark] > limit:
+                raise _too_many_parts(rows)
+
+
+def outside_text(body: bytes, portion: int = PORTION) -> Iterator[bytes]:
+    """JSON without what stands between quotes, in portions; quotes themselves are left.
+
+    What follows a mistake may be cut in the wrong places: no parser comes so far.
+
+    Examples
+    --------
+    >>> b"".join(outside_text(b'{"a, b": ["[1]", 2]}'))
+    b'{"": ["", 2]}'
+    """
+    # Without what looks like the end of a text and is none.
+    letters = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+    n_quotes = 0
+    for start in range(0, len(letters), portion):
+        part = letters[start : start + portion]
+        is_quote = part == QUOTE
+        so_far = n_quotes + np.cumsum(is_quote)
+        n_quotes = int(so_far[-1])
+        yield part[is_quote | (so_far % 2 == 0)].tobytes()
+
+
+def _too_many_parts(rows: int) -> ProblemError:
+    if rows == 1:
+        return ProblemError(
+            422,
+            "invalid_request",
+            "body: It has far more lists, names or values than it may have. Send one query or "
+            "change at a time.",
+        )
+    return ProblemError(
+        422,
+        "batch_too_large",
+        f"A request may have {rows} vectors or items. Got far more, or more than belongs in them: "
+        "send several requests.",
+    )
+
+
+def describe_body(kind: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI description of a body that `read_body` reads."""
+    content = {"schema": {"$ref": f"{SCHEMAS}{kind.__name__}"}, "example": example}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+def json_answer(document: object, status: int = 200) -> Response:
+    """A JSON answer of a document that need not be checked."""
+    return Response(to_json(document), status, media_type="application/json")

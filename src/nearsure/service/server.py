@@ -2,10 +2,12 @@
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import get_running_loop
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -17,14 +19,18 @@ from nearsure.service.app import create_app
 from nearsure.service.auth import Tokens, check_listening
 from nearsure.service.service import open_gallery
 from nearsure.service.settings import ServiceSettings
-from nearsure.service.slow_clients import make_protocol, raise_file_limit
+from nearsure.service.slow_clients import LimitedProtocol
 
 log = logging.getLogger("nearsure.service")
 
-# So long it goes on answering after it was told to stop, but says at /readyz that it will, so that
-# a load balancer sends requests elsewhere.
+# Seconds between the signal to stop and the stop. Requests are still answered, but /readyz is 503,
+# so that a load balancer sends them elsewhere.
 DRAIN_SECONDS = 0.5
 BACKLOG = 2048
+MOST_CONNECTIONS = 10_000
+# For the gallery, the engine's connections, the listener, the log.
+OTHER_FILES = 200
+NO_LIMIT = 2**63
 # How long the thread that answers waits for the one that talks to clients, and the other way
 # round; with Python's 5 ms a batch of queries would mostly wait.
 SWITCH_SECONDS = 0.0001
@@ -62,14 +68,14 @@ def run_service(settings: ServiceSettings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which says that it is stopping before it stops."""
+    """uvicorn's server, with a drain time between the signal and the stop."""
 
     def __init__(self, app: FastAPI, settings: ServiceSettings) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=make_protocol(settings.patience, raise_file_limit()),
+                http=partial(LimitedProtocol, settings.patience, raise_file_limit()),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -82,29 +88,43 @@ class _Server(uvicorn.Server):
             )
         )
         self._app = app
-        self._loop: AbstractEventLoop | None = None
-        self._is_told = False
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Note the loop in which everything runs."""
-        self._loop = get_running_loop()
-        await super().startup(sockets)
+        self._is_signalled = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
-        """Stop soon; at once if told again.
+        """Stop soon; at once after a second signal.
 
-        The signal is not raised anew afterwards, as uvicorn would: stopping is no failure.
+        The signal is not raised again afterwards, as by uvicorn: stopping is no failure.
         """
-        if self._is_told or self._loop is None or not self.started:
+        if self._is_signalled or not self.started:
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
             return
-        self._is_told = True
+        self._is_signalled = True
         self._app.state.status = "stopping"
-        self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
+        # Signals are handled in the thread of the loop.
+        loop = get_running_loop()
+        loop.call_soon_threadsafe(loop.call_later, DRAIN_SECONDS, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True
+
+
+def raise_file_limit() -> int:
+    """Raise the number of files that may be open as far as it is needed and allowed.
+
+    Returns
+    -------
+    int
+        Connections for which there is room. Without room even a refusal could not be sent: the
+        client would wait until another leaves.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (NO_LIMIT if own == resource.RLIM_INFINITY else own for own in limits)
+    n_files = min(MOST_CONNECTIONS + OTHER_FILES, hard)
+    if soft < n_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_files, limits[1]))
+    # A process with very few files gets along with fewer others.
+    return max(n_files - OTHER_FILES, n_files // 2)
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -14,12 +14,11 @@ import numpy as np
 from fastapi import Request
 
 from nearsure.arrays import AnyArray
-from nearsure.classifier import NEDClassifier
 from nearsure.encoders import Encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, EngineError, InvalidInputError
-from nearsure.service.answers import Answers
+from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
@@ -31,27 +30,28 @@ from nearsure.service.store import (
     FileStore,
     Fit,
     KeptFit,
-    MappingStore,
     Notes,
     RecordedChanges,
     count_changes,
     count_least_changes,
-    find_notes,
-    fit_first,
-    keep,
     load_counted,
     read_kept,
     watch_changes,
 )
 from nearsure.service.telemetry import Measurements
-from nearsure.service.thresholds import (
-    ThresholdInUse,
-    choose_again,
-    choose_threshold,
-    make_pending_threshold,
-)
 
 log = logging.getLogger("nearsure.service")
+# Seconds that a stop waits for what is under way; a write is always waited for.
+LAST_WAIT = 5.0
+READERS = 4
+# Images and texts: each takes an encoder longer than a search takes.
+WAITING_ENCODINGS = 64
+# However many probes of readiness come, the engine is asked once in this time.
+FRESH_SECONDS = 1.0
+# Seconds that a probe of readiness waits for the engine.
+PROBE_SECONDS = 2.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ def open_gallery(
     own = open_engine(settings.gallery, **settings.engine_options) if engine is None else engine
     try:
         _check_encoder(encoder, own)
-        notes = _notes(settings, own, is_given=engine is not None)
-        gallery = _open_served(settings, own, notes, watch_changes(own))
+        notes = _find_notes(settings, own, is_given=engine is not None)
+        gallery = _open_served(own, notes, settings.precision)
     except BaseException:
         if engine is None:
             own.close()
@@ -96,43 +96,58 @@ def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
         )
 
 
-def _notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
+def _find_notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
     if settings.model is not None:
         return FileStore(settings.model)
-    notes = find_notes(engine)
-    if notes is not None:
-        return notes
-    if is_given:
-        return MappingStore({})
-    raise ConfigError(
-        "The fit needs a file to be kept in: this engine keeps none. Give the path of one as model."
-    )
+    notes: Notes | None = getattr(engine, "notes", {} if is_given else None)
+    if notes is None:
+        raise ConfigError(
+            "The fit needs a file to be kept in: this engine keeps none. Give the path of one as "
+            "model."
+        )
+    return notes
 
 
-def _open_served(
-    settings: ServiceSettings, engine: Engine, notes: Notes, changes: RecordedChanges | None
-) -> ServedGallery:
+def _open_served(engine: Engine, notes: Notes, precision: float | None) -> ServedGallery:
     """The gallery with the fit that was kept, or else with the first, if it has points for one."""
+    changes = watch_changes(engine)
     n_items, kept = engine.size(), read_kept(notes, changes)
-    fit: Fit | None = None
+    threshold, fit = _wanted_threshold(kept, precision), None
     if kept is not None and n_items:
-        fit = _continue_fit(kept, engine, changes, settings.precision)
+        fit = _continue_fit(kept, threshold, engine, changes)
         if fit.threshold is not kept.threshold:
-            notes.put({THRESHOLD: fit.threshold.to_bytes()})
-    elif kept is None and n_items >= SMALLEST_GALLERY:
-        fit = _make_first_fit(engine, changes, settings.precision)
-        if fit is not None:
-            keep(fit, notes)
-    else:
+            notes.update({THRESHOLD: fit.threshold.to_bytes()})
+    gallery = ServedGallery(engine, notes, changes, threshold, fit=fit, kept=kept)
+    if kept is None and n_items >= SMALLEST_GALLERY:
+        log.info("There is no fit yet: making the first.")
+        try:
+            gallery.refit()
+        except InvalidInputError as error:
+            log.warning("Nothing can be fitted on the gallery as it is: %s", error)
+    elif fit is None:
         log.warning("The gallery holds too few items to answer from; it can be added to.")
-    gallery = ServedGallery(engine, notes, fit, settings.precision, changes)
-    if fit is None and kept is not None:
-        gallery.continue_from(kept)
     return gallery
 
 
+def _wanted_threshold(kept: KeptFit | None, precision: float | None) -> ThresholdInUse:
+    """The threshold that was set, or else the one for the precision that is asked for now."""
+    in_use = (
+        ThresholdInUse() if kept is None else kept.threshold or ThresholdInUse(model=kept.number)
+    )
+    if precision is not None and in_use.precision != precision:
+        if not in_use.is_set:
+            return make_pending_threshold(precision)
+        log.warning(
+            "A threshold was set, and is used instead of precision %g: %s "
+            "PUT /v1/threshold sets another.",
+            precision,
+            in_use.sentence,
+        )
+    return in_use
+
+
 def _continue_fit(
-    kept: KeptFit, engine: Engine, changes: RecordedChanges | None, precision: float | None
+    kept: KeptFit, threshold: ThresholdInUse, engine: Engine, changes: RecordedChanges | None
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
     classifier = load_counted(kept.model, engine)
@@ -145,63 +160,17 @@ def _continue_fit(
         n_unseen = max(0, n_unseen - len(changed))
     elif changes is not None:
         last_change = changes.last()
-    threshold = _threshold(classifier, kept, precision)
+    if threshold.precision is not None and threshold.model != kept.number:
+        try:
+            threshold = choose_again(threshold, classifier, kept.number)
+        except InvalidInputError as error:
+            log.warning("No threshold can be chosen on the gallery as it is: %s", error)
     return Fit(classifier, kept.number, threshold, n_unseen, last_change)
-
-
-def _threshold(classifier: NEDClassifier, kept: KeptFit, precision: float | None) -> ThresholdInUse:
-    """The threshold that was set, or else the one for the precision that is asked for now."""
-    in_use = kept.threshold or ThresholdInUse(model=kept.number)
-    if precision is not None and in_use.precision != precision:
-        if in_use.is_set:
-            log.warning(
-                "A threshold was set, and is used instead of precision %g: %s "
-                "PUT /v1/threshold sets another.",
-                precision,
-                in_use.sentence,
-            )
-        else:
-            in_use = make_pending_threshold(precision, 0)
-    if in_use.precision is None or in_use.model == kept.number:
-        return in_use
-    try:
-        return choose_again(in_use, classifier, kept.number)
-    except InvalidInputError as error:
-        log.warning("No threshold can be chosen on the gallery as it is: %s", error)
-        return in_use
-
-
-def _make_first_fit(
-    engine: Engine, changes: RecordedChanges | None, precision: float | None
-) -> Fit | None:
-    log.info("There is no fit yet: making the first.")
-    last_change = None if changes is None else changes.last()
-    try:
-        classifier = fit_first(engine)
-        threshold = ThresholdInUse(model=1)
-        if precision is not None:
-            threshold = choose_threshold(precision, classifier, 1)
-    except InvalidInputError as error:
-        log.warning("Nothing can be fitted on the gallery as it is: %s", error)
-        return None
-    return Fit(classifier, 1, threshold, last_change=last_change)
-
-
-Result = TypeVar("Result")
-# Seconds that a stop waits for what is under way; a write is always waited for.
-LAST_WAIT = 5.0
-READERS = 4
-# Images and texts: each takes an encoder longer than a search takes.
-WAITING_ENCODINGS = 64
-# However many ask whether the service is ready, its engine is asked once in this time.
-FRESH_SECONDS = 1.0
-# Seconds that a probe of readiness waits for the engine.
-PROBE_SECONDS = 2.0
 
 
 @runtime_checkable
 class CheckedEngine(Protocol):
-    """An engine that can tell by itself whether it is able to answer."""
+    """An engine with a check of its own whether it can answer."""
 
     def check(self) -> None:
         """An error if it is not."""
@@ -211,7 +180,8 @@ class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
     Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
-    documents have one, and figures and probes, which matter most when all is slow, have two.
+    the report, the audit and refits have one each, and figures and probes of readiness, which
+    matter most when all is slow, have two.
 
     Parameters
     ----------
@@ -228,27 +198,29 @@ class RunningService:
     ) -> None:
         self.settings = settings
         self.gallery, self.encoder = opened.gallery, opened.encoder
-        self.refits = Refits(self.gallery)
-        self._documents = _threads(1, "documents")
-        self.report = LiveDocument(self.gallery, report_document, self._documents)
-        self.audit = LiveDocument(self.gallery, audit_document, self._documents)
+        patience = settings.patience
+        self.reads = WorkThreads(READERS, "reads", patience=patience)
+        self.surveys = WorkThreads(1, "surveys", patience=patience)
+        self.figures = WorkThreads(2, "figures", patience=patience)
+        self._encoding = WorkThreads(
+            1, "encodes", patience=patience, largest_queue=WAITING_ENCODINGS
+        )
+        self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(3, "background")
+        self.refits = Refits(self.gallery, self._background)
+        self.report = LiveDocument(self.gallery, report_document, self._background)
+        self.audit = LiveDocument(self.gallery, audit_document, self._background)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,
             largest_queue=settings.largest_queue,
-            patience=settings.patience,
-            on_batch=measurements.batch,
+            patience=patience,
+            on_batch=measurements.batches.observe,
         )
-        measurements.watch_queue(lambda: self.batcher.queue_length)
-        measurements.watch_gallery(self._size, lambda: self.gallery.version[0])
-        self._readers = _threads(READERS, "reads")
-        self._writer = _threads(1, "writes")
-        self._surveys, self._figures = _threads(1, "surveys"), _threads(1, "figures")
-        # Readiness waits for nobody else.
-        self._probes = _threads(1, "probes")
+        measurements.queue.set_function(lambda: self.batcher.queue_length)
+        measurements.size.set_function(self._size)
+        measurements.model.set_function(lambda: self.gallery.version[0])
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
-        self._encoding = _threads(1, "encodes", WAITING_ENCODINGS)
 
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
@@ -272,18 +244,6 @@ class RunningService:
         engine = self.gallery.engine
         metric = self.gallery.fit.classifier.metric if self.gallery.is_fitted else engine.metric
         return parse_vectors(rows, engine.dimension, metric)
-
-    async def read(self, work: Callable[[], Result]) -> Result:
-        """Do something that only reads, if it does not have to wait too long."""
-        return await self._in_time(self._readers, work)
-
-    async def survey(self, work: Callable[[], Result]) -> Result:
-        """The same of something that reads the whole gallery."""
-        return await self._in_time(self._surveys, work)
-
-    async def figures(self, work: Callable[[], Result]) -> Result:
-        """The same of something short about the service."""
-        return await self._in_time(self._figures, work)
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """Do something that changes the gallery, one at a time, in the order of requests.
@@ -313,13 +273,13 @@ class RunningService:
                 f"no_{kind}_encoder",
                 f"No {kind} encoder is configured: start the service with one, or send a vector.",
             )
-        return await self._in_time(self._encoding, partial(_encode, encoder, content))
+        return await self._encoding.run(partial(_encode, encoder, content))
 
     async def why_unavailable(self) -> str | None:
-        """Why the gallery cannot be asked now; None if it can."""
+        """Why the gallery cannot answer now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
-            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
+            probe = asyncio.wrap_future(self.figures.submit(self._try_engine))
             self._probe = probe
         done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
         return probe.result() if done else "The gallery does not answer."
@@ -329,15 +289,6 @@ class RunningService:
         await self.batcher.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._end)
-
-    async def _in_time(self, threads: WorkThreads, work: Callable[[], Result]) -> Result:
-        try:
-            async with asyncio.timeout(self.settings.patience):
-                return await asyncio.get_running_loop().run_in_executor(threads, work)
-        except TimeoutError:
-            raise Overloaded(
-                f"There was no answer within {self.settings.patience:g} s. Ask again shortly."
-            ) from None
 
     def _try_engine(self) -> str | None:
         try:
@@ -361,11 +312,12 @@ class RunningService:
             return float("nan")
 
     def _end(self) -> None:
-        self._writer.shutdown()
+        self._writer.close()
+        self._writer.join()
         deadline = monotonic() + LAST_WAIT
-        readers = (self._readers, self._surveys, self._figures, self._probes, self._encoding)
-        for threads in (*readers, self._documents):
-            threads.shutdown(wait=False, cancel_futures=True)
+        readers = (self.reads, self.surveys, self.figures, self._encoding)
+        for threads in (*readers, self._background):
+            threads.close(cancel=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
         self.refits.wait(max(0.0, deadline - monotonic()))
         # An engine that hangs while it is read may hang when it is closed.
@@ -397,7 +349,3 @@ def check_engine(engine: Engine) -> None:
 def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
     contents = cast("Sequence[str]", [content])
     return np.array(encoder.encode(contents)[0], np.float32)
-
-
-def _threads(number: int, name: str, largest_queue: int | None = None) -> WorkThreads:
-    return WorkThreads(number, f"nearsure-{name}", largest_queue)

@@ -26,8 +26,8 @@ class ServiceSettings:
     host, port : str, int
         Where to listen.
     read_tokens, write_tokens : tuple of str
-        Whoever shows one of them may ask; to change anything, one of the second. Without any,
-        everybody on this machine may do everything, and nobody else may connect.
+        A request with either may read; only one with a write token may change anything. Without
+        tokens every program on this machine may do everything, and no other may connect.
     encoder : str, optional
         What turns images or text into vectors; see `nearsure.encoders.open_encoder`.
     precision : float, optional

@@ -4,27 +4,31 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write, remove_dead_drafts
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.model_file import read_model_bytes
 from nearsure.schema import COUNT, TEXT, check_fields, nullable
-from nearsure.service.thresholds import ThresholdInUse
+from nearsure.service.answers import ThresholdInUse
+
+log = logging.getLogger("nearsure.service")
+MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
+_STORED = {"number": COUNT, "sha256": TEXT, "last_change": nullable(COUNT)}
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What answers; it is replaced as a whole, so that no reader sees half of one.
+    """A fitted classifier in use; replaced as a whole, so that no reader gets half of one.
 
     Parameters
     ----------
@@ -47,16 +51,6 @@ class Fit:
     last_change: int | None = None
 
     @property
-    def rule(self) -> str:
-        """Name of the rule that answers."""
-        return self.classifier.rule_.name
-
-    @property
-    def class_counts(self) -> IntArray:
-        """Members of each class now."""
-        return self.classifier.class_counts_
-
-    @property
     def share_changed(self) -> float:
         """Share of the gallery that changed since the fit, in [0, 1]."""
         unseen = self.n_unseen / max(1, self.classifier.n_support_)
@@ -68,16 +62,12 @@ def ignore_fit_warnings() -> None:
     warnings.simplefilter("ignore", FitWarning)
 
 
-def fit_first(engine: Engine) -> NEDClassifier:
-    """The first fit on what an engine holds."""
+def fit_gallery(engine: Engine, before: bytes | None) -> NEDClassifier:
+    """A new classifier, fitted on what an engine holds, with the parameters of an earlier one."""
     ignore_fit_warnings()
-    return NEDClassifier(engine=engine, metric=engine.metric).fit_engine()
-
-
-def refit_model(model: bytes, engine: Engine) -> NEDClassifier:
-    """A new classifier with the parameters of a kept one, fitted on what an engine holds."""
-    ignore_fit_warnings()
-    return NEDClassifier.from_bytes(model, engine).refit()
+    if before is None:
+        return NEDClassifier(engine=engine, metric=engine.metric).fit_engine()
+    return NEDClassifier.from_bytes(before, engine).refit()
 
 
 def load_counted(model: bytes, engine: Engine) -> NEDClassifier:
@@ -91,9 +81,8 @@ def load_counted(model: bytes, engine: Engine) -> NEDClassifier:
 def count_changes(classifier: NEDClassifier, written: Iterable[AnyArray]) -> None:
     """Count points that were changed while it was being fitted, or by others."""
     changed = [ids for ids in written if len(ids)]
-    if not changed:
-        return
-    classifier.recount(np.unique(np.concatenate(changed)))
+    if changed:
+        classifier.recount(np.unique(np.concatenate(changed)))
 
 
 def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
@@ -102,7 +91,7 @@ def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     Parameters
     ----------
     classifier : NEDClassifier
-        With classes counted anew.
+        Counted after it was loaded.
     model : bytes
         What was kept of it.
     """
@@ -117,32 +106,17 @@ def count_least_changes(classifier: NEDClassifier, model: bytes) -> int:
     return int(max(gained[gained > 0].sum(), -gained[gained < 0].sum()))
 
 
-MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
-
-
 class Notes(Protocol):
-    """Bytes by name; a note is replaced whole or not at all, and stays when the power fails."""
+    """Bytes by name; a note is replaced whole or not at all, and stays when the power fails.
 
-    def get(self, name: str) -> bytes | None:
+    The notes of an engine, a dictionary that ends with the service, or a `FileStore`.
+    """
+
+    def get(self, name: str, /) -> bytes | None:
         """A note, or None."""
 
-    def put(self, notes: Mapping[str, bytes]) -> None:
+    def update(self, notes: Mapping[str, bytes], /) -> None:
         """Write some, one after the other: all or none, or else all up to one of them."""
-
-
-class MappingStore:
-    """A mapping: the notes of an engine, or a dictionary that ends with the service."""
-
-    def __init__(self, notes: MutableMapping[str, bytes]) -> None:
-        self._notes = notes
-
-    def get(self, name: str) -> bytes | None:
-        """A note, or None."""
-        return self._notes.get(name)
-
-    def put(self, notes: Mapping[str, bytes]) -> None:
-        """Write some, all or none."""
-        self._notes.update(notes)
 
 
 class FileStore:
@@ -154,12 +128,12 @@ class FileStore:
         remove_dead_drafts(model.parent)
         self._model = model
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, /) -> bytes | None:
         """A note, or None."""
         path = self._path(name)
         return path.read_bytes() if path.is_file() else None
 
-    def put(self, notes: Mapping[str, bytes]) -> None:
+    def update(self, notes: Mapping[str, bytes], /) -> None:
         """Write some, each before the next."""
         for name, content in notes.items():
             path = self._path(name)
@@ -171,12 +145,6 @@ class FileStore:
         return self._model if name == MODEL else self._model.with_name(f"{self._model.name}.{name}")
 
 
-def find_notes(engine: Engine) -> Notes | None:
-    """The notes of an engine that keeps some."""
-    notes = getattr(engine, "notes", None)
-    return None if notes is None else MappingStore(cast("MutableMapping[str, bytes]", notes))
-
-
 def _make_durable(folder: Path) -> None:
     """A new name in a folder is only safe once the folder is."""
     handle = os.open(folder, os.O_RDONLY)
@@ -184,10 +152,6 @@ def _make_durable(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-log = logging.getLogger("nearsure.service")
-_STORED = {"number": COUNT, "sha256": TEXT, "last_change": nullable(COUNT)}
 
 
 class RecordedChanges(Protocol):
@@ -208,7 +172,7 @@ class RecordedChanges(Protocol):
 
 def watch_changes(engine: Engine) -> RecordedChanges | None:
     """The changes of an engine that writes them down, from now on; None for others."""
-    changes = cast("RecordedChanges | None", getattr(engine, "changes", None))
+    changes: RecordedChanges | None = getattr(engine, "changes", None)
     if changes is not None:
         changes.watch()
     return changes
@@ -241,16 +205,11 @@ def keep(fit: Fit, notes: Notes) -> None:
 
     Where they cannot be written as one, the number goes first: should the rest not be written any
     more, the next start sees that the model is not the one that was numbered, and counts on. A
-    threshold of another fit is chosen anew then, or stays if it was set by hand.
+    threshold of another fit is chosen again then, or stays if it was set by hand.
     """
     model = fit.classifier.to_bytes()
-    notes.put(
-        {
-            NUMBER: _write_number(fit.number, model, fit.last_change),
-            MODEL: model,
-            THRESHOLD: fit.threshold.to_bytes(),
-        }
-    )
+    number = _write_number(fit.number, model, fit.last_change)
+    notes.update({NUMBER: number, MODEL: model, THRESHOLD: fit.threshold.to_bytes()})
 
 
 def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
@@ -274,7 +233,7 @@ def read_kept(notes: Notes, changes: RecordedChanges | None) -> KeptFit | None:
     except (ValueError, RecursionError) as error:
         log.warning("The number of the fit cannot be read, and is counted on: %r", error)
     seen = None if changes is None else changes.last()
-    notes.put({NUMBER: _write_number(last + 1, model, seen)})
+    notes.update({NUMBER: _write_number(last + 1, model, seen)})
     # What has changed between that fit and now is unknown.
     return KeptFit(model, last + 1, threshold)
 

@@ -1,6 +1,7 @@
-"""What the service reports to Prometheus."""
+"""What is recorded about requests and answers: figures for Prometheus, and the access log."""
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from threading import Lock
 from time import perf_counter
 from typing import Final
@@ -20,10 +21,21 @@ CONFIDENCES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Paths and methods that a client makes up must not become series of their own.
 OTHER: Final = "other"
+ACCESS_LOG = logging.getLogger("nearsure.access")
+LONGEST_PATH = 200
+# Requested every few seconds: they would hide the rest.
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Measurements:
-    """Counters and histograms of one app, in a registry of its own.
+    """Counters, gauges and histograms of one app, in a registry of its own.
+
+    Attributes
+    ----------
+    batches : Histogram
+        How many single queries go into one search.
+    queue, size, model : Gauge
+        Length of the queue, size of the gallery and number of its fit; set by functions.
 
     Examples
     --------
@@ -50,13 +62,13 @@ class Measurements:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._batches = Histogram(
+        self.batches = Histogram(
             "nearsure_batch_size",
             "Single queries that were answered together.",
             buckets=BATCH_SIZES,
             registry=self.registry,
         )
-        self._queue = Gauge(
+        self.queue = Gauge(
             "nearsure_queue_length", "Single queries that wait.", registry=self.registry
         )
         self._answers = Counter(
@@ -70,18 +82,14 @@ class Measurements:
             "Answers with the verdict that the query is of no known class.",
             registry=self.registry,
         )
-        self._size = Gauge("nearsure_gallery_items", "Items.", registry=self.registry)
-        self._model = Gauge(
+        self.size = Gauge("nearsure_gallery_items", "Items.", registry=self.registry)
+        self.model = Gauge(
             "nearsure_model_number",
             "Number of the fit that answers; it grows with each refit.",
             registry=self.registry,
         )
         self._confidences = _ConfidenceHistogram()
         self.registry.register(self._confidences)
-
-    def batch(self, n_queries: int) -> None:
-        """Note how many single queries go into one search."""
-        self._batches.observe(n_queries)
 
     def count_answers(
         self, confidence: AnyArray, accepted: AnyArray | None, n_unknown: int = 0
@@ -106,15 +114,6 @@ class Measurements:
         if n_unknown:
             self._unknown.inc(n_unknown)
 
-    def watch_queue(self, length: Callable[[], int]) -> None:
-        """Ask for the length of the queue whenever the figures are read."""
-        self._queue.set_function(length)
-
-    def watch_gallery(self, size: Callable[[], float], model: Callable[[], int]) -> None:
-        """Ask for the size of the gallery and the number of its model likewise."""
-        self._size.set_function(size)
-        self._model.set_function(model)
-
     def request(self, route: str, method: str, status: int, duration: float) -> None:
         """Note a request that was answered."""
         known = method if method in METHODS else OTHER
@@ -126,8 +125,11 @@ class Measurements:
         return generate_latest(self.registry)
 
 
-class Measured:
-    """ASGI middleware that notes every request."""
+class RequestRecorder:
+    """ASGI middleware that counts each request and logs who asked what and how it ended.
+
+    Query strings, bodies and headers are not logged, and so no vectors, texts or tokens.
+    """
 
     def __init__(self, app: ASGIApp, measurements: Measurements) -> None:
         self.app = app
@@ -135,9 +137,6 @@ class Measured:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and take its time."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         start = perf_counter()
         status = 500  # What a server answers for an app that raises.
 
@@ -150,9 +149,33 @@ class Measured:
         try:
             await self.app(scope, receive, note_status)
         finally:
+            duration = perf_counter() - start
             # The router has left in the scope which route it took.
             route = getattr(scope.get("route"), "path", OTHER)
-            self.measurements.request(route, scope["method"], status, perf_counter() - start)
+            self.measurements.request(route, scope["method"], status, duration)
+            is_shown = scope["path"] not in QUIET or status >= 400  # noqa: PLR2004 - first error
+            if is_shown and ACCESS_LOG.isEnabledFor(logging.INFO):
+                client = (scope.get("client") or "-")[0]
+                what = _escape(scope["method"]), _escape(scope["path"])
+                ACCESS_LOG.info("%s %s %s %d %.1f ms", client, *what, status, 1e3 * duration)
+
+
+def _escape(text: str) -> str:
+    r"""Text of a client in one line of printable ASCII, so that no client forges a line of the log.
+
+    Examples
+    --------
+    >>> _escape("/v1/items/a\n127.0.0.1 GET / 200")
+    '/v1/items/a\\x0a127.0.0.1\\x20GET\\x20/\\x20200'
+    """
+    if len(text) > LONGEST_PATH:
+        text = text[:LONGEST_PATH] + "..."
+    if text.isascii() and text.isprintable() and " " not in text and "\\" not in text:
+        return text
+    return "".join(
+        chr(byte) if 33 <= byte <= 126 and byte != 92 else f"\\x{byte:02x}"  # noqa: PLR2004
+        for byte in text.encode(errors="surrogateescape")
+    )
 
 
 class _ConfidenceHistogram(Collector):

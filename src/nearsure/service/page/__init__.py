@@ -5,7 +5,6 @@ The page also loads chart.umd.js, report.css and report.js of `nearsure.report.a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -14,79 +13,44 @@ from fastapi import APIRouter, Request, Response
 
 from nearsure.report.render import page_assets
 from nearsure.service.errors import ProblemError
-from nearsure.service.routes import problems
-
-__all__ = ["PAGE", "SCRIPTS", "STYLES"]
-
 
 PAGE = "index.html"
-STYLES = ("page.css",)
-SCRIPTS = (
-    "page.js",
-    "api.js",
-    "session.js",
-    "elements.js",
-    "pictures.js",
-    "vectors.js",
-    "questions.js",
-    "answer.js",
-    "threshold.js",
-    "gallery.js",
-    "suspects.js",
-    "changes.js",
-    "live_report.js",
-)
-
-
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-# Kept by browsers, but asked about each time: a new version is seen at once.
-CACHING = "no-cache"
+
+router = APIRouter(include_in_schema=False)
 
 
-@dataclass(frozen=True)
-class PageFile:
-    """A file that is served, with the tag that changes when it does."""
-
-    content: bytes
-    media_type: str
-    tag: str
+@router.get("/")
+async def get_page(request: Request) -> Response:
+    """The page itself."""
+    return _answer(request, PAGE)
 
 
-def page_routes() -> APIRouter:
-    """GET / and /assets/{name}."""
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/")
-    async def get_page(request: Request) -> Response:
-        return _answer(request, page_files()[PAGE])
-
-    # All of the path: a name with slashes is simply none of the table.
-    @router.get("/assets/{name:path}", responses=problems(404))
-    async def get_asset(request: Request, name: str) -> Response:
-        file = page_files().get(name)
-        if file is None or name == PAGE:
-            raise ProblemError(404, "not_found", "There is nothing at this address.")
-        return _answer(request, file)
-
-    return router
+# All of the path: a name with slashes is simply none of the table.
+@router.get("/assets/{name:path}")
+async def get_asset(request: Request, name: str) -> Response:
+    """A script or a style sheet."""
+    if name == PAGE or name not in page_files():
+        raise ProblemError(404, "not_found", "There is nothing at this address.")
+    return _answer(request, name)
 
 
 @cache
-def page_files() -> Mapping[str, PageFile]:
-    """The table, read once."""
-    own = files("nearsure.service.page")
-    texts = {name: own.joinpath(name).read_text("utf-8") for name in (PAGE, *SCRIPTS, *STYLES)}
-    return {name: _file(name, text) for name, text in {**page_assets(), **texts}.items()}
+def page_files() -> Mapping[str, tuple[bytes, str]]:
+    """All files that are served, by name: content, and a tag that changes when it does."""
+    own = [file for file in files(__name__).iterdir() if not file.name.startswith("__")]
+    texts = page_assets() | {file.name: file.read_text("utf-8") for file in own}
+    contents = {name: text.encode() for name, text in texts.items()}
+    return {
+        name: (content, f'"{sha256(content).hexdigest()[:32]}"')
+        for name, content in contents.items()
+    }
 
 
-def _file(name: str, text: str) -> PageFile:
-    content = text.encode()
-    kind = KINDS[name.rpartition(".")[2]]
-    return PageFile(content, kind, f'"{sha256(content).hexdigest()[:32]}"')
-
-
-def _answer(request: Request, file: PageFile) -> Response:
-    headers = {"etag": file.tag, "cache-control": CACHING}
-    if file.tag in request.headers.get("if-none-match", ""):
+def _answer(request: Request, name: str) -> Response:
+    content, tag = page_files()[name]
+    # Kept by browsers, but asked about each time: a new version is seen at once.
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(file.content, headers=headers, media_type=file.media_type)
+    return Response(content, headers=headers, media_type=KINDS[name.rpartition(".")[2]])

@@ -1,24 +1,24 @@
-// The answer: what, how sure, whether to act on it, and who vouches for it.
+// The answer: label, confidence, whether it is accepted, and the nearest examples.
 
-import { byId, confidencePercent, count, distance, element, meter, percent, sayAloud, shortName } from "./elements.js";
+import { announce, byId, confidencePercent, count, distance, element, meter, percent, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, session } from "./session.js";
 import { judgement, setConfidence, whenMoved } from "./threshold.js";
 
 const VERDICTS = {
   known: ["Known", "It looks like what the gallery holds."],
-  ambiguous: ["Ambiguous", "The gallery knows such things, but its neighbours do not agree which this is."],
-  unknown: ["Unknown", "It looks like nothing in the gallery; the label is only the least bad guess."],
+  ambiguous: ["Ambiguous", "It looks like what the gallery holds, but its neighbours disagree about the class."],
+  unknown: ["Unknown", "It looks like nothing in the gallery; the label is only the best guess."],
 };
 
 // Longer labels are set smaller.
 const LONG = 40;
-const INVITATION = "Ask, and see here what it is taken for, how sure that is, and whether you may act on it.";
+const INVITATION = "Choose a query to see its label, how confident that is, and whether to accept it.";
 
 let shown = null;
 let preview = null;
 
-export const askedWith = (words) => ({ kind: "other", words });
+export const subjectOf = (words) => ({ kind: "other", words });
 
 function chip(kind, text) {
   return element("span", { class: `chip ${kind}` }, text);
@@ -30,16 +30,16 @@ function previewOf(subject) {
   if (subject.kind === "item") return picture(subject.item.id, "large");
   if (!subject.file) return null;
   preview = URL.createObjectURL(subject.file);
-  return element("span", { class: "thumb large" }, element("img", { src: preview, alt: "The picture that was asked about" }));
+  return element("span", { class: "thumb large" }, element("img", { src: preview, alt: "The picture of the query" }));
 }
 
 function origin(subject, answer) {
-  if (subject.kind !== "item") return `Asked with ${subject.words}.`;
+  if (subject.kind !== "item") return `Query: ${subject.words}.`;
   const { id, label } = subject.item;
   const agrees = String(label) === String(answer.label);
   return agrees
-    ? `Item ${id}, asked without itself. Its own label is the same.`
-    : `Item ${id}, asked without itself. Its own label is “${label}”: one of the two may be wrong.`;
+    ? `Item ${id}, left out of its own answer. Its own label is the same.`
+    : `Item ${id}, left out of its own answer. Its own label is “${label}”: one of the two may be wrong.`;
 }
 
 function judged() {
@@ -77,16 +77,16 @@ function neighborCard(neighbor, answer, largest) {
     element("p", { class: "neighbor-distance" }, element("abbr", { title: "squared distance" }, "d²"), ` ${distance(neighbor.sq_distance)}`));
 }
 
-function vouchingNote(answer) {
-  const held = (neighbors) => neighbors.reduce((sum, neighbor) => sum + neighbor.share, 0);
-  const agree = held(answer.neighbors.filter((neighbor) => neighbor.label === answer.label));
-  const all = held(answer.neighbors);
+function supportNote(answer) {
+  const total = (neighbors) => neighbors.reduce((sum, neighbor) => sum + neighbor.share, 0);
+  const agree = total(answer.neighbors.filter((neighbor) => neighbor.label === answer.label));
+  const all = total(answer.neighbors);
   const number = count(answer.neighbors.length);
-  const who = session.model.k > answer.neighbors.length ? `The ${number} nearest of ${count(session.model.k)} neighbours` : `The ${number} neighbours`;
-  return `${who} hold ${percent(all)} of the vote: ${percent(agree)} for this label, ${percent(all - agree)} for others. The nearest come first.`;
+  const which = session.model.k > answer.neighbors.length ? `The ${number} nearest of ${count(session.model.k)} neighbours` : `The ${number} neighbours`;
+  return `${which} hold ${percent(all)} of the vote: ${percent(agree)} for this label, ${percent(all - agree)} for others. The nearest come first.`;
 }
 
-/** Puts an answer on the page and says it. */
+/** Shows an answer, and announces it to screen readers. */
 export function showAnswer(answer, subject) {
   shown = { answer, subject };
   const verdict = answer.verdict === null ? null : VERDICTS[answer.verdict];
@@ -109,24 +109,24 @@ export function showAnswer(answer, subject) {
   byId("classes").hidden = answer.classes.length === 0;
   const largest = Math.max(0, ...answer.neighbors.map((neighbor) => neighbor.share));
   byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor) => neighborCard(neighbor, answer, largest)));
-  byId("vouching-note").textContent = vouchingNote(answer);
-  byId("vouching").hidden = answer.neighbors.length === 0;
+  byId("support-note").textContent = supportNote(answer);
+  byId("support").hidden = answer.neighbors.length === 0;
   if (matchMedia("(max-width: 52rem)").matches) byId("answer").scrollIntoView({ block: "start" });
-  sayAloud(`${answer.label}: ${confidencePercent(answer.confidence)} sure. ${title}.`);
+  announce(`${answer.label}: ${confidencePercent(answer.confidence)} sure. ${title}.`);
 }
 
 function showNone(words) {
   shown = null;
   byId("answer-body").replaceChildren(element("p", { class: "empty" }, words));
   byId("classes").hidden = true;
-  byId("vouching").hidden = true;
+  byId("support").hidden = true;
   setConfidence(null);
 }
 
-/** An old answer beside a new failure would be taken for the answer to it. */
-export const showFailure = () => showNone("No answer to this question.");
+/** Hides the old answer, which would be taken for the answer to the query that failed. */
+export const showFailure = () => showNone("No answer to this query.");
 
-/** What failed belongs to a state of things that is gone. */
+/** Clears a failure that belongs to an earlier state of the gallery. */
 export function forgetFailure() {
   if (shown === null) showNone(INVITATION);
 }

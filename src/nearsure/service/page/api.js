@@ -15,11 +15,11 @@ export class ApiProblem extends Error {
   }
 }
 
-// The service tells programs what to send; people are told what to do here.
-const OWN_WORDS = {
-  not_fitted_yet: "Nothing is fitted yet, so nothing can be asked.",
+// Messages for people, in place of those of the service, which are for programs.
+const OWN_MESSAGES = {
+  not_fitted_yet: "Nothing is fitted yet, so no query can be answered.",
   too_few_items: "A fit needs two items or more. Add some under Gallery first.",
-  too_many_requests: "This was asked more often than the service allows.",
+  too_many_requests: "Too many requests.",
 };
 
 const BUSY = [429, 503];
@@ -57,29 +57,29 @@ async function send(path, { method = "GET", json, body, type, signal }) {
     });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new ApiProblem(0, "unreachable", "The service does not answer. Is it still running?");
+    throw new ApiProblem(0, "unreachable", "The service does not respond. Is it still running?");
   }
 }
 
 async function problemOf(response) {
-  const told = await response.json().catch(() => ({}));
-  const sentence = OWN_WORDS[told.error] ?? told.message ?? `The service answered with status ${response.status}.`;
+  const problem = await response.json().catch(() => ({}));
+  const sentence = OWN_MESSAGES[problem.error] ?? problem.message ?? `The service answered with status ${response.status}.`;
   const again = response.headers.get("Retry-After");
   const wait = again && BUSY.includes(response.status) ? ` Try again in ${again} s.` : "";
-  return new ApiProblem(response.status, told.error || "unknown", sentence + wait);
+  return new ApiProblem(response.status, problem.error || "unknown", sentence + wait);
 }
 
-/** What changes nothing is asked again when the service is busy; the rest is left to the person. */
+/** Requests that change nothing are retried while the service is busy; others are not. */
 export async function request(path, options = {}) {
   const { method = "GET", patient = method === "GET", signal } = options;
   for (let attempt = 0; ; attempt += 1) {
     const response = await send(path, options);
     if (response.ok) return response;
-    if (response.status === 401) document.dispatchEvent(new CustomEvent("nearsure-token-wanted"));
+    if (response.status === 401) document.dispatchEvent(new CustomEvent("nearsure-token-needed"));
     const seconds = Number(response.headers.get("Retry-After")) || 1;
     const waits = patient && BUSY.includes(response.status) && attempt < RETRIES && seconds <= LONGEST_WAIT;
     if (!waits) throw await problemOf(response);
-    // Those who were turned away together do not come back together.
+    // Spread out, so that refused clients do not all retry at once.
     await pause(1000 * seconds * (1 + 0.5 * Math.random()), signal);
   }
 }

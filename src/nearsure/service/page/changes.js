@@ -1,12 +1,12 @@
-// Changes of the gallery: one dialog each for another label and for removal; relabelling has an undo.
+// Changes of the gallery: a dialog for relabelling, which can be undone, and one for removal.
 
 import { relabel, remove } from "./api.js";
-import { attempt, byId, say, shortName } from "./elements.js";
+import { attempt, byId, notify, shortName } from "./elements.js";
 import { forgetPicture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
-/** Opens a dialog; true if it was agreed to. The browser gives the focus back. */
-function agreed(dialog, form) {
+/** Opens a dialog; true if it was confirmed. The browser restores the focus. */
+function confirmed(dialog, form) {
   return new Promise((resolve) => {
     let yes = false;
     const submit = (event) => {
@@ -29,7 +29,7 @@ export async function relabelItem(item, label, button = null) {
   const done = await attempt(async () => {
     await relabel(item.id, label);
     rememberLabels([label]);
-    say(`Item ${shortName(item.id)} is labelled “${shortName(label)}” now; it was “${shortName(before)}”.`, () => undo(item.id, before));
+    notify(`Item ${shortName(item.id)} is now labelled “${shortName(label)}”; it was “${shortName(before)}”.`, () => undo(item.id, before));
     await galleryChanged({ kind: "relabel", id: item.id, label: String(label) });
     return true;
   }, button);
@@ -39,14 +39,14 @@ export async function relabelItem(item, label, button = null) {
 function undo(id, label) {
   return attempt(async () => {
     await relabel(id, label);
-    say(`Item ${shortName(id)} is labelled “${shortName(label)}” again.`);
+    notify(`Item ${shortName(id)} is labelled “${shortName(label)}” again.`);
     await galleryChanged({ kind: "undo", id, label });
-    goBackTo(id);
+    focusItem(id);
   }, byId("status-undo"));
 }
 
-/** The button that was pressed is gone: the focus goes to what it brought back. */
-function goBackTo(id) {
+/** The button that was pressed is hidden: the focus moves to the item that came back. */
+function focusItem(id) {
   if (!document.activeElement?.matches('body, [role="tab"]')) return;
   const name = CSS.escape(String(id));
   const places = document.querySelectorAll(`.suspect[data-id="${name}"] .actions button, #items tr[data-id="${name}"] button`);
@@ -55,7 +55,7 @@ function goBackTo(id) {
 
 const TEXT_FIELDS = 'input:not([type="radio"], [type="range"], [type="file"]), textarea, dialog';
 
-/** Ctrl+Z from anywhere but a field, which has an undo of its own. */
+/** Ctrl+Z everywhere but in text fields, which have their own undo. */
 function undoByKey(event) {
   const pressed = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
   if (!pressed || byId("status-undo").hidden || event.target.closest(TEXT_FIELDS)) return;
@@ -63,24 +63,24 @@ function undoByKey(event) {
   byId("status-undo").click();
 }
 
-/** Asks for another label. */
+/** Relabels with a label from a dialog. */
 export async function askForLabel(item, button) {
   const field = byId("relabel-label");
   byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
   field.value = "";
-  if (!(await agreed(byId("relabel-dialog"), byId("relabel-form")))) return false;
+  if (!(await confirmed(byId("relabel-dialog"), byId("relabel-form")))) return false;
   const label = field.value.trim();
   return label === "" ? false : relabelItem(item, label, button);
 }
 
-/** Removes after a question. */
+/** Removes after confirmation. */
 export async function removeItem(item, button) {
   byId("remove-heading").textContent = `Remove item ${item.id}, labelled “${item.label}”?`;
-  if (!(await agreed(byId("remove-dialog"), byId("remove-form")))) return false;
+  if (!(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
   const done = await attempt(async () => {
     await remove(item.id);
     forgetPicture(item.id);
-    say(`Item ${shortName(item.id)} is removed.`);
+    notify(`Item ${shortName(item.id)} is removed.`);
     await galleryChanged({ kind: "remove", id: item.id });
     return true;
   }, button);

@@ -19,7 +19,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** A bar for the eye alone: the number beside it says the same to everybody. */
+/** A bar without text: the number beside it holds the value for screen readers. */
 export function meter(share, kind = "") {
   const fill = element("span", { class: "meter-fill" });
   fill.hidden = !(share > 0);
@@ -63,13 +63,13 @@ export function shortName(name, longest = 32) {
 
 let fading = null;
 
-/** For those who listen; the page itself shows it already. */
-export function sayAloud(sentence) {
+/** For screen readers; the page itself shows it already. */
+export function announce(sentence) {
   byId("spoken").textContent = sentence;
 }
 
-/** Said, and shown at the foot of the page: for some seconds, or as long as it can be undone. */
-export function say(sentence, undo = null) {
+/** Shows a message at the foot of the page: for some seconds, or as long as it can be undone. */
+export function notify(sentence, undo = null) {
   byId("status-text").textContent = sentence;
   byId("status").dataset.shown = "yes";
   clearTimeout(fading);
@@ -81,16 +81,16 @@ export function say(sentence, undo = null) {
   if (heldFocus && button.hidden) document.querySelector('[role="tab"][aria-selected="true"]').focus();
 }
 
-/** Takes back what was said but did not come true. */
-export function hush() {
+/** Clears the message, and its undo. */
+export function clearMessage() {
   clearTimeout(fading);
   byId("status").dataset.shown = "no";
   byId("status-text").textContent = "";
   byId("status-undo").hidden = true;
 }
 
-/** A sentence of what went wrong, read at once, and perhaps a way to try again; null takes it away. */
-export function complain(problem, again = null) {
+/** Shows what went wrong, and perhaps a button to try again; null hides it. */
+export function showProblem(problem, again = null) {
   const place = byId("problem");
   place.hidden = problem === null;
   byId("problem-text").textContent = problem === null ? "" : problem.message || String(problem);
@@ -98,7 +98,7 @@ export function complain(problem, again = null) {
   byId("problem-again").onclick = again;
 }
 
-/** A button that tries again what failed; when that has hidden it, the focus goes on to its goal. */
+/** A button that retries what failed; once it is hidden, the focus moves to its goal. */
 export function offerAgain(id, work, goal) {
   byId(id).addEventListener("click", async () => {
     await attempt(work, byId(id));
@@ -106,14 +106,14 @@ export function offerAgain(id, work, goal) {
   });
 }
 
-/** Runs what a button starts: busy meanwhile, and its failure becomes a sentence. */
+/** Runs what a button starts: the button is busy meanwhile, and a failure is shown. */
 export async function attempt(work, button = null) {
-  complain(null);
+  showProblem(null);
   button?.setAttribute("aria-busy", "true");
   try {
     return await work();
   } catch (problem) {
-    if (problem.name !== "AbortError") complain(problem);
+    if (problem.name !== "AbortError") showProblem(problem);
     return undefined;
   } finally {
     button?.removeAttribute("aria-busy");

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { askForLabel, removeItem } from "./changes.js";
-import { byId, count, element, offerAgain, plural, say, shortName } from "./elements.js";
+import { byId, count, element, notify, offerAgain, plural, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
 import { pastedVector } from "./vectors.js";
@@ -34,7 +34,7 @@ function address() {
   return `/v1/items?${query}`;
 }
 
-/** The page that is wanted, or why it is not there and a way to try again. */
+/** Loads a page of items, or shows why it failed and a button to try again. */
 export async function loadItems() {
   let page;
   try {
@@ -62,7 +62,7 @@ function show(change) {
   return loadItems();
 }
 
-/** Around a change the focus stays on the same row, or goes to the heading if that is gone. */
+/** Keeps the focus on the same row, or moves it to the heading if that is gone. */
 async function loadItemsKeepingFocus() {
   const held = document.activeElement?.closest("#items tr");
   const place = held ? [...byId("items").children].indexOf(held) : -1;
@@ -83,7 +83,7 @@ async function add() {
     const { ids } = await call("/v1/items", { method: "POST", json: { items: [item] } });
     byId("add-form").reset();
     rememberLabels([text]);
-    say(`Item ${shortName(ids[0])} is added with the label “${shortName(text)}”.`);
+    notify(`Item ${shortName(ids[0])} is added with the label “${shortName(text)}”.`);
     await galleryChanged({ kind: "add", id: ids[0], label: text });
     byId("add-label").focus();
   } catch (problem) {

@@ -1,4 +1,4 @@
-// The report of the gallery as it is now, drawn by the same script as the file that is sent around.
+// The report of the gallery as it is now, drawn by the same script as a report in a file.
 
 import { relabelItem, removeItem } from "./changes.js";
 import { attempt, byId } from "./elements.js";
@@ -27,7 +27,7 @@ function note(words, again = false) {
   byId("report-again").hidden = !again;
 }
 
-/** Called when the tab opens: charts need a visible place, and an old report is made anew. */
+/** Called when the tab opens: charts need a visible place, and an old report is updated. */
 export function openReport() {
   if (session.reportIsOld) loadReport();
   draw();
@@ -35,7 +35,7 @@ export function openReport() {
 
 export function startReport() {
   byId("report-again").addEventListener("click", () => loadReport());
-  on("report-waiting", () => note(drawn === null ? "The report is being made…" : "The report is being made anew…"));
+  on("report-waiting", () => note(drawn === null ? "The report is being made…" : "The report is being updated…"));
   on("report-failed", (problem) => {
     if (problem.code === "not_fitted_yet") note("A report is made as soon as the gallery is fitted.");
     else note(problem.message, true);

@@ -3,7 +3,7 @@
 import { forgetToken, hasToken, keepToken, refit } from "./api.js";
 import { startAnswer } from "./answer.js";
 import { startChanges } from "./changes.js";
-import { attempt, byId, complain, hush, percent, plural, say } from "./elements.js";
+import { attempt, byId, clearMessage, notify, percent, plural, showProblem } from "./elements.js";
 import { loadItems, startGallery } from "./gallery.js";
 import { openReport, startReport } from "./live_report.js";
 import { askAboutItem, startQuestions } from "./questions.js";
@@ -53,36 +53,36 @@ function showModel(model) {
   ].join(" · ");
   byId("stale").hidden = model.model !== 0 && model.share_changed <= STALE;
   byId("stale-text").textContent = model.model === 0
-    ? wordsBeforeFit(model)
-    : `${percent(model.share_changed)} of the gallery changed since the last fit. Answers use the new items already, but their confidence was learned on the old ones.`;
-  byId("refit").textContent = model.model === 0 ? "Fit" : "Fit anew";
+    ? unfittedText(model)
+    : `${percent(model.share_changed)} of the gallery changed since the last fit. Answers already use the new items, but their confidence was fitted on the old ones.`;
+  byId("refit").textContent = model.model === 0 ? "Fit" : "Refit";
   byId("refit").hidden = !model.writable || (model.model === 0 && model.size < SMALLEST_GALLERY);
 }
 
-function wordsBeforeFit({ size, writable }) {
+function unfittedText({ size, writable }) {
   const state = size === 0 ? "The gallery is empty" : "Nothing is fitted yet";
   const remedy = writable ? " Add items of two classes or more under Gallery, then fit." : "";
-  return `${state}, so nothing can be asked.${remedy}`;
+  return `${state}, so no query can be answered.${remedy}`;
 }
 
-async function fitAnew() {
-  say("The confidence is being fitted…");
+async function refitGallery() {
+  notify("Fitting…");
   try {
     const state = await refit();
     await loadModel();
     session.reportIsOld = true;
     emit("refitted");
     loadReport();
-    say(`Fit ${state.model} answers from now on.`);
+    notify(`Fit ${state.model} is now in use.`);
   } catch (problem) {
-    hush();
+    clearMessage();
     throw problem;
   }
-  // With the button goes the focus.
+  // The button that had the focus is hidden now.
   if (byId("stale").hidden) byId("main").focus({ preventScroll: true });
 }
 
-function wantToken() {
+function showTokenForm() {
   byId("token-form").hidden = false;
   byId("tabs").hidden = true;
   byId("facts").textContent = "";
@@ -97,10 +97,10 @@ async function open() {
   try {
     await loadModel();
   } catch (problem) {
-    if (problem.status === 401) wantToken();
+    if (problem.status === 401) showTokenForm();
     throw problem;
   }
-  complain(null);
+  showProblem(null);
   byId("token-form").hidden = true;
   byId("tabs").hidden = false;
   byId("leave").hidden = !hasToken();
@@ -119,13 +119,13 @@ async function openWithToken(event) {
     byId("token").value = "";
     tabs.find((tab) => tab.tabIndex === 0).focus();
   } catch (problem) {
-    // A busy service says nothing about the token.
+    // A busy service has not checked the token.
     if (problem.status === 401) forgetToken();
     byId("token-problem").textContent = problem.message;
   }
 }
 
-// The report knows light and dark; its button serves the whole page.
+// The report has a light and a dark theme; its button switches the whole page.
 const theme = window.nearsureReport?.theme;
 if (theme) byId("theme-place").append(theme.button());
 
@@ -139,17 +139,17 @@ byId("leave").addEventListener("click", () => {
   location.reload();
 });
 byId("problem-close").addEventListener("click", () => {
-  complain(null);
+  showProblem(null);
   byId("main").focus();
 });
-byId("refit").addEventListener("click", (event) => attempt(fitAnew, event.target));
+byId("refit").addEventListener("click", (event) => attempt(refitGallery, event.target));
 addEventListener("hashchange", () => {
   const tab = byId(`tab-${location.hash.slice(1)}`);
   if (tab !== null && session.model !== null && byId("token-form").hidden) openTab(tab);
 });
-document.addEventListener("nearsure-token-wanted", () => {
-  // A token that was taken back in the middle of the work.
-  if (session.model !== null && byId("token-form").hidden) wantToken();
+document.addEventListener("nearsure-token-needed", () => {
+  // A token that was revoked while the page was open.
+  if (session.model !== null && byId("token-form").hidden) showTokenForm();
 });
 
 startAnswer();
@@ -168,7 +168,7 @@ on("ask-item", (item) => {
 });
 
 const start = () => open().catch((problem) => {
-  if (problem.status !== 401) complain(problem, () => start().then(() => byId("main").focus()));
+  if (problem.status !== 401) showProblem(problem, () => start().then(() => byId("main").focus()));
 });
 
 start();

@@ -77,7 +77,7 @@ export function picture(id, kind = "", brought = null) {
   const coming = INLINE.test(brought ?? "") ? Promise.resolve(brought) : pictureAddress(id);
   coming.then((address) => {
     if (address === null) return;
-    // The text beside it names the item, so the picture itself says nothing more.
+    // The text beside it names the item, so the picture needs no description.
     const image = element("img", { alt: "", src: address, decoding: "async" });
     image.addEventListener("error", () => place.remove());
     place.append(image);

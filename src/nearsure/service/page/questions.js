@@ -1,8 +1,8 @@
 // The query box: an item, a pasted vector, a file, an image or a text.
 
 import { call, itemAddress } from "./api.js";
-import { askedWith, forgetFailure, showAnswer, showFailure } from "./answer.js";
-import { byId, complain, element, offerAgain, plural } from "./elements.js";
+import { forgetFailure, showAnswer, showFailure, subjectOf } from "./answer.js";
+import { byId, element, offerAgain, plural, showProblem } from "./elements.js";
 import { picture } from "./pictures.js";
 import { on, rememberLabels, session } from "./session.js";
 import { pastedVector, vectorsOfFile } from "./vectors.js";
@@ -13,12 +13,12 @@ const PAGE = 12;
 let current = null;
 let fileRows = null;
 
-/** Asks, and only the newest question may answer. */
+/** Sends a query; only the answer to the newest is shown. */
 async function ask(subject, send) {
   current?.abort();
   const mine = new AbortController();
   current = mine;
-  complain(null);
+  showProblem(null);
   byId("question-problem").textContent = "";
   byId("answer").setAttribute("aria-busy", "true");
   try {
@@ -45,10 +45,10 @@ export function askAboutItem(item) {
 
 const askers = {
   paste: () =>
-    ask(askedWith("the pasted vector"), (signal) =>
+    ask(subjectOf("the pasted vector"), (signal) =>
       predict({ vector: pastedVector(byId("vector").value, session.model.dimension) })(signal)),
   file: () =>
-    ask(askedWith(`row ${byId("row-number").value} of the file`), async (signal) => {
+    ask(subjectOf(`row ${byId("row-number").value} of the file`), async (signal) => {
       if (fileRows === null) throw new TypeError("Choose a file first.");
       const row = Number(byId("row-number").value);
       if (!Number.isInteger(row) || row < 1 || row > fileRows.count) {
@@ -59,15 +59,15 @@ const askers = {
   image: () => {
     const [file] = byId("image-file").files;
     if (!file) return undefined;
-    return ask({ ...askedWith(file.name), file }, (signal) => {
-      if (!file.type.startsWith("image/")) throw new TypeError("This file is no picture.");
+    return ask({ ...subjectOf(file.name), file }, (signal) => {
+      if (!file.type.startsWith("image/")) throw new TypeError("This file is not a picture.");
       return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
         method: "POST", body: file, type: file.type, signal, patient: true,
       });
     });
   },
   text: () =>
-    ask({ ...askedWith("the text"), text: byId("text").value.trim() }, (signal) => {
+    ask({ ...subjectOf("the text"), text: byId("text").value.trim() }, (signal) => {
       const text = byId("text").value.trim();
       if (text === "") throw new TypeError("Write a text first.");
       return predict({ text })(signal);
@@ -104,7 +104,7 @@ async function openFile() {
   await askers.file();
 }
 
-// Dropping a file is choosing it; the field below stays the way by keyboard.
+// Dropping a file selects it; the field below remains for the keyboard.
 function acceptDrops(place) {
   const field = byId(place.dataset.drop);
   const mark = (over) => (event) => {
@@ -138,7 +138,7 @@ let search = 0;
 let searchFailed = false;
 let continueAfter = null;
 
-/** By label, by how the id begins, and only then by the whole id: a miss there is an error. */
+/** By label or start of the id; only then by the whole id, as a miss there is an error. */
 async function itemsMatching(text) {
   if (text === "") return call(`/v1/items?limit=${PAGE}`);
   const [labelled, following] = await Promise.all([
@@ -153,8 +153,8 @@ async function itemsMatching(text) {
   return { items: exact === null ? [] : [exact], next: null };
 }
 
-function wordsOfNone(text) {
-  if (text !== "") return `No item is called “${text}”, and none has that label.`;
+function noItemText(text) {
+  if (text !== "") return `No item has the id or label “${text}”.`;
   return `The gallery holds no items yet.${session.model.writable ? " Add some under Gallery." : ""}`;
 }
 
@@ -166,7 +166,7 @@ async function searchItems() {
     if (mine !== search) return;
     continueAfter = page.next;
     byId("item-choices").replaceChildren(...page.items.map(choice));
-    byId("item-found").textContent = page.items.length === 0 ? wordsOfNone(text) : "";
+    byId("item-found").textContent = page.items.length === 0 ? noItemText(text) : "";
     byId("item-more").hidden = page.next === null;
     rememberLabels(page.items.map((item) => item.label));
     searchFailed = false;
@@ -195,7 +195,7 @@ function offerModes(model) {
     radio.parentElement.hidden = model.encoder !== kind;
   }
   byId("vector-note").textContent =
-    `${plural(model.dimension, "number")}: a JSON list, or between spaces, commas or line ends.`;
+    `${plural(model.dimension, "number")}: a JSON list, or separated by spaces, commas or line breaks.`;
 }
 
 let opened = false;
@@ -228,7 +228,7 @@ export function startQuestions() {
     clearTimeout(typing);
     typing = setTimeout(searchItems, 200);
   });
-  byId("item-more").addEventListener("click", () => moreItems().catch(complain));
+  byId("item-more").addEventListener("click", () => moreItems().catch(showProblem));
   offerAgain("items-found-again", searchItems, "item-search");
   on("model", takeModel);
   on("gallery", searchItems);

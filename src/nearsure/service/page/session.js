@@ -1,4 +1,4 @@
-// What all parts of the page share: the model that answers, its report, and who wants to know.
+// What all parts of the page share: the model, its report, and events.
 
 import { call, callUntilMade } from "./api.js";
 

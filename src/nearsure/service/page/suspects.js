@@ -1,4 +1,4 @@
-// Suspects first: each with the label that its neighbours believe, one click away.
+// Possibly mislabelled items, each with a button for the label of its neighbours.
 
 import { callUntilMade } from "./api.js";
 import { askForLabel, relabelItem, removeItem } from "./changes.js";
@@ -12,7 +12,7 @@ let suspects = [];
 let total = 0;
 let shown = AT_ONCE;
 
-/** The row goes, and the focus moves to the next one instead of nowhere. */
+/** Removes a row, and moves the focus to the next. */
 function settle(id) {
   const place = suspects.findIndex((suspect) => suspect.id === id);
   if (place < 0) return;
@@ -37,9 +37,9 @@ function actions(suspect) {
     element("button", { type: "button", class: "danger-text", on: on((button) => removeItem(suspect, button)) }, "Remove…", about));
 }
 
-function belief(words, share, kind) {
-  return element("p", { class: "belief" },
-    element("span", { class: "belief-words clamped", title: words }, words), meter(share, kind),
+function likelihood(words, share, kind) {
+  return element("p", { class: "likelihood" },
+    element("span", { class: "likelihood-words clamped", title: words }, words), meter(share, kind),
     element("span", { class: "share-number" }, confidencePercent(share)));
 }
 
@@ -51,14 +51,14 @@ function row(suspect) {
       element("p", { class: "suspect-title" },
         element("button", { type: "button", class: "link", title: `Ask about item ${suspect.id}`, on: { click: askIt } },
           element("span", { class: "unseen" }, "Ask about item "), String(suspect.id))),
-      belief(`labelled ${suspect.label}`, suspect.p_own, "other"),
-      suspect.suggested === null ? null : belief(`looks like ${suspect.suggested}`, suspect.p_suggested, "")),
+      likelihood(`labelled ${suspect.label}`, suspect.p_own, "other"),
+      suspect.suggested === null ? null : likelihood(`looks like ${suspect.suggested}`, suspect.p_suggested, "")),
     actions(suspect));
 }
 
 function note() {
-  if (suspects.length === 0) return "No label is doubted by its neighbours.";
-  const all = total > suspects.length ? ` The ${suspects.length} least believed are listed.` : "";
+  if (suspects.length === 0) return "No label disagrees with its neighbours.";
+  const all = total > suspects.length ? ` The ${suspects.length} least likely labels are listed.` : "";
   return `${plural(total, "item")} of ${count(session.model.size)} ${total === 1 ? "looks" : "look"} more like another class.${all}`;
 }
 
@@ -81,7 +81,7 @@ export async function loadSuspects() {
     byId("suspects-again").hidden = true;
   } catch (problem) {
     const early = problem.code === "not_fitted_yet";
-    byId("suspects-note").textContent = early ? "Doubtful labels are looked for as soon as the gallery is fitted." : problem.message;
+    byId("suspects-note").textContent = early ? "Doubtful labels are listed as soon as the gallery is fitted." : problem.message;
     byId("suspects-again").hidden = early;
   }
 }

@@ -1,15 +1,15 @@
-// The threshold: what it would accept, how often that would be right, and which one is in use.
+// The threshold: what it would accept, how often that would be right, and which is in use.
 
 import { call } from "./api.js";
-import { attempt, byId, confidencePercent, element, percent, say, shortThreshold } from "./elements.js";
+import { attempt, byId, confidencePercent, element, notify, percent, shortThreshold } from "./elements.js";
 import { loadModel, on, session } from "./session.js";
 
-// Of the slider: an exact value, such as that of a promise, may lie between its steps.
+// Of the slider: an exact value, such as that for a precision, may lie between its steps.
 let value = null;
 let promise = null;
 let points = [];
 let touched = false;
-// What the service goes by, as /v1/threshold tells it.
+// The threshold of the service, from /v1/threshold.
 let inUse = { threshold: null, precision: null, sentence: "" };
 const listeners = [];
 
@@ -26,9 +26,9 @@ function interval({ low, high }) {
 
 export function sentenceAt(threshold) {
   const begin = `Accept above ${shortThreshold(threshold)}: `;
-  if (points.length === 0) return `${begin}what that means is known when the report is made.`;
+  if (points.length === 0) return `${begin}the effect is shown once the report is made.`;
   const point = pointAt(threshold);
-  if (point === null || point.accepted === 0) return `${begin}no query of the report was that sure.`;
+  if (point === null || point.accepted === 0) return `${begin}no query of the report was that confident.`;
   return `${begin}${percent(point.coverage)} of queries, ${percent(point.precision.value, 1)} right${interval(point.precision)}.`;
 }
 
@@ -45,28 +45,28 @@ const DOUBTS = {
   ambiguous: "Its confidence reaches the threshold, but its neighbours disagree: look twice.",
 };
 
-/** No promise is made before the report is there, and none by a lax threshold. */
-function wordsOfAcceptance(verdict) {
+/** No precision is stated before the report is there, and none for a low threshold. */
+function acceptanceText(verdict) {
   if (DOUBTS[verdict] !== undefined) return DOUBTS[verdict];
   const right = pointAt(value)?.precision.value ?? null;
-  if (right === null) return "Its confidence reaches the threshold; how often such answers are right, only a report can say.";
-  const told = `at this threshold ${percent(right, 1)} of accepted answers are right.`;
-  return right >= 0.9 ? `You may act on this: ${told}` : `But the threshold is lax: ${told}`;
+  if (right === null) return "Its confidence reaches the threshold; the report will show how often such answers are right.";
+  const effect = `at this threshold ${percent(right, 1)} of accepted answers are right.`;
+  return right >= 0.9 ? `You may act on this: ${effect}` : `But the threshold is low: ${effect}`;
 }
 
 /** Whether the answer is accepted where the slider stands, and what that means for a person. */
 export function judgement(answer) {
   if (value === null && inUse.precision !== null) {
-    return { accepted: false, words: "No threshold keeps the promise that is in use, so nothing is accepted." };
+    return { accepted: false, words: "No threshold reaches the precision in use, so nothing is accepted." };
   }
   if (value === null) {
-    return { accepted: null, words: "Move the slider to see what a threshold would say about this answer." };
+    return { accepted: null, words: "Move the slider to see whether a threshold would accept this answer." };
   }
   const accepted = answer.confidence >= value;
-  if (accepted) return { accepted, words: wordsOfAcceptance(answer.verdict) };
+  if (accepted) return { accepted, words: acceptanceText(answer.verdict) };
   return {
     accepted,
-    words: `Let a person decide: ${confidencePercent(answer.confidence)} is below the threshold of ${shortThreshold(value)}, so of a hundred such answers about ${Math.round(100 * (1 - answer.confidence))} would be wrong.`,
+    words: `Review by hand: ${confidencePercent(answer.confidence)} is below the threshold of ${shortThreshold(value)}, so about ${Math.round(100 * (1 - answer.confidence))} of 100 such answers would be wrong.`,
   };
 }
 
@@ -85,16 +85,16 @@ function colour() {
 
 const rightPercent = (precision) => `${Number((100 * precision).toFixed(2))}%`;
 
-function wordsInUse(same) {
+function inUseText(same) {
   const { threshold, precision } = inUse;
-  if (threshold === null) return precision === null ? "No threshold is in use." : `In use: the promise of ${rightPercent(precision)} right.`;
-  const aim = precision === null ? "." : `, for ${rightPercent(precision)} right.`;
+  if (threshold === null) return precision === null ? "No threshold is in use." : `In use: precision ${rightPercent(precision)}.`;
+  const aim = precision === null ? "." : `, for precision ${rightPercent(precision)}.`;
   return (same ? "This threshold is in use" : `In use: ${shortThreshold(threshold)}`) + aim;
 }
 
 function showInUse() {
   const same = inUse.threshold !== null && value !== null && Math.abs(inUse.threshold - value) < 1e-9;
-  byId("threshold-in-use").textContent = wordsInUse(same);
+  byId("threshold-in-use").textContent = inUseText(same);
   byId("threshold-in-use").classList.toggle("same", same);
   const writable = session.model?.writable ?? false;
   byId("use-threshold").hidden = !writable || value === null;
@@ -123,7 +123,7 @@ function move(threshold, chosen = null) {
   for (const listener of listeners) listener();
 }
 
-/** A promise that nothing keeps says so, and leaves the slider alone. */
+/** A precision that no threshold reaches is explained, and leaves the slider alone. */
 function choose(one) {
   if (one.threshold !== null) {
     touched = true;
@@ -143,28 +143,28 @@ function showPromises(promises) {
   }, `${rightPercent(one.precision)} right`)));
 }
 
-/** Sets the threshold of the service: {threshold}, {precision} that is to be promised, or {}. */
-export async function useThreshold(wanted) {
-  const chosen = wanted.precision === undefined ? null : promise;
-  inUse = await call("/v1/threshold", { method: "PUT", json: wanted });
+/** Sets the threshold of the service: {threshold}, {precision} to reach, or {} for none. */
+export async function useThreshold(setting) {
+  const chosen = setting.precision === undefined ? null : promise;
+  inUse = await call("/v1/threshold", { method: "PUT", json: setting });
   touched = false;
   await loadModel();
   move(inUse.threshold, chosen);
-  say(inUse.sentence);
+  notify(inUse.sentence);
 }
 
 let asked = 0;
 
-/** Also why there is none: none was set, or none keeps the promise. */
-async function learnInUse(model) {
+/** Also why there is none: none was set, or none reaches the precision. */
+async function loadInUse(model) {
   const mine = ++asked;
   byId("scale").hidden = model.model === 0;
   if (inUse.threshold !== model.threshold) inUse = { threshold: model.threshold, precision: null, sentence: "" };
   if (!touched) move(model.threshold, promise?.threshold === model.threshold ? promise : null);
   if (model.model === 0) return;
-  const told = await call("/v1/threshold").catch(() => null);
-  if (told === null || mine !== asked) return;
-  inUse = told;
+  const found = await call("/v1/threshold").catch(() => null);
+  if (found === null || mine !== asked) return;
+  inUse = found;
   move(touched ? value : inUse.threshold, promise);
 }
 
@@ -181,14 +181,14 @@ export function startThreshold() {
     move(neighbouring(value ?? Number(event.target.value), up));
   });
   byId("use-threshold").addEventListener("click", (event) => {
-    const wanted = promise === null ? { threshold: value } : { precision: promise.precision };
-    attempt(() => useThreshold(wanted), event.target);
+    const setting = promise === null ? { threshold: value } : { precision: promise.precision };
+    attempt(() => useThreshold(setting), event.target);
   });
   byId("use-none").addEventListener("click", (event) => attempt(async () => {
     await useThreshold({});
     byId("threshold").focus();
   }, event.target));
-  on("model", learnInUse);
+  on("model", loadInUse);
   on("report", (report) => {
     points = [...report.operating_points].sort((a, b) => a.threshold - b.threshold);
     showPromises(report.promises);

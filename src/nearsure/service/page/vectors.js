@@ -1,4 +1,4 @@
-// Vectors out of what people paste and upload. Every refusal says what would be taken.
+// Vectors from pasted text and uploaded files. Every error names what is accepted.
 
 const LARGEST_TEXT = 32 * 2 ** 20;
 const NOT_THE_VECTOR = new Set(["id", "label", "image"]);
@@ -17,7 +17,7 @@ function rowsOfJson(found) {
     return rowsOfJson(found.vector ?? found.embedding ?? found.vectors ?? found.embeddings ?? null);
   }
   if (!Array.isArray(found) || found.length === 0) {
-    throw new TypeError('A list of numbers is wanted, such as [0.1, 0.7, 0.2] or {"vector": [0.1, 0.7, 0.2]}.');
+    throw new TypeError('Give a list of numbers, such as [0.1, 0.7, 0.2] or {"vector": [0.1, 0.7, 0.2]}.');
   }
   return typeof found[0] === "number" ? [checked(found)] : found.flatMap((row) => rowsOfJson(row));
 }
@@ -26,7 +26,7 @@ function parseJson(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new TypeError("This begins like JSON but is not. A list of numbers is wanted, such as [0.1, 0.7, 0.2].");
+    throw new TypeError("This begins like JSON but is not valid. Give a list of numbers, such as [0.1, 0.7, 0.2].");
   }
 }
 
@@ -51,7 +51,7 @@ export function pastedVector(text, dimension) {
   if (trimmed === "") throw new TypeError(`Paste a vector of ${dimension} numbers first.`);
   if (!/^[[{]/.test(trimmed)) return checkDimension(numbers(words(trimmed)), dimension);
   const rows = rowsOfJson(parseJson(trimmed));
-  if (rows.length > 1) throw new TypeError(`One vector is wanted. Got ${rows.length} instead.`);
+  if (rows.length > 1) throw new TypeError(`Give one vector. Got ${rows.length} instead.`);
   return checkDimension(rows[0], dimension);
 }
 
@@ -91,7 +91,7 @@ async function rowsOfNpy(file) {
   const start = new DataView(await file.slice(0, 12).arrayBuffer());
   const magic = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
   if (start.byteLength < 12 || magic.some((byte, place) => start.getUint8(place) !== byte)) {
-    throw new TypeError("This is no .npy file: its first bytes are others.");
+    throw new TypeError("This is not an .npy file.");
   }
   const first = start.getUint8(6) === 1;
   const at = first ? 10 : 12;

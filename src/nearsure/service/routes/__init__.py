@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from fastapi import APIRouter
+from fastapi.params import Depends
+
 from nearsure.service.schemas import Problem
 
 MEANINGS = {
@@ -19,12 +22,14 @@ MEANINGS = {
     501: "Not configured.",
     503: "Overloaded, stopping, or the engine cannot be reached.",
 }
-EVERYWHERE = (401, 403, 408, 413, 422, 429, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What may go wrong everywhere, and these besides."""
-    return {
-        status: {"model": Problem, "description": MEANINGS[status]}
-        for status in sorted({*EVERYWHERE, *statuses})
-    }
+    """What OpenAPI has of problems with these statuses."""
+    return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
+
+
+def make_router(tag: str, needed: Depends) -> APIRouter:
+    """A router of routes that need a token, with what may go wrong in each of them."""
+    everywhere = problems(401, 403, 408, 413, 422, 429, 500, 503)
+    return APIRouter(tags=[tag], dependencies=[needed], responses=everywhere)

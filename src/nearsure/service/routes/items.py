@@ -4,14 +4,13 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
-from nearsure.service.auth import Tokens
-from nearsure.service.bodies import describe_body, json_answer, read_body
+from nearsure.service.auth import may_read, may_write
 from nearsure.service.documents import answer_picture
 from nearsure.service.items import LARGEST_PAGE, find_page, parse_ids, parse_labels, show_names
-from nearsure.service.routes import problems
+from nearsure.service.routes import make_router, problems
 from nearsure.service.routes.queries import check_batch, read_many
 from nearsure.service.schemas import (
     Added,
@@ -24,6 +23,9 @@ from nearsure.service.schemas import (
     NewLabel,
     Relabelling,
     Removal,
+    describe_body,
+    json_answer,
+    read_body,
 )
 from nearsure.service.service import RunningService, get_service
 
@@ -39,144 +41,117 @@ PICTURES = {
 
 OwnId = Annotated[ItemId, Path(description="Id of the item.")]
 
-
-def item_routes(tokens: Tokens) -> APIRouter:
-    """All of /v1/items."""
-    router = APIRouter(prefix="/v1/items", tags=["items"])
-    _add_reading(router, tokens)
-    _add_writing_several(router, tokens)
-    _add_writing_one(router, tokens)
-    return router
+ROUTERS = reading, writing = make_router("items", may_read), make_router("items", may_write)
 
 
-def _add_reading(router: APIRouter, tokens: Tokens) -> None:
-    may_read = [Depends(tokens.may_read)]
-
-    @router.get(
-        "",
-        response_model=ItemPage,
-        responses=problems(),
-        dependencies=may_read,
-        summary="Items in the order of their ids",
-    )
-    async def get_items(
-        request: Request,
-        after: Annotated[ItemId | None, Query(description="The `next` of a page.")] = None,
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
-        label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
-    ) -> Response:
-        service = get_service(request)
-        gallery = service.gallery
-        page = partial(find_page, gallery.engine, gallery.labels_beside)
-        return json_answer(await service.read(lambda: page(after=after, limit=limit, label=label)))
-
-    @router.get(
-        "/{item_id:path}/picture",
-        response_class=Response,
-        responses={**problems(404), 200: {**PICTURES, "description": "A small picture."}},
-        dependencies=may_read,
-        summary="The picture of an item",
-    )
-    async def get_picture(
-        request: Request,
-        item_id: OwnId,
-        vector: Annotated[bool, Query(include_in_schema=False)] = False,  # noqa: FBT002 - of the address
-    ) -> Response:
-        if not request.scope["raw_path"].endswith(b"/picture"):
-            # With %2F before it, the word is the end of an id.
-            return await get_item(request, f"{item_id}/picture", vector)
-        service = get_service(request)
-        ids = parse_ids([item_id], service.gallery.engine)
-        return await service.read(lambda: answer_picture(service.gallery, ids))
-
-    @router.get(
-        "/{item_id:path}",
-        response_model=Item,
-        responses=problems(404),
-        dependencies=may_read,
-        summary="One item",
-    )
-    async def get_item(
-        request: Request,
-        item_id: OwnId,
-        vector: Annotated[bool, Query(description="Whether to show its vector.")] = False,  # noqa: FBT002 - of the address
-    ) -> Response:
-        service = get_service(request)
-        ids = parse_ids([item_id], service.gallery.engine)
-        return json_answer(await service.read(lambda: _item(service, ids, with_vector=vector)))
+@reading.get("/v1/items", response_model=ItemPage, summary="Items in the order of their ids")
+async def get_items(
+    request: Request,
+    after: Annotated[ItemId | None, Query(description="The `next` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
+    label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
+) -> Response:
+    service = get_service(request)
+    gallery = service.gallery
+    page = partial(find_page, gallery.engine, gallery.labels_beside)
+    return json_answer(await service.reads.run(lambda: page(after=after, limit=limit, label=label)))
 
 
-def _add_writing_several(router: APIRouter, tokens: Tokens) -> None:
-    may_write = [Depends(tokens.may_write)]
-
-    @router.post(
-        "",
-        status_code=201,
-        response_model=Added,
-        responses=problems(400, 409, 415),
-        dependencies=may_write,
-        openapi_extra=describe_body(NewItems, NEW),
-        summary="Add items, all or none",
-    )
-    async def add_items(request: Request) -> Response:
-        service = get_service(request)
-        new = (await read_many(request, NewItems)).items
-        check_batch(len(new), service)
-        vectors = service.vectors([item.vector for item in new])
-        labels = parse_labels([item.label for item in new], service.gallery.engine)
-        names = [item.id for item in new]
-        ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-        return json_answer({"ids": show_names(ids)}, 201)
-
-    @router.post(
-        "/relabel",
-        response_model=Changed,
-        responses=problems(400, 404, 409, 415),
-        dependencies=may_write,
-        openapi_extra=describe_body(Relabelling, OTHER_LABEL),
-        summary="Give items another label, all or none",
-    )
-    async def relabel_items(request: Request) -> Response:
-        change = await read_many(request, Relabelling)
-        return await _relabel(get_service(request), change.ids, change.label)
-
-    @router.post(
-        "/remove",
-        response_model=Changed,
-        responses=problems(400, 404, 409, 415),
-        dependencies=may_write,
-        openapi_extra=describe_body(Removal, GONE),
-        summary="Remove items, all or none",
-    )
-    async def remove_items(request: Request) -> Response:
-        change = await read_many(request, Removal)
-        return await _remove(get_service(request), change.ids)
+@reading.get(
+    "/v1/items/{item_id:path}/picture",
+    response_class=Response,
+    responses={**problems(404), 200: {**PICTURES, "description": "A small picture."}},
+    summary="The picture of an item",
+)
+async def get_picture(
+    request: Request,
+    item_id: OwnId,
+    vector: Annotated[bool, Query(include_in_schema=False)] = False,  # noqa: FBT002 - of the address
+) -> Response:
+    if not request.scope["raw_path"].endswith(b"/picture"):
+        # With %2F before it, the word is the end of an id.
+        return await get_item(request, f"{item_id}/picture", vector)
+    service = get_service(request)
+    ids = parse_ids([item_id], service.gallery.engine)
+    return await service.reads.run(lambda: answer_picture(service.gallery, ids))
 
 
-def _add_writing_one(router: APIRouter, tokens: Tokens) -> None:
-    may_write = [Depends(tokens.may_write)]
+@reading.get(
+    "/v1/items/{item_id:path}", response_model=Item, responses=problems(404), summary="One item"
+)
+async def get_item(
+    request: Request,
+    item_id: OwnId,
+    vector: Annotated[bool, Query(description="Whether to show its vector.")] = False,  # noqa: FBT002 - of the address
+) -> Response:
+    service = get_service(request)
+    ids = parse_ids([item_id], service.gallery.engine)
+    return json_answer(await service.reads.run(lambda: _item(service, ids, with_vector=vector)))
 
-    @router.patch(
-        "/{item_id:path}",
-        response_model=Changed,
-        responses=problems(400, 404, 409, 415),
-        dependencies=may_write,
-        openapi_extra=describe_body(NewLabel, {"label": "egret"}),
-        summary="Give an item another label",
-    )
-    async def relabel_item(request: Request, item_id: OwnId) -> Response:
-        change = await read_body(request, NewLabel)
-        return await _relabel(get_service(request), [item_id], change.label)
 
-    @router.delete(
-        "/{item_id:path}",
-        response_model=Changed,
-        responses=problems(404, 409),
-        dependencies=may_write,
-        summary="Remove an item",
-    )
-    async def remove_item(request: Request, item_id: OwnId) -> Response:
-        return await _remove(get_service(request), [item_id])
+@writing.post(
+    "/v1/items",
+    status_code=201,
+    response_model=Added,
+    responses=problems(400, 409, 415),
+    openapi_extra=describe_body(NewItems, NEW),
+    summary="Add items, all or none",
+)
+async def add_items(request: Request) -> Response:
+    service = get_service(request)
+    new = (await read_many(request, NewItems)).items
+    check_batch(len(new), service)
+    vectors = service.vectors([item.vector for item in new])
+    labels = parse_labels([item.label for item in new], service.gallery.engine)
+    names = [item.id for item in new]
+    ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
+    return json_answer({"ids": show_names(ids)}, 201)
+
+
+@writing.post(
+    "/v1/items/relabel",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Relabelling, OTHER_LABEL),
+    summary="Give items another label, all or none",
+)
+async def relabel_items(request: Request) -> Response:
+    change = await read_many(request, Relabelling)
+    return await _relabel(get_service(request), change.ids, change.label)
+
+
+@writing.post(
+    "/v1/items/remove",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Removal, GONE),
+    summary="Remove items, all or none",
+)
+async def remove_items(request: Request) -> Response:
+    change = await read_many(request, Removal)
+    return await _remove(get_service(request), change.ids)
+
+
+@writing.patch(
+    "/v1/items/{item_id:path}",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(NewLabel, {"label": "egret"}),
+    summary="Give an item another label",
+)
+async def relabel_item(request: Request, item_id: OwnId) -> Response:
+    change = await read_body(request, NewLabel)
+    return await _relabel(get_service(request), [item_id], change.label)
+
+
+@writing.delete(
+    "/v1/items/{item_id:path}",
+    response_model=Changed,
+    responses=problems(404, 409),
+    summary="Remove an item",
+)
+async def remove_item(request: Request, item_id: OwnId) -> Response:
+    return await _remove(get_service(request), [item_id])
 
 
 async def _relabel(service: RunningService, texts: list[str], label: str) -> Response:

@@ -2,15 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from nearsure.service.answers import Answers
-from nearsure.service.auth import Tokens
-from nearsure.service.bodies import Body, describe_body, json_answer, read_body
+from nearsure.service.auth import may_read
 from nearsure.service.errors import ProblemError
 from nearsure.service.items import parse_ids
-from nearsure.service.routes import problems
-from nearsure.service.schemas import Answer, BatchAnswer, BatchQuery, Neighborhood
+from nearsure.service.routes import make_router, problems
+from nearsure.service.schemas import (
+    Answer,
+    BatchAnswer,
+    BatchQuery,
+    Body,
+    Neighborhood,
+    describe_body,
+    json_answer,
+    read_body,
+)
 from nearsure.service.schemas import Query as SingleQuery
 from nearsure.service.service import RunningService, get_service
 
@@ -19,79 +27,77 @@ ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
 SEVERAL = {"vectors": [[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], "neighbors": 0, "classes": 1}
 IMAGES = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 
-
-def query_routes(tokens: Tokens) -> APIRouter:
-    """POST /v1/predict, /v1/predict/batch, /v1/predict/image and /v1/neighbors."""
-    router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[Depends(tokens.may_read)])
-
-    router.post(
-        "/predict",
-        response_model=Answer,
-        responses=problems(400, 404, 409, 415, 501),
-        openapi_extra=describe_body(SingleQuery, ONE),
-        summary="What is this, and how sure is that?",
-    )(predict)
-
-    @router.post(
-        "/neighbors",
-        response_model=Neighborhood,
-        responses=problems(400, 404, 409, 415, 501),
-        openapi_extra=describe_body(SingleQuery, ONE),
-        summary="Who vouches for the answer?",
-    )
-    async def neighbors(request: Request) -> Response:
-        query = await read_body(request, SingleQuery)
-        answers, row = await _ask(get_service(request), query)
-        return json_answer({"neighbors": answers.neighbors(row, query.neighbors)})
-
-    @router.post(
-        "/predict/batch",
-        response_model=BatchAnswer,
-        responses=problems(400, 409, 415),
-        openapi_extra=describe_body(BatchQuery, SEVERAL),
-        summary="The same of several vectors",
-    )
-    async def predict_batch(request: Request) -> Response:
-        service = get_service(request)
-        query = await read_many(request, BatchQuery)
-        check_batch(len(query.vectors), service)
-
-        def answer() -> Response:
-            answers = service.predict(service.vectors(query.vectors))
-            wanted = {"neighbors": query.neighbors, "classes": query.classes}
-            return json_answer({"answers": [one.document(row, **wanted) for one, row in answers]})
-
-        return await service.read(answer)
-
-    @router.post(
-        "/predict/image",
-        response_model=Answer,
-        responses=problems(409, 415, 501),
-        openapi_extra={"requestBody": {"required": True, "content": IMAGES}},
-        summary="The same of an image, where an image encoder is configured",
-    )
-    async def predict_image(
-        request: Request,
-        neighbors: Annotated[int, Query(ge=0, le=1000)] = 10,
-        classes: Annotated[int, Query(ge=1, le=1000)] = 5,
-    ) -> Response:
-        if not request.headers.get("content-type", "").lower().startswith("image/"):
-            raise ProblemError(
-                415, "unsupported_media_type", "The body must be an image: content-type: image/..."
-            )
-        service = get_service(request)
-        vector = await service.encode("image", await request.body())
-        answers, row = await service.batcher.ask(vector)
-        return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
-
-    return router
+router = make_router("queries", may_read)
+ROUTERS = (router,)
 
 
+@router.post(
+    PREDICT,
+    response_model=Answer,
+    responses=problems(400, 404, 409, 415, 501),
+    openapi_extra=describe_body(SingleQuery, ONE),
+    summary="Label and confidence of a query",
+)
 async def predict(request: Request) -> Response:
     """Answer one query."""
     query = await read_body(request, SingleQuery)
     answers, row = await _ask(get_service(request), query)
     return json_answer(answers.document(row, neighbors=query.neighbors, classes=query.classes))
+
+
+@router.post(
+    "/v1/neighbors",
+    response_model=Neighborhood,
+    responses=problems(400, 404, 409, 415, 501),
+    openapi_extra=describe_body(SingleQuery, ONE),
+    summary="Nearest examples of a query",
+)
+async def neighbors(request: Request) -> Response:
+    query = await read_body(request, SingleQuery)
+    answers, row = await _ask(get_service(request), query)
+    return json_answer({"neighbors": answers.neighbors(row, query.neighbors)})
+
+
+@router.post(
+    "/v1/predict/batch",
+    response_model=BatchAnswer,
+    responses=problems(400, 409, 415),
+    openapi_extra=describe_body(BatchQuery, SEVERAL),
+    summary="Labels and confidence of several vectors",
+)
+async def predict_batch(request: Request) -> Response:
+    service = get_service(request)
+    query = await read_many(request, BatchQuery)
+    check_batch(len(query.vectors), service)
+
+    def answer() -> Response:
+        answers = service.predict(service.vectors(query.vectors))
+        wanted = {"neighbors": query.neighbors, "classes": query.classes}
+        return json_answer({"answers": [one.document(row, **wanted) for one, row in answers]})
+
+    return await service.reads.run(answer)
+
+
+@router.post(
+    "/v1/predict/image",
+    response_model=Answer,
+    responses=problems(409, 415, 501),
+    openapi_extra={"requestBody": {"required": True, "content": IMAGES}},
+    summary="Label and confidence of an image, if the service has an image encoder",
+)
+async def predict_image(
+    request: Request,
+    neighbors: Annotated[int, Query(ge=0, le=1000)] = 10,
+    classes: Annotated[int, Query(ge=1, le=1000)] = 5,
+) -> Response:
+    if not request.headers.get("content-type", "").lower().startswith("image/"):
+        raise ProblemError(
+            415, "unsupported_media_type", "The body must be an image: content-type: image/..."
+        )
+    service = get_service(request)
+    vector = await service.encode("image", await request.body())
+    answers, row = await service.batcher.ask(vector)
+    return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
 
 
 async def _ask(service: RunningService, query: SingleQuery) -> tuple[Answers, int]:
@@ -107,7 +113,7 @@ async def _ask(service: RunningService, query: SingleQuery) -> tuple[Answers, in
     if query.text is not None:
         return await service.batcher.ask(await service.encode("text", query.text))
     ids = parse_ids([str(query.item)], service.gallery.engine)
-    answers = await service.read(lambda: service.gallery.predict_item(ids))
+    answers = await service.reads.run(lambda: service.gallery.predict_item(ids))
     service.count(answers)
     return answers, 0
 

@@ -1,13 +1,15 @@
-"""From which confidence answers are accepted: set by hand, or chosen for a precision."""
+"""Answers, and the threshold from which they are accepted."""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 from served_examples import DIMENSION, clusters, refitted, serving, sqlite_gallery
 
+from nearsure import NEDClassifier, Neighbors
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.service.answers import Answers, ThresholdInUse, make_answers
 from nearsure.service.store import THRESHOLD
-from nearsure.service.thresholds import ThresholdInUse
 
 FAR = [40.0] * DIMENSION
 
@@ -74,3 +76,28 @@ def test_a_threshold_that_is_none_is_refused(tmp_path: Path) -> None:
         answers += [client.get(f"/v1/threshold/for{query}") for query in queries]
         for answer in answers:
             assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
+
+
+def answers(threshold: ThresholdInUse) -> Answers:
+    """Of two queries, the second without neighbours, as an approximate engine may find none."""
+    classifier = NEDClassifier(temperature=1.0).fit([[0.0], [1.0]], ["cat", "dog"])
+    found = Neighbors(
+        [[0.1, 0.9], [np.inf, np.inf]], [[0, 1], [-1, -1]], ids=[[0, 1], [-1, -1]], counts=[2, 0]
+    )
+    return make_answers(classifier, classifier._predicted(found), threshold, 1)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [
+        (ThresholdInUse(threshold=0.0), [True, False]),
+        (ThresholdInUse(threshold=0.99), [False, False]),
+        (ThresholdInUse(precision=0.9), [False, False]),
+        (ThresholdInUse(), [None, None]),
+    ],
+)
+def test_who_is_accepted(threshold: ThresholdInUse, expected: list[bool | None]) -> None:
+    given = answers(threshold)
+    assert [given.accepted(row) for row in range(2)] == expected
+    assert given.document(0, neighbors=2, classes=2)["accepted"] == expected[0]
+    assert given.neighbors(1, 5) == []

@@ -1,4 +1,4 @@
-"""Tokens: who may what, and that nothing of them is ever shown."""
+"""Tokens: who may do what, and that nothing of a token is ever shown."""
 
 import asyncio
 import logging
@@ -7,10 +7,8 @@ from unittest.mock import patch
 
 import pytest
 from asgi_calls import Reply, answer_ok, call, echo, make_scope
-from fastapi import Depends, FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearsure.errors import ConfigError
 from nearsure.service import ServiceSettings
@@ -21,9 +19,12 @@ from nearsure.service.auth import (
     bearer_digest,
     check_listening,
     is_loopback,
+    may_read,
+    may_write,
 )
 from nearsure.service.errors import ProblemError
-from nearsure.service.middleware import AccessLog, LocalOnly
+from nearsure.service.middleware import Guarded, LocalOnly, Problems
+from nearsure.service.telemetry import Measurements, RequestRecorder
 
 READ, WRITE = "reads-0123456789abcdef", "writes-0123456789abcdef"
 TOKENS = Tokens([READ, "another-read-token-0"], ["another-write-token", WRITE])
@@ -119,15 +120,16 @@ def test_tokens_that_are_no_secrets_are_refused_at_the_start(token: str) -> None
 
 def test_nothing_of_a_token_can_be_shown(caplog: pytest.LogCaptureFixture) -> None:
     secrets = [READ, WRITE, sha256(READ.encode()).hexdigest(), repr(sha256(READ.encode()).digest())]
-    texts = [repr(TOKENS), str(TOKENS), repr(TOKENS.may_read), repr(vars(TOKENS.may_write))]
+    texts = [repr(TOKENS), str(TOKENS)]
     for value in (f"Bearer {READ}x", f"Basic {READ}", f"Bearer {READ}\xe9"):
         with pytest.raises(ProblemError) as raised:
             TOKENS.rights(shown(value))
         texts += [str(raised.value), repr(raised.value), raised.value.body().decode()]
+    app = RequestRecorder(Problems(Authenticate(echo, TOKENS)), Measurements())
     with caplog.at_level(logging.DEBUG):
         for token in (READ, WRITE, f"{READ}x"):
             asked = make_scope(headers=[("authorization", f"Bearer {token}")])
-            reply = asyncio.run(call(AccessLog(Authenticate(echo, TOKENS)), asked))
+            reply = asyncio.run(call(app, asked))
             texts += [reply.body.decode(), repr(reply.headers)]
     assert "POST /v1/predict 401" in caplog.text
     for text in [*texts, caplog.text]:
@@ -143,7 +145,7 @@ def test_strangers_are_turned_away_before_their_body_is_read() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(Authenticate(echo, TOKENS)(make_scope(), must_not_read, send))
+    asyncio.run(Problems(Authenticate(echo, TOKENS))(make_scope(), must_not_read, send))
     assert sent[0]["status"] == 401
 
 
@@ -165,37 +167,36 @@ def test_strangers_are_turned_away_before_their_body_is_read() -> None:
     ],
 )
 def test_only_what_holds_no_data_is_open(method: str, path: str, status: int) -> None:
-    reply = asyncio.run(call(Authenticate(echo, TOKENS), make_scope(method, path)))
+    reply = asyncio.run(call(Problems(Authenticate(echo, TOKENS)), make_scope(method, path)))
     assert reply.status == status
 
 
 def app_with_routes() -> FastAPI:
     app = FastAPI()
+    app.add_middleware(Problems)
 
-    @app.exception_handler(ProblemError)
-    async def problem(_: Request, error: ProblemError) -> Response:
-        return Response(error.body(), error.status, error.headers, "application/json")
-
-    @app.get("/v1/items", dependencies=[Depends(TOKENS.may_read)])
+    @app.get("/v1/items", dependencies=[may_read])
     async def read() -> str:
         return "read"
 
-    @app.post("/v1/items", dependencies=[Depends(TOKENS.may_write)])
+    @app.post("/v1/items", dependencies=[may_write])
     async def write() -> str:
         return "written"
 
     return app
 
 
-def ask(app: FastAPI | Authenticate, method: str, token: str | None) -> Reply:
+def ask(app: ASGIApp, method: str, token: str | None) -> Reply:
     headers = [] if token is None else [("authorization", f"Bearer {token}")]
-    return asyncio.run(call(app, make_scope(method, "/v1/items", headers)))
+    return asyncio.run(call(Problems(app), make_scope(method, "/v1/items", headers)))
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_routes_need_their_scope(*, gated: bool) -> None:
-    app = app_with_routes()
-    asked = Authenticate(app, TOKENS) if gated else app
+def test_routes_that_no_rights_were_found_for_are_closed() -> None:
+    assert {ask(app_with_routes(), "GET", token).status for token in (None, READ, WRITE)} == {403}
+
+
+def test_routes_need_their_scope() -> None:
+    asked = Authenticate(app_with_routes(), TOKENS)
     statuses = {
         (method, token): ask(asked, method, token).status
         for method in ("GET", "POST")
@@ -263,7 +264,7 @@ def test_without_tokens_foreign_pages_are_refused(
     method: str, host: str, origin: str | None, status: int
 ) -> None:
     headers = [("host", host), *([("origin", origin)] if origin is not None else [])]
-    app = LocalOnly(echo, origins=("https://tools.example.org",))
+    app = Problems(LocalOnly(echo, origins=("https://tools.example.org",)))
     assert asyncio.run(call(app, make_scope(method, headers=headers))).status == status
 
 
@@ -294,6 +295,6 @@ def test_other_kinds_of_connections_pass() -> None:
     async def nowhere(message: Message) -> None:
         await answer_ok(nowhere, repr(message).encode())
 
-    for wrapped in (Authenticate(app, TOKENS), LocalOnly(app)):
-        asyncio.run(wrapped({"type": "lifespan"}, nothing, nowhere))
-    assert seen == ["lifespan", "lifespan"]
+    guarded = Guarded(app, [LocalOnly, lambda inner: Authenticate(inner, TOKENS)])
+    asyncio.run(guarded({"type": "lifespan"}, nothing, nowhere))
+    assert seen == ["lifespan"]

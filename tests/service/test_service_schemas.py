@@ -1,5 +1,6 @@
-"""The service keeps what its OpenAPI document promises, whatever is sent."""
+"""The OpenAPI document holds, and bodies are read strictly."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -10,7 +11,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from schemathesis import Case, GenerationMode
 from schemathesis.config import (
@@ -28,15 +30,16 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from served_examples import DIMENSION, refused, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import BrokenImageError
-from nearsure.service import ServiceSettings, create_app
+from nearsure.service import ServiceSettings, create_app, schemas
 
 ApiCase: TypeAlias = "Case[Any]"
 Test = TypeVar("Test", bound=Callable[..., None])
-DIMENSION = 8
+N_NUMBERS = 8
 IDS = [f"p{i:03}" for i in range(300)]
 WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit")
 READ, WRITE = "a-token-to-read-with", "a-token-to-write-with"
@@ -55,7 +58,7 @@ MORE = int(os.environ.get("NEARSURE_SCHEMA_EXAMPLES", "0"))
 class FakeEncoder:
     """A vector out of the length of a text or an image."""
 
-    dimension = DIMENSION
+    dimension = N_NUMBERS
 
     def __init__(self, kind: Literal["image", "text"]) -> None:
         self.kind: Literal["image", "text"] = kind
@@ -63,15 +66,15 @@ class FakeEncoder:
     def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:
         if not all(inputs):
             raise BrokenImageError("Image 1 cannot be decoded.")
-        return np.array([[len(one)] * DIMENSION for one in inputs], np.float32)
+        return np.array([[len(one)] * N_NUMBERS for one in inputs], np.float32)
 
 
 def gallery_in(path: Path) -> str:
     """A new file with an item for each of `IDS`."""
     rng = np.random.default_rng(0)
-    with SqliteEngine.create(path, DIMENSION) as engine:
+    with SqliteEngine.create(path, N_NUMBERS) as engine:
         labels = np.array([f"class {i % 5}" for i in range(len(IDS))])
-        engine.add(rng.normal(size=(len(IDS), DIMENSION)), np.array(IDS), labels)
+        engine.add(rng.normal(size=(len(IDS), N_NUMBERS)), np.array(IDS), labels)
     return str(path)
 
 
@@ -108,7 +111,7 @@ def narrowed() -> dict[str, Any]:
         "type": "array",
         "items": {"type": "number", "minimum": -1e15, "maximum": 1e15},
     }
-    vector |= {"minItems": DIMENSION, "maxItems": DIMENSION}
+    vector |= {"minItems": N_NUMBERS, "maxItems": N_NUMBERS}
     one_id = {"type": "string", "enum": IDS}
     ids = {"type": "array", "items": one_id, "minItems": 1, "maxItems": 3, "uniqueItems": True}
     bodies = made["components"]["schemas"]
@@ -228,3 +231,130 @@ def test_head_is_answered_wherever_the_document_has_get(services: dict[str, Test
         assert "head" not in operations
     counted = 'nearsure_requests_total{method="HEAD",route="/v1/model",status="200"}'
     assert counted in client.get("/metrics").text
+
+
+JSON = {"content-type": "application/json"}
+FAR = [40.0] * DIMENSION
+# Every mark that is counted, as text has it.
+ODD = '[{:,\\"\\\\}]'
+MANY = 200_000
+TOO_MANY = {
+    "vectors": ("POST", "/v1/predict/batch", schemas.BatchQuery, '{"vectors":[%s]}', "[1]"),
+    "empty vectors": ("POST", "/v1/predict/batch", schemas.BatchQuery, '{"vectors":[%s]}', "[]"),
+    "items": (
+        "POST",
+        "/v1/items",
+        schemas.NewItems,
+        '{"items":[%s]}',
+        '{"label":"a","vector":[1]}',
+    ),
+    "no items": ("POST", "/v1/items", schemas.NewItems, '{"items":[%s]}', "{}"),
+    "relabelled": (
+        *("POST", "/v1/items/relabel", schemas.Relabelling),
+        *('{"label":"a","ids":[%s]}', '"a"'),
+    ),
+    "removed": ("POST", "/v1/items/remove", schemas.Removal, '{"ids":[%s]}', '"a"'),
+    "ids in a vector": ("POST", "/v1/predict", schemas.Query, '{"vector":[%s]}', '"a"'),
+    "numbers": ("POST", "/v1/predict", schemas.Query, '{"vector":[%s]}', "1"),
+    "nested": ("POST", "/v1/neighbors", schemas.Query, '{"vector":[%s]}', "[{}]"),
+    "keys": ("POST", "/v1/predict", schemas.Query, "{%s}", '"a":0'),
+    "keys of a batch": ("POST", "/v1/items/remove", schemas.Removal, "{%s}", '"a":0'),
+    "keys of a label": ("PATCH", "/v1/items/p001", schemas.NewLabel, "{%s}", '"label":"a"'),
+    "keys of a threshold": ("PUT", "/v1/threshold", schemas.NewThreshold, "{%s}", '"threshold":1'),
+    "never ended": ("POST", "/v1/predict/batch", schemas.BatchQuery, '{"vectors":[%s', "[1]"),
+    "after text": (
+        *("POST", "/v1/predict/batch", schemas.BatchQuery),
+        *(f'{{"{ODD * 20_000}":0,"vectors":[%s]}}', "[1]"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    path = tmp_path_factory.mktemp("gallery") / "birds.sqlite"
+    with serving(sqlite_gallery(path, n_each=8)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", TOO_MANY)
+def test_a_body_of_too_many_parts_is_never_parsed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    method, address, kind, outline, part = TOO_MANY[name]
+    parsed: list[bytes] = []
+
+    def parse(body: bytes, **_: Any) -> None:  # noqa: ANN401
+        parsed.append(body)
+
+    monkeypatch.setattr(kind, "model_validate_json", parse)
+    body = (outline % ",".join([part] * MANY)).encode()
+    problem = refused(client.request(method, address, content=body, headers=JSON), 422)
+    assert problem["error"] in ("batch_too_large", "invalid_request")
+    assert parsed == []
+
+
+def test_text_may_hold_what_is_counted_elsewhere(tmp_path: Path) -> None:
+    """As large a batch as may be, with names of nothing else."""
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite", n_each=8), largest_batch=300) as client:
+        label = json.loads(f'"{ODD * 20}"')
+        items = [
+            {"id": f"{label[:-5]}{place:05}", "label": label, "vector": FAR} for place in range(300)
+        ]
+        assert client.post("/v1/items", json={"items": items}).status_code == 201
+        ids = [item["id"] for item in items]
+        for address, body in (
+            ("/v1/items/relabel", {"ids": ids, "label": label}),
+            ("/v1/items/remove", {"ids": ids}),
+        ):
+            assert client.post(address, json=body).json() == {"changed": 300}
+        assert client.post("/v1/predict/batch", json={"vectors": [FAR] * 300}).is_success
+        text = {"text": json.loads(f'"{ODD * 1000}"')}
+        assert refused(client.post("/v1/predict", json=text), 501)["error"] == "no_text_encoder"
+
+
+def test_a_few_too_many_are_counted_for_whoever_sent_them(client: TestClient) -> None:
+    """The sentence says how many came, as long as somebody may have miscounted."""
+    several = client.post("/v1/predict/batch", json={"vectors": [FAR] * 1030})
+    assert "Got 1030" in refused(several, 422)["message"]
+    wide = client.post("/v1/predict", json={"vector": [0.0] * 4096})
+    assert "Vector 0 has 4096" in refused(wide, 422)["message"]
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='[{:,"\\}] aé\n'),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text(alphabet='[{:,"\\} é'), parts),
+    max_leaves=30,
+)
+
+
+def marks_of(value: Any) -> dict[bytes, int]:  # noqa: ANN401
+    """How often each mark stands outside of text, counted on what was parsed."""
+    if isinstance(value, str):
+        return counted(quotes=2)
+    if not isinstance(value, list | dict):
+        return counted()
+    parts = [marks_of(part) for part in (value.values() if isinstance(value, dict) else value)]
+    is_dict = isinstance(value, dict)
+    own = counted(
+        lists=not is_dict,
+        objects=is_dict,
+        keys=len(value) * is_dict,
+        commas=max(0, len(value) - 1),
+        quotes=2 * len(value) * is_dict,
+    )
+    return {mark: sum(one[mark] for one in (own, *parts)) for mark in own}
+
+
+def counted(
+    *, lists: int = 0, objects: int = 0, keys: int = 0, commas: int = 0, quotes: int = 0
+) -> dict[bytes, int]:
+    return {b"[": lists, b"{": objects, b":": keys, b",": commas, b'"': quotes}
+
+
+@given(value=VALUES, portion=st.integers(1, 40), ascii_only=st.booleans())
+def test_marks_are_counted_outside_of_text_alone(
+    value: object, portion: int, *, ascii_only: bool
+) -> None:
+    body = json.dumps(value, ensure_ascii=ascii_only).encode()
+    outside = b"".join(schemas.outside_text(body, portion))
+    assert {mark: outside.count(mark) for mark in marks_of(value)} == marks_of(value)

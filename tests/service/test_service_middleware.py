@@ -1,56 +1,60 @@
-"""Size, time, rate and number of requests: each limit holds, says so, and lets go again."""
+"""Limits of size, time, rate and number of requests; security headers; disconnects."""
 
 import asyncio
 import json
-import socket
-from threading import Event
-from time import monotonic, sleep
+import logging
+from pathlib import Path
+from time import monotonic
 
-import numpy as np
 import pytest
 from asgi_calls import (
     Reply,
     answer_ok,
     broken,
     call,
-    careless,
     echo,
     make_scope,
     read_body,
-    read_reply,
-    read_until_closed,
-    served,
 )
+from served_examples import serving, sqlite_gallery
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearsure.arrays import AnyArray
 from nearsure.service.auth import Tokens
-from nearsure.service.batching import MicroBatcher
-from nearsure.service.errors import Overloaded
-from nearsure.service.middleware import SMALL, BodyLimit, InFlightLimit, RateLimit
-from nearsure.service.slow_clients import SlowBody
+from nearsure.service.middleware import (
+    SMALL,
+    BodyLimit,
+    InFlightLimit,
+    Problems,
+    RateLimit,
+    SecurityHeaders,
+)
 
 TOKEN, OTHER_TOKEN = "first-token-0123456", "other-token-0123456"
 
 
 def ask(app: ASGIApp, scope: Scope | None = None, chunks: tuple[bytes, ...] = (b"",)) -> Reply:
-    return asyncio.run(call(app, scope or make_scope(), chunks))
+    return asyncio.run(call(Problems(app), scope or make_scope(), chunks))
+
+
+def body_limit(
+    app: ASGIApp, largest_body: int = 10**6, patience: float = 10.0, **options: int
+) -> BodyLimit:
+    return BodyLimit(app, largest_body, patience, **options)
 
 
 class TestBodyLimit:
     def test_as_large_as_allowed_passes(self) -> None:
-        app = BodyLimit(echo, 10)
+        app = body_limit(echo, 10)
         declared = make_scope(headers=[("content-length", "10")])
         assert ask(app, declared, (b"12345", b"67890")).body == b"1234567890"
         assert ask(app, chunks=(b"12345", b"", b"67890")).body == b"1234567890"
 
     def test_a_declared_excess_is_refused_unread(self) -> None:
-        reply = ask(BodyLimit(broken, 10), make_scope(headers=[("content-length", "11")]))
+        reply = ask(body_limit(broken, 10), make_scope(headers=[("content-length", "11")]))
         assert reply.status == 413
         assert reply.json()["error"] == "body_too_large"
         assert "may have 10 bytes" in reply.json()["message"]
 
-    @pytest.mark.parametrize("app", [echo, careless])
     @pytest.mark.parametrize(
         "headers",
         [
@@ -61,10 +65,8 @@ class TestBodyLimit:
             [("content-length", "")],
         ],
     )
-    def test_an_excess_on_the_way_is_refused(
-        self, app: ASGIApp, headers: list[tuple[str, str]]
-    ) -> None:
-        reply = ask(BodyLimit(app, 10), make_scope(headers=headers), (b"12345", b"67890", b"1"))
+    def test_an_excess_on_the_way_is_refused(self, headers: list[tuple[str, str]]) -> None:
+        reply = ask(body_limit(echo, 10), make_scope(headers=headers), (b"12345", b"67890", b"1"))
         assert reply.status == 413
         assert reply.json()["error"] == "body_too_large"
 
@@ -75,11 +77,11 @@ class TestBodyLimit:
 
         async def run() -> None:
             gate = Gate(after_body=True)
-            app = BodyLimit(gate, 2 * SMALL, largest_together=5 * SMALL)
+            app = body_limit(gate, 2 * SMALL, largest_together=5 * SMALL)
             scope = make_scope(headers=headers)
             held = [asyncio.create_task(call(app, scope, (part, part))) for _ in range(2)]
             await asyncio.sleep(0.01)
-            late = await call(app, scope, (part, part))
+            late = await call(Problems(app), scope, (part, part))
             assert late.status == 503
             assert late.headers["retry-after"] == "1"
             assert late.json()["error"] == "overloaded"
@@ -99,7 +101,7 @@ class TestBodyLimit:
         asyncio.run(run())
 
     def test_one_of_the_largest_may_always_come(self) -> None:
-        app = BodyLimit(echo, 3 * SMALL, largest_together=SMALL)
+        app = body_limit(echo, 3 * SMALL, largest_together=SMALL)
         assert ask(app, chunks=(bytes(3 * SMALL),)).status == 200
 
     def test_an_answer_that_was_begun_is_not_answered_twice(self) -> None:
@@ -110,17 +112,15 @@ class TestBodyLimit:
                 pass
 
         with pytest.raises(Exception, match="may have 3 bytes"):
-            ask(BodyLimit(eager, 3), chunks=(b"12", b"34"))
+            ask(body_limit(eager, 3), chunks=(b"12", b"34"))
 
     def test_errors_of_the_app_are_its_own(self) -> None:
-        for app in (BodyLimit(broken, 10), SlowBody(broken, 1)):
-            with pytest.raises(KeyError, match="/v1/predict"):
-                ask(app)
+        with pytest.raises(KeyError, match="/v1/predict"):
+            asyncio.run(call(body_limit(broken), make_scope()))
 
 
 class TestSlowBody:
-    @pytest.mark.parametrize("app", [echo, careless])
-    def test_a_body_that_drips_is_refused_in_time(self, app: ASGIApp) -> None:
+    def test_a_body_that_drips_is_refused_in_time(self) -> None:
         sent: list[Message] = []
 
         async def drip() -> Message:
@@ -131,7 +131,7 @@ class TestSlowBody:
             sent.append(message)
 
         start = monotonic()
-        asyncio.run(SlowBody(app, 0.2)(make_scope(), drip, send))
+        asyncio.run(Problems(body_limit(echo, patience=0.2))(make_scope(), drip, send))
         assert 0.15 < monotonic() - start < 2
         assert sent[0]["status"] == 408
         assert (b"connection", b"close") in sent[0]["headers"]
@@ -145,7 +145,7 @@ class TestSlowBody:
             assert (await receive())["type"] == "http.disconnect"
             await answer_ok(send)
 
-        assert ask(SlowBody(slow, 0.05), chunks=(b"all",)).status == 200
+        assert ask(body_limit(slow, patience=0.05), chunks=(b"all",)).status == 200
 
 
 class Clock:
@@ -273,7 +273,7 @@ class TestInFlightLimit:
 
             start = monotonic()
             for _ in range(100):
-                await app(make_scope(), must_not_read, send)
+                await Problems(app)(make_scope(), must_not_read, send)
             assert monotonic() - start < 1
             assert {message["status"] for message in sent[::2]} == {503}
             assert (b"retry-after", b"1") in sent[0]["headers"]
@@ -305,176 +305,125 @@ class TestInFlightLimit:
         asyncio.run(run())
 
 
-def numbered(number: int) -> bytes:
-    return b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n%d" % number
+def policy_of(header: str) -> dict[str, list[str]]:
+    parts = (part.split() for part in header.split(";"))
+    return {name: sources for name, *sources in parts}
 
 
-REQUEST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody"
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/v1/predict", "/assets/page.js", "/healthz", "/none", "/metrics", "/openapi.json"],
+)
+def test_every_answer_has_them(path: str) -> None:
+    headers = asyncio.run(call(SecurityHeaders(echo), make_scope("GET", path))).headers
+    assert policy_of(headers["content-security-policy"]) == {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:", "blob:"],
+        "connect-src": ["'self'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "camera=()" in headers["permissions-policy"]
+    assert headers["cache-control"] == "no-store"
 
 
-@pytest.mark.usefixtures("quiet_server")
-class TestRealConnections:
-    """A real server, and clients that send as they should not."""
+def test_an_answer_that_says_how_long_it_lasts_keeps_that() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        head = [(b"cache-control", b"no-cache")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body"})
 
-    @pytest.fixture
-    def quiet_server(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level("CRITICAL")
+    sent = asyncio.run(headers_of(SecurityHeaders(app)))
+    assert [value for name, value in sent if name == b"cache-control"] == [b"no-cache"]
 
-    def connections(self, port: int, number: int) -> list[socket.socket]:
-        return [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(number)]
 
-    def exchange(self, port: int, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
-        """Send pieces with pauses until the server closes; what came, and after how long."""
-        start = monotonic()
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-            try:
-                for piece in pieces:
-                    connection.sendall(piece)
-                    sleep(pause)
-            except (BrokenPipeError, ConnectionResetError):
-                pass
-            return read_until_closed(connection), monotonic() - start
+async def headers_of(app: ASGIApp) -> list[tuple[bytes, bytes]]:
+    """All of them, also those that come twice."""
+    sent: list[Message] = []
 
-    def test_a_head_a_byte_at_a_time_ends_with_408(self) -> None:
-        with served(SlowBody(echo, 0.4), patience=0.4) as port:
-            drip = (bytes([byte]) for byte in b"POST / HTTP/1.1\r\nhost: x\r\n" + 100 * b"x: y\r\n")
-            received, duration = self.exchange(port, *drip, pause=0.01)
-            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-            assert b'"error":"head_too_slow"' in received
-            assert duration > 0.35
-            # The same on a connection that was used before, also with empty lines only.
-            for rest in (b"GET / HTTP/1.1\r\n" + 100 * b"x: y\r\n", 100 * b"\r\n"):
-                drip = (bytes([byte]) for byte in rest)
-                received, _ = self.exchange(port, REQUEST, *drip, pause=0.01)
-                assert received.startswith(b"HTTP/1.1 200 OK\r\n")
-                assert received.count(b"HTTP/1.1 408 Request Timeout\r\n") == 1
+    async def send(message: Message) -> None:
+        sent.append(message)
 
-    def test_a_client_that_says_nothing_is_not_waited_for(self) -> None:
-        with served(echo, patience=0.3) as port:
-            received, duration = self.exchange(port)
-            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-            assert 0.25 < duration < 5
+    await app(make_scope(), unread, send)
+    headers: list[tuple[bytes, bytes]] = sent[0]["headers"]
+    return headers
 
-    def test_a_body_a_byte_at_a_time_ends_with_408(self) -> None:
-        with served(SlowBody(echo, 0.4), patience=0.4) as port:
-            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
-            received, duration = self.exchange(port, head, *(1000 * [b"x"]), pause=0.01)
-            assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-            assert b"connection: close" in received
-            assert b'"error":"body_too_slow"' in received
-            assert duration > 0.35
 
-    def test_endless_headers_end_with_431(self) -> None:
-        with served(echo, patience=5) as port:
-            line = b"x: " + 1000 * b"y" + b"\r\n"
-            received, _ = self.exchange(port, b"GET / HTTP/1.1\r\n", *(2000 * [line]))
-            assert received == b"" or received.startswith(b"HTTP/1.1 431 ")
+async def unread() -> Message:
+    raise AssertionError("nobody reads")
 
-    def test_who_sends_too_much_still_reads_why(self) -> None:
-        with served(BodyLimit(echo, 1000), patience=5) as port:
-            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-                connection.sendall(head + 1_000_000 * b"x")
-                assert read_reply(connection).startswith(b"HTTP/1.1 413 ")
-                # The body was complete, so the connection can go on.
-                connection.sendall(REQUEST)
-                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
 
-    def test_who_never_ends_a_refused_body_is_closed(self) -> None:
-        with served(BodyLimit(echo, 1000), patience=5) as port:
-            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
-            received, duration = self.exchange(port, head, *(30 * [b"x"]), pause=0.1)
-            assert received.startswith(b"HTTP/1.1 413 ")
-            assert duration < 5
+def test_refusals_have_them_too() -> None:
+    reply = asyncio.run(call(SecurityHeaders(Problems(InFlightLimit(echo, 0))), make_scope()))
+    assert reply.status == 503
+    assert "content-security-policy" in reply.headers
+    assert reply.headers["retry-after"] == "1"
 
-    def test_who_does_not_read_is_closed(self) -> None:
-        ended = asyncio.Event()
 
-        async def large(scope: Scope, receive: Receive, send: Send) -> None:
-            assert scope["type"] == "http"
-            await receive()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            for _ in range(400):
-                part = {"type": "http.response.body", "body": bytes(100_000), "more_body": True}
-                await send(part)
-            ended.set()
-            await send({"type": "http.response.body", "body": b""})
+def test_the_list_of_the_app_is_left_alone() -> None:
+    own = [(b"content-length", b"0")]
 
-        with (
-            served(large, patience=0.4) as port,
-            socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
-        ):
-            connection.sendall(REQUEST)
-            deadline = monotonic() + 8
-            while not ended.is_set() and monotonic() < deadline:
-                sleep(0.05)
-            assert ended.is_set()
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": own})
+        await send({"type": "http.response.body", "body": b""})
 
-    def test_slow_clients_do_not_hold_up_quick_ones(self) -> None:
-        with served(InFlightLimit(SlowBody(echo, 2.0), 20), patience=2.0) as port:
-            slow = self.connections(port, 10)
-            for connection in slow:
-                connection.sendall(REQUEST[:-2])
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as quick:
-                start = monotonic()
-                for _ in range(20):
-                    quick.sendall(REQUEST)
-                    assert read_reply(quick).endswith(b"body")
-                assert monotonic() - start < 1.5
-            for connection in slow:
-                connection.sendall(b"dy")
-                assert read_reply(connection).endswith(b"body")
-                connection.close()
+    for _ in range(2):
+        assert asyncio.run(call(SecurityHeaders(app), make_scope())).status == 200
+    assert own == [(b"content-length", b"0")]
 
-    def test_while_the_worker_is_busy_others_are_turned_away_at_once(self) -> None:
-        go = Event()
 
-        def answer(rows: AnyArray) -> list[bytes]:
-            assert go.wait(10)
-            return [b"%d" % row for row in rows[:, 0]]
+def test_an_answer_without_headers_gets_them() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
 
-        batcher: MicroBatcher[bytes] = MicroBatcher(answer, largest_queue=2)
+    reply = asyncio.run(call(SecurityHeaders(app), make_scope()))
+    assert reply.headers["x-frame-options"] == "DENY"
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            number = int(await read_body(receive))
-            try:
-                await answer_ok(send, await batcher.ask(np.array([number])))
-            except Overloaded as problem:
-                assert scope["type"] == "http"
-                await problem.answer(send)
 
-        with served(app, patience=5) as port:
-            held = self.connections(port, 3)
-            for connection in held:
-                connection.sendall(numbered(7))
-                sleep(0.05)  # The first is with the worker before the queue fills.
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as late:
-                start = monotonic()
-                for _ in range(50):
-                    late.sendall(numbered(8))
-                    reply = read_reply(late)
-                    assert reply.startswith(b"HTTP/1.1 503 ")
-                    assert b"retry-after: 1" in reply
-                assert (monotonic() - start) / 50 < 0.1
-                go.set()
-                for connection in held:
-                    assert read_reply(connection).endswith(b"\r\n\r\n7")
-                    connection.close()
-                late.sendall(numbered(9))
-                assert read_reply(late).endswith(b"\r\n\r\n9")
-        asyncio.run(batcher.close())
+PATHS = ("/v1/predict", "/v1/predict/batch", "/v1/neighbors", "/v1/items", "/v1/predict/image")
 
-    def test_too_many_connections_are_closed_and_it_recovers(self) -> None:
-        with served(echo, patience=5, largest_connections=3) as port:
-            held = self.connections(port, 3)
-            for connection in held:
-                connection.sendall(REQUEST)
-                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
-            received, _ = self.exchange(port)
-            assert received.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-            for connection in held:
-                connection.close()
-            sleep(0.1)
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-                connection.sendall(REQUEST)
-                assert read_reply(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_client_that_leaves_while_it_sends_is_no_failure(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    declares: bool,  # noqa: FBT001
+) -> None:
+    caplog.set_level(logging.INFO)
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def leave(path: str) -> None:
+        rest: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+        async def receive() -> Message:
+            return rest.pop() if rest else {"type": "http.disconnect"}
+
+        kind = "image/png" if path.endswith("image") else "application/json"
+        headers = [("host", "localhost"), ("content-type", kind)]
+        if declares:
+            headers.append(("content-length", "100"))
+        await client.app(make_scope("POST", path, headers), receive, send)
+
+    with serving(sqlite_gallery(tmp_path / "a.sqlite")) as client:
+        for path in PATHS:
+            asyncio.run(leave(path))
+        figures = client.get("/metrics").text
+    statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
+    assert statuses == len(PATHS) * [400]
+    assert 'status="500"' not in figures
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []

@@ -1,14 +1,21 @@
-"""Single queries answered together: order, errors, limits, cancelling and closing."""
+"""Threads for slow work, and queries that are answered together."""
 
 import asyncio
-from collections.abc import Sequence
-from threading import Event, get_ident
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Event, current_thread, get_ident
+from time import monotonic
+from typing import Literal
 
 import numpy as np
 import pytest
+from served_examples import DIMENSION, serving, sqlite_gallery
 
 from nearsure.arrays import AnyArray
-from nearsure.service.batching import MicroBatcher
+from nearsure.service import service
+from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.errors import Overloaded
 
 
@@ -228,3 +235,140 @@ def test_closing_does_not_wait_for_ever_for_a_batch_that_hangs() -> None:
         worker.go.set()
 
     asyncio.run(run())
+
+
+def test_work_is_done_in_its_order_and_failures_are_handed_on() -> None:
+    threads, done = WorkThreads(1, "test"), list[int]()
+    futures = [threads.submit(partial(done.append, number)) for number in range(50)]
+    failing = threads.submit(partial(int, "x"))
+    threads.close()
+    assert threads.join(10)
+    assert [future.result() for future in futures] == [None] * 50
+    assert done == list(range(50))
+    with pytest.raises(ValueError, match="invalid literal"):
+        failing.result()
+    with pytest.raises(RuntimeError, match="after the end"):
+        threads.submit(int)
+
+
+def test_several_work_at_once() -> None:
+    threads, here = WorkThreads(2, "test"), [Event(), Event()]
+
+    def meet(own: int) -> bool:
+        here[own].set()
+        return here[1 - own].wait(10)
+
+    met = [threads.submit(partial(meet, own)) for own in (0, 1)]
+    assert all(future.result(10) for future in met)
+    threads.close()
+
+
+def test_what_waits_can_be_cancelled_and_what_is_begun_not() -> None:
+    threads, begun, go = WorkThreads(1, "test"), Event(), Event()
+
+    def hold() -> bool:
+        begun.set()
+        return go.wait(10)
+
+    held, given_up, waiting = (threads.submit(hold) for _ in range(3))
+    assert begun.wait(10)
+    assert (held.cancel(), given_up.cancel()) == (False, True)
+    threads.close(cancel=True)
+    assert waiting.cancelled()
+    start = monotonic()
+    assert not threads.join(0.05)
+    assert monotonic() - start < 5
+    go.set()
+    assert threads.join(10)
+    assert held.result()
+    threads.close()
+
+
+def test_python_does_not_wait_for_them_at_its_end() -> None:
+    threads = WorkThreads(2, "test")
+    own = [threads.submit(current_thread).result() for _ in range(2)]
+    threads.close()
+    assert all(thread.daemon for thread in own)
+
+
+class HeldEncoder:
+    """Waits for a sign before each image."""
+
+    kind: Literal["image"] = "image"
+    dimension = DIMENSION
+
+    def __init__(self) -> None:
+        self.asked, self.go = Event(), Event()
+
+    def encode(self, inputs: object) -> AnyArray:
+        del inputs
+        self.asked.set()
+        assert self.go.wait(10)
+        return np.zeros((1, DIMENSION), np.float32)
+
+
+@pytest.fixture
+def queue() -> Iterator[WorkThreads]:
+    threads = WorkThreads(1, "test", largest_queue=2)
+    yield threads
+    threads.close()
+    assert threads.join(10)
+
+
+def waiting_for(go: Event) -> Callable[[], bool]:
+    return lambda: go.wait(10)
+
+
+def test_one_is_done_two_wait_the_next_is_turned_away(queue: WorkThreads) -> None:
+    go = Event()
+    taken = [queue.submit(waiting_for(go)) for _ in range(3)]
+    with pytest.raises(Overloaded, match="3 wait for this already"):
+        queue.submit(waiting_for(go))
+    go.set()
+    assert [future.result() for future in taken] == [True, True, True]
+    assert queue.submit(lambda: 7).result() == 7
+
+
+def test_what_fails_and_what_is_given_up_leaves_its_place(queue: WorkThreads) -> None:
+    async def run() -> None:
+        for _ in range(5):
+            with pytest.raises(ValueError, match="invalid literal"):
+                await queue.run(lambda: int("x"))
+        go = Event()
+        running = queue.submit(waiting_for(go))
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await queue.run(waiting_for(go))
+        go.set()
+        assert running.result()
+
+    asyncio.run(run())
+
+
+def test_a_closed_one_counts_nothing() -> None:
+    queue = WorkThreads(1, "test", largest_queue=1)
+    queue.close()
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="after the end"):
+            queue.submit(int)
+
+
+def test_images_that_too_many_wait_for_are_turned_away_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "WAITING_ENCODINGS", 0)
+    encoder = HeldEncoder()
+    headers = {"content-type": "image/png"}
+    with (
+        serving(sqlite_gallery(tmp_path / "a.sqlite"), encoder=encoder) as client,
+        ThreadPoolExecutor(1) as another,
+    ):
+        first = another.submit(client.post, "/v1/predict/image", content=b"one", headers=headers)
+        assert encoder.asked.wait(10)
+        late = client.post("/v1/predict/image", content=b"two", headers=headers)
+        assert late.status_code == 503
+        assert late.headers["retry-after"] == "1"
+        encoder.go.set()
+        assert first.result().status_code == 200
+        assert client.post("/v1/predict/image", content=b"3", headers=headers).status_code == 200

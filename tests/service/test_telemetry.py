@@ -1,15 +1,19 @@
-"""Figures for Prometheus: they count what happened, and strangers cannot make them grow."""
+"""Figures for Prometheus, and one line a request in the access log."""
 
 import asyncio
+import logging
+import re
 
 import numpy as np
 import pytest
-from asgi_calls import call, make_scope
+from asgi_calls import broken, call, echo, make_scope
 from fastapi import APIRouter, FastAPI
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nearsure.service.batching import MicroBatcher
-from nearsure.service.telemetry import CONFIDENCES, Measured, Measurements
+from nearsure.service.middleware import InFlightLimit, Problems
+from nearsure.service.telemetry import CONFIDENCES, Measurements, RequestRecorder
 
 
 def figures(measurements: Measurements) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -26,7 +30,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return f"nearsure_{name}", frozenset(labels.items())
 
 
-def small_app(measurements: Measurements) -> Measured:
+def small_app(measurements: Measurements) -> RequestRecorder:
     app = FastAPI()
     router = APIRouter(prefix="/v1")
 
@@ -37,7 +41,7 @@ def small_app(measurements: Measurements) -> Measured:
         return name
 
     app.include_router(router)
-    return Measured(app, measurements)
+    return RequestRecorder(app, measurements)
 
 
 def test_requests_count_by_route_template_method_and_status() -> None:
@@ -103,8 +107,9 @@ def test_answers_count_by_what_became_of_them() -> None:
 def test_the_state_is_asked_for_when_it_is_read() -> None:
     measurements = Measurements()
     state = {"queue": 0, "size": 10, "model": 1}
-    measurements.watch_queue(lambda: state["queue"])
-    measurements.watch_gallery(lambda: state["size"], lambda: state["model"])
+    measurements.queue.set_function(lambda: state["queue"])
+    measurements.size.set_function(lambda: state["size"])
+    measurements.model.set_function(lambda: state["model"])
     assert figures(measurements)[key("gallery_items")] == 10
     state.update(queue=5, size=11, model=2)
     seen = figures(measurements)
@@ -118,7 +123,7 @@ def test_batches_of_the_batcher_are_seen() -> None:
 
     async def run() -> None:
         batcher = MicroBatcher(
-            lambda rows: rows.tolist(), largest_queue=10, on_batch=measurements.batch
+            lambda rows: rows.tolist(), largest_queue=10, on_batch=measurements.batches.observe
         )
         await asyncio.gather(*(batcher.ask(np.zeros(2)) for _ in range(5)))
         await batcher.ask(np.zeros(2))
@@ -133,6 +138,76 @@ def test_batches_of_the_batcher_are_seen() -> None:
 
 def test_two_apps_do_not_share_figures() -> None:
     first, second = Measurements(), Measurements()
-    first.batch(3)
+    first.batches.observe(3)
     assert figures(second)[key("batch_size_count")] == 0
     assert first.content_type.startswith("text/plain")
+
+
+LINE = re.compile(r"[0-9a-f.:-]+ [!-~]+ [!-~]+ [0-9]{3} [0-9]+\.[0-9] ms")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "nearsure.access")
+    return caplog
+
+
+def logged(app: ASGIApp) -> RequestRecorder:
+    return RequestRecorder(app, Measurements())
+
+
+def test_one_line_says_who_what_and_how_it_ended(log: pytest.LogCaptureFixture) -> None:
+    asyncio.run(call(logged(echo), make_scope(), (b"the body",)))
+    asyncio.run(call(logged(Problems(InFlightLimit(echo, 0))), make_scope("GET", "/v1/items/7")))
+    texts = log.messages
+    assert texts[0].startswith("10.0.0.1 POST /v1/predict 200 ")
+    assert texts[1].startswith("10.0.0.1 GET /v1/items/7 503 ")
+    assert all(LINE.fullmatch(text) for text in texts)
+
+
+def test_query_bodies_and_headers_do_not_appear(log: pytest.LogCaptureFixture) -> None:
+    scope = make_scope(headers=[("authorization", "Bearer secret-token-01234"), ("x-key", "hush")])
+    asyncio.run(call(logged(echo), scope, (b'{"vector": [0.125]}',)))
+    for secret in ("secret", "hush", "0.125", "?"):
+        assert secret not in log.messages[0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/items/a\n10.0.0.9 GET / 200 1.0 ms",
+        "/v1/items/a\r\nb",
+        "/v1/items/\x1b[31mred",
+        "/v1/items/\u2028new line",
+        "/v1/items/\udcff",
+        "/v1/items/" + 5000 * "long",
+    ],
+)
+def test_a_path_stays_one_short_printable_word(path: str, log: pytest.LogCaptureFixture) -> None:
+    scope = make_scope()
+    scope["path"] = path
+    asyncio.run(call(logged(echo), scope))
+    assert len(log.messages) == 1
+    text = log.messages[0]
+    assert LINE.fullmatch(text)
+    assert len(text) < 1000
+
+
+def test_an_app_that_raises_has_its_line(log: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyError):
+        asyncio.run(call(logged(broken), make_scope()))
+    assert " 500 " in log.messages[0]
+
+
+def test_probes_are_written_only_if_they_fail(log: pytest.LogCaptureFixture) -> None:
+    async def not_ready(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["path"] == "/readyz"
+        await receive()
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    for path in ("/healthz", "/readyz", "/metrics"):
+        asyncio.run(call(logged(echo), make_scope("GET", path)))
+    assert not log.messages
+    asyncio.run(call(logged(not_ready), make_scope("GET", "/readyz", client=None)))
+    assert log.messages[0].startswith("- GET /readyz 503 ")

@@ -1,11 +1,13 @@
-"""A fit is kept, made anew beside the old one, and never half there."""
+"""The gallery that answers while it is changed and refitted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,17 @@ from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Stored
+from nearsure.engines.contract import Found, Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.errors import ConfigError, EngineUnavailableError, InvalidInputError
+from nearsure.errors import (
+    ConfigError,
+    EngineUnavailableError,
+    InvalidInputError,
+    PartialGalleryError,
+)
 from nearsure.service import ServiceSettings, create_app
+from nearsure.service.errors import Overloaded
 from nearsure.service.gallery import ServedGallery
 from nearsure.service.service import open_gallery
 from nearsure.service.store import MODEL, NUMBER, FileStore
@@ -188,7 +196,7 @@ def test_queries_and_writes_go_on_while_a_fit_is_made() -> None:
         # What was written meanwhile is counted, and known to be newer than the fit.
         assert (model["size"], model["n_classes"]) == (124, 5)
         assert model["share_changed"] == pytest.approx(5 / 124)
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
         assert counts.tolist() == [29, 30, 30, 31, 4]
 
 
@@ -210,7 +218,7 @@ def test_a_point_that_goes_while_a_fit_is_made_does_not_break_it() -> None:
         # It has started over, without them.
         assert (model["model"], model["size"]) == (2, 105)
         assert model["share_changed"] == 0.0
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
         assert counts.tolist() == [15, 30, 30, 30]
 
 
@@ -282,7 +290,7 @@ def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
         engine.left = 100
         app: Any = client.app
         live = getattr(app.state.service, address.rpartition("/")[2])
-        live._made = None
+        live._last = None
         assert client.get(address).status_code == 202
         live.wait(20)
         answer = client.get(address)
@@ -344,7 +352,7 @@ def test_refits_under_load_are_never_seen_half(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         service: Any = client.app
-        counts = service.state.service.gallery.fit.class_counts
+        counts = service.state.service.gallery.fit.classifier.class_counts_
     assert problems == []
     assert [state["model"] for state in states] == [2, 3, 4]
     assert sorted(counts[counts > 0].tolist()) == [15] * 4
@@ -393,3 +401,244 @@ def test_an_engine_that_went_away_is_said_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_app_knows_no_gallery_before_it_starts() -> None:
     app = create_app(ServiceSettings("nowhere.sqlite"))
     assert app.state.status == "starting"
+
+
+ROUNDS = 6
+
+
+def _label_of(client: Any, item: str) -> str:  # noqa: ANN401
+    answer: str = client.get(f"/v1/items/{item}").json()["label"]
+    return answer
+
+
+class _Interrupted(SqliteEngine):
+    """Something happens once, in the middle of the next search."""
+
+    happens: Callable[[], object] | None = None
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return super().search(queries, k)
+
+
+def test_a_label_given_during_a_refit_is_not_stored_for_the_next_item(tmp_path: Path) -> None:
+    engine = _Interrupted(sqlite_gallery(tmp_path / "birds.sqlite"))
+    gallery = open_gallery(ServiceSettings("given"), engine).gallery
+    for number in range(ROUNDS):
+        during, after = np.array([f"during {number}"]), np.array([f"after {number}"])
+        engine.happens = partial(gallery.relabel, np.array(["p001"]), during)
+        gallery.refit()
+        assert engine.happens is None
+        gallery.relabel(np.array(["p002"]), after)
+        stored = engine.fetch(np.array(["p001", "p002"])).labels
+        assert stored is not None
+        assert stored.tolist() == [during[0], after[0]]
+    gallery.close()
+    with SqliteEngine(tmp_path / "birds.sqlite") as reopened:
+        kept = reopened.fetch(np.array(["p001", "p002"])).labels
+        assert kept is not None
+        assert kept.tolist() == [f"during {ROUNDS - 1}", f"after {ROUNDS - 1}"]
+
+
+def test_a_label_given_before_a_crash_is_not_stored_for_the_next_item(tmp_path: Path) -> None:
+    """Without `close`, as after a kill: the fit that was kept does not know the label."""
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    with serving(path) as client:
+        refitted(client)
+    with SqliteEngine(path) as engine:
+        engine.relabel(np.array(["p001"]), np.array(["before"]))
+    with serving(path) as client:
+        assert client.patch("/v1/items/p002", json={"label": "after"}).json() == {"changed": 1}
+        assert [_label_of(client, item) for item in ("p001", "p002")] == ["before", "after"]
+        assert document_at(client, "/v1/audit")
+
+
+def test_classes_that_stay_empty_are_forgotten_at_a_refit(tmp_path: Path) -> None:
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite")) as client:
+        for number in range(20):
+            client.patch("/v1/items/p001", json={"label": f"name {number}"})
+        refitted(client)
+        classifier = client.app.state.service.gallery.fit.classifier  # type: ignore[attr-defined]
+        assert sorted(classifier.classes_) == sorted([*NAMES, "name 19"])
+        assert client.get("/v1/model").json()["n_classes"] == 5
+
+
+class _Slow(FaissEngine):
+    """A removal is answered some time after it was made."""
+
+    removed: Event
+
+    def remove(self, ids: AnyArray) -> None:
+        super().remove(ids)
+        self.removed.set()
+        sleep(0.1)
+
+
+def test_a_removal_that_is_not_answered_yet_starts_a_reader_over() -> None:
+    vectors, codes = clusters()
+    engine = _Slow.from_points(vectors, labels=codes)
+    engine.removed = Event()
+    gallery = open_gallery(ServiceSettings("given"), engine).gallery
+    calls: list[int] = []
+
+    def read(_: object, number: int) -> str:
+        calls.append(number)
+        ids = np.concatenate([part.ids for part in engine.scan()])
+        if len(calls) == 1:
+            Thread(target=gallery.remove, args=(np.array([5]),)).start()
+            engine.removed.wait()
+        engine.fetch(ids)
+        return "read"
+
+    assert gallery.read_whole(read) == "read"
+    assert len(calls) == 2
+
+
+class _Lost(FaissEngine):
+    """The outcome of a change is not known."""
+
+    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
+        super().relabel(ids, labels)
+        raise EngineUnavailableError("The connection broke.")
+
+
+def test_a_change_of_unknown_outcome_counts_as_one() -> None:
+    vectors, codes = clusters()
+    gallery = open_gallery(
+        ServiceSettings("given"), _Lost.from_points(vectors, labels=codes)
+    ).gallery
+    chosen, version = gallery.threshold_for(0.9, 0.95), gallery.version
+    assert gallery.threshold_for(0.9, 0.95) is chosen
+    with pytest.raises(EngineUnavailableError):
+        gallery.relabel(np.array([5]), np.array([1]))
+    assert gallery.version != version
+    assert gallery.threshold_for(0.9, 0.95) is not chosen
+
+
+def test_two_services_on_one_engine_store_their_own_labels() -> None:
+    vectors, codes = clusters()
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    one, two = (open_gallery(ServiceSettings("given"), engine).gallery for _ in range(2))
+    for number in range(ROUNDS):
+        first, second = np.array([100 + number]), np.array([200 + number])
+        one.relabel(np.array([1]), first)
+        two.stored(np.array([1]))
+        two.relabel(np.array([1]), first + 1000)
+        two.relabel(np.array([2]), second)
+        one.relabel(np.array([3]), second + 1000)
+        stored = engine.fetch(np.array([1, 2, 3])).labels
+        assert stored is not None
+        assert stored.tolist() == [1100 + number, 200 + number, 1200 + number]
+        if number % 2:
+            one.refit()
+
+
+def test_readers_see_the_label_of_the_item_that_they_found(tmp_path: Path) -> None:
+    """Each item has labels that begin with its own number, whoever gives them."""
+    places = np.eye(4, DIMENSION, dtype=np.float32) * 10
+    names = np.array([f"{number}-{copy}" for number in range(4) for copy in "ab"])
+    path = tmp_path / "items.sqlite"
+    SqliteEngine.create(path, DIMENSION).close()
+    with SqliteEngine(path) as engine:
+        engine.add(places.repeat(2, axis=0), names, np.array([f"{name[0]} -" for name in names]))
+        galleries = [open_gallery(ServiceSettings("given"), engine).gallery for _ in range(2)]
+
+        def write(number: int) -> None:
+            for count in range(40):
+                galleries[number % 2].relabel(names[[number]], np.array([f"{number // 2} {count}"]))
+
+        def read(seed: int) -> list[tuple[str, str]]:
+            found = []
+            for number in np.random.default_rng(seed).integers(4, size=60).tolist():
+                (answers, row), *_ = galleries[seed % 2].predict(places[[number]])
+                found += [(own["id"], own["label"]) for own in answers.neighbors(row, 4)]
+            return found
+
+        with ThreadPoolExecutor(6) as pool:
+            writers = [pool.submit(write, number) for number in range(3)]
+            readers = [pool.submit(read, seed) for seed in range(3)]
+            for writer in writers:
+                writer.result()
+            read_labels = [pair for reader in readers for pair in reader.result()]
+    assert len(read_labels) == 3 * 60 * 4
+    assert [own for own, label in read_labels if own[0] != label[0]] == []
+
+
+def test_readers_do_not_start_over_after_additions_alone() -> None:
+    vectors, codes = clusters()
+    engine = FaissEngine.from_points(vectors, labels=codes)
+    gallery = open_gallery(ServiceSettings("given"), engine).gallery
+    calls: list[int] = []
+
+    def read(label: int) -> None:
+        calls.append(label)
+        gallery.add(vectors[:1], np.array([label]), [None])
+        raise LookupError("an error of its own")
+
+    with pytest.raises(LookupError, match="its own"):
+        gallery.read_whole(lambda *_: read(int(codes[0])))
+    assert len(calls) == 1
+    # A new class is a label that a reader has no name for.
+    with pytest.raises(Overloaded, match="started over 3 times"):
+        gallery.read_whole(lambda *_: read(100 + len(calls)))
+    assert len(calls) == 1 + 4
+
+
+class _CutOff(FaissEngine):
+    """A change of several requests breaks off after the first; Milvus has such."""
+
+    breaks_off = False
+    unfinished: frozenset[int] | None = None
+
+    def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
+        if self.breaks_off:
+            super().add(vectors[:1], ids[:1], None if labels is None else labels[:1])
+            self.unfinished = frozenset(ids.tolist())
+            raise EngineUnavailableError("The connection broke.")
+        super().add(vectors, ids, labels)
+
+    def remove(self, ids: AnyArray) -> None:
+        if self.unfinished is None:
+            super().remove(ids)
+        elif self.unfinished != frozenset(ids.tolist()):
+            self._check_whole()
+        else:
+            self.unfinished = None
+            super().remove(ids[:1])
+
+    def fetch(self, ids: AnyArray) -> Stored:
+        self._check_whole()
+        return super().fetch(ids)
+
+    def scan(self) -> Iterator[Stored]:
+        self._check_whole()
+        yield from super().scan()
+
+    def _check_whole(self) -> None:
+        if self.unfinished is not None:
+            raise PartialGalleryError("add() was cut off.")
+
+
+@pytest.mark.parametrize("is_fitted", [True, False])
+def test_an_addition_that_was_cut_off_is_taken_back_by_removing_its_items(is_fitted: bool) -> None:  # noqa: FBT001
+    vectors, codes = clusters()
+    n_before = len(codes) if is_fitted else 1
+    engine = _CutOff.from_points(vectors[:n_before], labels=codes[:n_before])
+    gallery = open_gallery(ServiceSettings("given"), engine).gallery
+    assert gallery.is_fitted == is_fitted
+    engine.breaks_off, names = True, ["1000", "1001", "1002"]
+    with pytest.raises(EngineUnavailableError):
+        gallery.add(vectors[:3], codes[:3], names)
+    with pytest.raises(PartialGalleryError):
+        gallery.remove(np.array([0]))
+    with pytest.raises(PartialGalleryError):
+        gallery.stored(np.array([0]))
+    assert gallery.remove(np.array([1000, 1001, 1002])) == 3
+    assert engine.size() == n_before
+    gallery.stored(np.array([0]))
+    if is_fitted:
+        assert gallery.fit.classifier.class_counts_.sum() == n_before
+        gallery.remove(np.array([0]))
+        assert gallery.fit.classifier.class_counts_.sum() == n_before - 1
