@@ -14,7 +14,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.classifier import rule
 from nearsure.engines import Fingerprint
-from nearsure.engines.embedded import base
+from nearsure.engines.embedded import exact
 from nearsure.errors import (
     EngineChangedWarning,
     EngineUnavailableError,
@@ -424,7 +424,7 @@ def test_auto_says_what_it_chose(
     caplog.set_level("INFO", "nearsure.engines")
     assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "exact"
     assert "'exact' for 120 points" in caplog.text
-    monkeypatch.setattr(base, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(exact, "LARGEST_EXACT", 100)
     assert NEDClassifier(temperature=1.0).fit(*_points()).fingerprint_["index"] == "hnsw"
     assert "'hnsw' for 120 points" in caplog.text
 

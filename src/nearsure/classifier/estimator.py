@@ -34,8 +34,6 @@ from nearsure.classifier.results import (
     Prediction,
     Staleness,
     check_dense_fits,
-    mean_and_error,
-    own_losses,
 )
 from nearsure.classifier.rule import (
     FittedRule,
@@ -44,6 +42,8 @@ from nearsure.classifier.rule import (
     draw_ids,
     draw_places,
     fit_rule,
+    mean_and_error,
+    own_losses,
     self_search,
 )
 from nearsure.classifier.state import Fit, from_state, to_state

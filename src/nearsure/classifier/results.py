@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, FloatArray
 from nearsure.errors import DenseResultTooLargeError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
@@ -47,8 +47,6 @@ class Prediction:
 LARGEST_SHARE_CHANGED = 0.1
 # A drift of the likelihood beyond this many standard errors is no chance.
 LARGEST_DRIFT = 3.0
-# A point counts no less probable than this, or one mislabelled point would outweigh all others.
-LEAST_PROBABILITY = 1e-3
 # Points whose likelihood is watched: enough to see a drift of 0.1 nats, few enough to be cheap.
 WATCHED = 1000
 
@@ -96,17 +94,6 @@ class Staleness:
             f"{self.loss_at_fit:.3f} then, {self.loss_now:.3f} now "
             f"(+- {self.standard_error:.3f}): {verdict}."
         )
-
-
-def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:
-    """-log p(own label) of points by leave-one-out, shape (n,)."""
-    return -np.log(np.maximum(posterior.probability_of(codes), LEAST_PROBABILITY))
-
-
-def mean_and_error(losses: FloatArray) -> tuple[float, float]:
-    """Mean and its standard error."""
-    spread = float(losses.std(ddof=1)) if len(losses) > 1 else 0.0
-    return float(losses.mean()), spread / float(np.sqrt(len(losses)))
 
 
 def available_bytes() -> int:

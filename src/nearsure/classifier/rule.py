@@ -42,6 +42,9 @@ from nearsure.validation import integer_codes
 if TYPE_CHECKING:
     from nearsure.rules import RuleName
 
+# A point counts no less probable than this, or one mislabelled point would outweigh all others.
+LEAST_PROBABILITY = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class SelfSearch:
@@ -94,6 +97,17 @@ def self_search(gallery: Gallery, ids: AnyArray, k: int) -> SelfSearch:
         factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids, codes)),
         mark,
     )
+
+
+def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:
+    """-log p(own label) of points by leave-one-out, shape (n,)."""
+    return -np.log(np.maximum(posterior.probability_of(codes), LEAST_PROBABILITY))
+
+
+def mean_and_error(losses: FloatArray) -> tuple[float, float]:
+    """Mean and its standard error."""
+    spread = float(losses.std(ddof=1)) if len(losses) > 1 else 0.0
+    return float(losses.mean()), spread / float(np.sqrt(len(losses)))
 
 
 JUST_ABOVE = 1e-9

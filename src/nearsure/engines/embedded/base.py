@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias
 
 import faiss as _faiss
 import numpy as np
@@ -54,25 +54,6 @@ Change: TypeAlias = Callable[[], Storage | None]
 ApproximateType: TypeAlias = Literal["hnsw", "ivf"]
 IndexType: TypeAlias = Literal["exact", "hnsw", "ivf"]
 INDEXES = ("auto", "exact", "hnsw", "ivf")
-# Up to here exact search takes a millisecond a query, in a batch and on two cores, and no build.
-LARGEST_EXACT = 200_000
-
-
-def chosen_index(index: str, n_points: int) -> IndexType:
-    """The index that a name stands for, for this many points.
-
-    Examples
-    --------
-    >>> chosen_index("auto", 5000), chosen_index("auto", 1_000_000), chosen_index("ivf", 5000)
-    ('exact', 'hnsw', 'ivf')
-    """
-    if index == "auto":
-        return "exact" if n_points <= LARGEST_EXACT else "hnsw"
-    if index not in INDEXES:
-        raise InvalidInputError(
-            f"index must be one of {', '.join(INDEXES)}. Got {index!r} instead."
-        )
-    return cast("IndexType", index)
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,9 @@ from nearsure.engines.embedded.base import (
     IndexSettings,
     IndexType,
     Storage,
-    chosen_index,
     empty_found,
 )
-from nearsure.engines.embedded.exact import ExactStorage
+from nearsure.engines.embedded.exact import ExactStorage, chosen_index
 from nearsure.engines.embedded.hnsw import HnswRows
 from nearsure.engines.embedded.ivf import IvfRows
 from nearsure.engines.embedded.serialization import restore_hnsw, restore_ivf
