@@ -8,15 +8,17 @@ finds, when it is started again, what was finished and does the rest.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from tqdm import tqdm
 
 from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write
@@ -24,6 +26,8 @@ from nearsure.errors import InvalidInputError, NearsureError
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
 FORMAT = 1
+T = TypeVar("T")
+Arrays = Mapping[str, AnyArray]
 
 
 def digest(value: object) -> str:
@@ -100,21 +104,40 @@ def write_text(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
+def progress(description: str) -> Callable[[list[range]], Iterable[range]]:
+    """A progress bar over chunks, where somebody is looking."""
+    return partial(tqdm, desc=description, unit="chunk", disable=None)
+
+
+def _save_arrays(path: Path, arrays: Arrays) -> None:
+    contiguous = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+    with atomic_write(path, keep_suffix=True) as draft:
+        save_file(contiguous, draft)
+
+
+def _save_document(path: Path, document: Any) -> None:  # noqa: ANN401
+    write_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def _load_document(path: Path) -> Any:  # noqa: ANN401
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 @dataclass(frozen=True)
 class CachedStep:
     """One cached step.
 
     Parameters
     ----------
-    root : Path
-        Folder of all stages.
+    root : Path or None
+        Folder of all stages; None to keep nothing.
     name : str
         What it does.
     inputs : mapping
         All that its result depends on, in JSON's types.
     """
 
-    root: Path
+    root: Path | None
     name: str
     inputs: Mapping[str, Any]
 
@@ -126,7 +149,7 @@ class CachedStep:
     @property
     def folder(self) -> Path:
         """Where its files are."""
-        return self.root / f"{self.name}-{self.key}"
+        return (self.root or Path()) / f"{self.name}-{self.key}"
 
     def describe(self) -> None:
         """Write down what the stage depends on, for people who look into the folder."""
@@ -134,36 +157,25 @@ class CachedStep:
         if not path.exists():
             write_text(path, json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
 
-    def arrays(
-        self, name: str, compute: Callable[[], Mapping[str, AnyArray]]
-    ) -> dict[str, AnyArray]:
+    def arrays(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         """Arrays from the file `name`, which is computed if it is not there."""
-        path = self.folder / f"{name}.safetensors"
-        if not path.exists():
-            self.describe()
-            result = {key: np.ascontiguousarray(value) for key, value in compute().items()}
-            with atomic_write(path, keep_suffix=True) as draft:
-                save_file(result, draft)
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
-            ) from error
+        return self._file(f"{name}.safetensors", compute, _save_arrays, load_file)
 
-    def document(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    def document(self, name: str, compute: Callable[[], T]) -> T:
         """A JSON document from the file `name`, which is computed if it is not there."""
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            self.describe()
-            write_text(path, json.dumps(compute(), indent=1) + "\n")
-        try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
-            ) from error
+        found: T = self._file(f"{name}.json", compute, _save_document, _load_document)
         return found
+
+    def result(self, kind: type[T], name: str, compute: Callable[[], T]) -> T:
+        """A dataclass from the JSON file `name`, which is computed if it is not there."""
+        found = self.document(name, lambda: to_plain(compute()))
+        try:
+            result: T = from_plain(kind, found)
+        except InvalidInputError as error:
+            raise NearsureError(
+                f"{self.folder} was written by another version ({error}). Delete it and run again."
+            ) from error
+        return result
 
     def rows(
         self,
@@ -172,9 +184,24 @@ class CachedStep:
         compute: Callable[[range], AnyArray],
         *,
         chunk: int,
-        track: Callable[[list[range]], Iterator[range]] = iter,
+        track: Callable[[list[range]], Iterable[range]] = iter,
     ) -> AnyArray:
-        """A row for each of many images, computed and kept a chunk at a time.
+        """A row for each of many images, computed and kept a chunk at a time; see `chunks`."""
+        found = self.chunks(
+            name, n_rows, lambda part: {"rows": compute(part)}, chunk=chunk, track=track
+        )
+        return found["rows"]
+
+    def chunks(
+        self,
+        name: str,
+        n_rows: int,
+        compute: Callable[[range], Arrays],
+        *,
+        chunk: int,
+        track: Callable[[list[range]], Iterable[range]] = iter,
+    ) -> Arrays:
+        """Arrays of as many rows as there are images, computed and kept a chunk at a time.
 
         Parameters
         ----------
@@ -183,22 +210,42 @@ class CachedStep:
         n_rows : int
             How many there are.
         compute : callable
-            Gives the array of the rows in a range.
+            Gives the arrays of the rows in a range.
         chunk : int
             Rows that are computed, and lost if the process dies, at a time.
         track : callable
             Wraps the list of ranges, to show progress.
         """
         ranges = [range(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
-
-        def chunk_of(part: range) -> AnyArray:
+        parts = []
+        for part in track(ranges):
             file = f"{name}-{part.start:07d}"
-            rows = self.arrays(file, lambda: {"rows": compute(part)})["rows"]
-            if len(rows) != len(part):
+            arrays = self.arrays(file, partial(compute, part))
+            n_found = min(map(len, arrays.values()))
+            if n_found != len(part):
                 raise NearsureError(
-                    f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {len(rows)} "
+                    f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {n_found} "
                     "instead. Delete it and run again; it will be made anew."
                 )
-            return rows
+            parts.append(arrays)
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
-        return np.concatenate([chunk_of(part) for part in track(ranges)])
+    def _file(
+        self,
+        name: str,
+        compute: Callable[[], T],
+        save: Callable[[Path, T], None],
+        load: Callable[[Path], T],
+    ) -> T:
+        if self.root is None:
+            return compute()
+        path = self.folder / name
+        if not path.exists():
+            self.describe()
+            save(path, compute())
+        try:
+            return load(path)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise NearsureError(
+                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
+            ) from error

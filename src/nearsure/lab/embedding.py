@@ -1,6 +1,6 @@
 """`EmbeddingRun`: from images and settings to cached embeddings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import NearsureError
-from nearsure.lab.cache import CachedStep, digest
+from nearsure.lab.cache import CachedStep, digest, progress
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 from nearsure.lab.images import central_view, random_view
@@ -88,8 +87,7 @@ class EmbeddingRun:
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
-        images = self.images_of(part)
-        embedder = self.trained.embedder
+        images, embedder = self.split.parts[part], self.trained.embedder
         stage = embeddings_step(self.cache, self.training_stage.key)
         if self.settings.model.trained == "all":
             size = self.settings.dataset.image_size
@@ -107,7 +105,7 @@ class EmbeddingRun:
 
     def features(self, part: str) -> AnyArray:
         """Pooled features of the backbone before any training, shape (n, n_features)."""
-        images = self.images_of(part)
+        images = self.split.parts[part]
         inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
         stage = CachedStep(self.cache, "features", inputs)
         return stage.rows(
@@ -206,13 +204,6 @@ class EmbeddingRun:
 
         return image_batch
 
-    def images_of(self, part: str) -> LabelledImages:
-        """The images of "train", "queries" or "gallery"."""
-        images = getattr(self.split, part)
-        if not isinstance(images, LabelledImages):
-            raise KeyError(part)
-        return images
-
 
 def embeddings_step(cache: Path, training: str) -> CachedStep:
     """Where the embeddings of a trained network are; `training` is the key of its training."""
@@ -268,8 +259,3 @@ def class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
     sums = embeddings.new_zeros(int(codes.max()) + 1, embeddings.shape[1])
     sums.index_add_(0, torch.from_numpy(codes), embeddings)
     return sums / torch.from_numpy(np.bincount(codes))[:, None]
-
-
-def progress(description: str) -> Callable[[list[range]], Iterator[range]]:
-    """A progress bar, where somebody is looking."""
-    return lambda ranges: iter(tqdm(ranges, desc=description, unit="chunk", disable=None))

@@ -20,18 +20,30 @@ if TYPE_CHECKING:
 DOTS_PER_INCH = 120
 
 
-def new_figure(size: tuple[float, float]) -> "Figure":
-    """An empty figure; inches."""
+def new_figure(size: tuple[float, float], what: str, name: str | None = None) -> "Figure":
+    """An empty figure of a size in inches; its title is what it shows, after the data's name."""
     # Not pyplot's, which would keep every figure until it is closed.
     module = require("matplotlib.figure", extra="plot", purpose="A figure")
     figure: Figure = module.Figure(figsize=size)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)  # inches, between panels
+    figure.suptitle(what if name is None else f"{name}: {what}")
     return figure
 
 
-def entitle(figure: "Figure", name: str | None, what: str) -> None:
-    """Say what is shown, after the name of the data."""
-    figure.suptitle(what if name is None else f"{name}: {what}")
+def legend_below(figure: "Figure", n_columns: int) -> None:
+    """One legend for all panels, each label once."""
+    handle_of = {
+        label: handle
+        for ax in figure.axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        list(handle_of.values()),
+        list(handle_of),
+        loc="outside lower center",
+        ncols=n_columns,
+        frameon=False,
+    )
 
 
 def save_figure(figure: "Figure", path: str | Path) -> Path:
@@ -63,12 +75,11 @@ def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | No
     Path
         The file.
     """
-    figure = new_figure((10, 10.4))
-    axes = figure.subplots(2, 2)
-    for ax, rule in zip(axes.flat, UNSURE_RULES, strict=True):
+    what = f"k = {evaluation.k}, {evaluation.n_queries:,} queries"
+    figure = new_figure((10, 10.4), what, name)
+    for ax, rule in zip(figure.subplots(2, 2).flat, UNSURE_RULES, strict=True):
         error = evaluation.result_of(rule).ece.estimate
         ReliabilityDisplay(evaluation.reliability[rule], error, TITLES[rule]).plot(ax=ax)
-    entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
     return save_figure(figure, path)
 
 
@@ -94,9 +105,8 @@ def draw_neighbor_curve(
         # The ECE of a rule that is always sure is its error, and would dwarf the others.
         {TITLES[rule]: curve.ece[rule] for rule in UNSURE_RULES},
     )
-    figure = new_figure((12, 5))
+    figure = new_figure((12, 5), f"{evaluation.n_queries:,} queries", name)
     display.plot(ax=list(figure.subplots(1, 2)))
-    entitle(figure, name, f"{evaluation.n_queries:,} queries")
     return save_figure(figure, path)
 
 
@@ -115,7 +125,7 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     Path
         The file.
     """
-    figure = new_figure((12, 5.4))
+    figure = new_figure((12, 5.4), "NED (lines) and the most accurate baseline (dashed)", name)
     left, right = figure.subplots(1, 2)
     for ax, ned, levels in (
         (left, sweep.accuracy, sweep.baseline_accuracy),
@@ -136,14 +146,13 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
         ax.xaxis.set_major_formatter("{x:g}")
         ax.set_xlabel("T / fitted T")
         ax.grid(visible=True, alpha=0.3)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
-    entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
+    legend_below(figure, len(sweep.ks))
     return save_figure(figure, path)
 
 
 def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
     """Write pixels as they are, shape (height, width, 3), uint8, to a PNG."""
-    pillow = require("PIL.Image", extra="plot", purpose="A picture")
-    pillow.fromarray(pixels).save(path)
-    return Path(path)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    require("PIL.Image", extra="plot", purpose="A picture").fromarray(pixels).save(path)
+    return path

@@ -1,6 +1,6 @@
 """Numbers that the ablation measured, cached, and paired by split."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from nearsure.lab.ablation.variants import (
     Searched,
     Variant,
 )
-from nearsure.lab.cache import CachedStep, fields_from_plain, fields_to_plain, from_plain, to_plain
+from nearsure.lab.cache import CachedStep, fields_from_plain, fields_to_plain
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,
@@ -186,15 +186,14 @@ def run_trial(
     gallery, queries = trial.searched(k)
     competition = Competition.fit(gallery, variants)
     codes = trial.asking.codes
+    with_intervals = MAIN_VARIANTS if trial.condition in SINGLE else ()
     rows = [
         measure(
             variant,
             posterior,
             codes,
             seed=trial.seed,
-            n_resamples=(
-                n_resamples if trial.condition in SINGLE and variant in MAIN_VARIANTS else None
-            ),
+            n_resamples=n_resamples if variant in with_intervals else None,
         )
         for variant, posterior in competition.posteriors(queries)
     ]
@@ -227,12 +226,9 @@ def cached_trial(
         "n_resamples": n_resamples if trial.condition in SINGLE else None,
         "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
     }
-    stage = CachedStep(cache, "ablation", inputs)
-    found = stage.document(
-        "result", lambda: to_plain(run_trial(trial, variants, k=k, n_resamples=n_resamples))
+    return CachedStep(cache, "ablation", inputs).result(
+        TrialResult, "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples)
     )
-    result: TrialResult = from_plain(TrialResult, found)
-    return result
 
 
 CELLS = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
@@ -299,7 +295,7 @@ def cached_corrupted(
         "version": VERSION,
     }
 
-    def compute() -> dict[str, Any]:
+    def compute() -> CorruptedResult:
         own = Searched(support.own_neighbors(k), support.vectors)
         competition = Competition.fit(Gallery(own, support.codes), MAIN_VARIANTS)
 
@@ -314,13 +310,11 @@ def cached_corrupted(
         clean = measured("clean")
         by_variant = zip(*(measured(cell) for cell in track(CELLS)), strict=True)
         means = tuple(map(mean_of, by_variant))
-        return fields_to_plain(
-            CorruptedResult(dataset, k, len(support.codes), len(rows), len(CELLS), clean, means)
-        )
+        n_gallery, n_cells = len(support.codes), len(CELLS)
+        return CorruptedResult(dataset, k, n_gallery, len(rows), n_cells, clean, means)
 
-    found = CachedStep(cache, "ablation-corrupted", inputs).document("result", compute)
-    result: CorruptedResult = from_plain(CorruptedResult, found)
-    return result
+    stage = CachedStep(cache, "ablation-corrupted", inputs)
+    return stage.result(CorruptedResult, "result", compute)
 
 
 @dataclass(frozen=True)
@@ -344,7 +338,7 @@ class Group:
     def variants(self) -> list[Variant]:
         """Who was measured at least once, in the order of the trials."""
         names = dict.fromkeys(row.variant for trial in self.trials for row in trial.rows)
-        return [Variant.from_name(name) for name in names]
+        return list(map(Variant.from_name, names))
 
     def rows(self, variant: Variant) -> dict[int, Measured]:
         """What was measured of a variant, by seed."""
@@ -399,20 +393,15 @@ class AblationResults:
         """Names of the data sets of the trials."""
         return list(dict.fromkeys(trial.dataset for trial in self.trials))
 
-    def group(self, dataset: str, condition: Condition, k: int) -> Group | None:
-        """The trials of one kind; None if there are none."""
-        asked = (dataset, condition, k)
-        found = [t for t in self.trials if (t.dataset, t.condition, t.k) == asked]
-        return Group(tuple(found)) if found else None
-
-    def groups(self, condition: Condition) -> Iterator[Group]:
-        """All groups of one condition, by data set, then by k."""
-        kinds = dict.fromkeys((t.dataset, t.k) for t in self.trials if t.condition == condition)
-        order = {name: place for place, name in enumerate(self.datasets)}
-        for dataset, k in sorted(kinds, key=lambda kind: (order[kind[0]], kind[1])):
-            group = self.group(dataset, condition, k)
-            if group is not None:
-                yield group
+    def groups(self, condition: Condition) -> list[Group]:
+        """The trials of one condition, by data set, then by k."""
+        chosen = [trial for trial in self.trials if trial.condition == condition]
+        return [
+            Group(tuple(found))
+            for dataset in self.datasets
+            for k in sorted({trial.k for trial in chosen})
+            if (found := [t for t in chosen if (t.dataset, t.k) == (dataset, k)])
+        ]
 
 
 LEVEL = 0.95

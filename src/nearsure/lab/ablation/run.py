@@ -1,7 +1,6 @@
 """The plan, the sources and the run of the ablation."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -38,28 +37,13 @@ SCARCE_SEEDS = 3
 SLOW_SEEDS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """One entry of the plan.
-
-    Parameters
-    ----------
-    trial : Trial
-        Gallery and queries.
-    k : int
-        Neighbours.
-    variants : tuple of Variant
-        The variants to measure.
-    """
-
-    trial: Trial
-    k: int
-    variants: tuple[Variant, ...] = VARIANTS
+# A trial that is yet to be made, the numbers of neighbours, and the variants to measure.
+Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[Variant, ...]]
 
 
 def plan_trials(
     sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
-) -> Iterator[Asked]:
+) -> list[Planned]:
     """All trials of the data sets that are there.
 
     Parameters
@@ -69,38 +53,32 @@ def plan_trials(
     own_splits : dict of str to (gallery, queries)
         Of the data sets that have a split of their own.
     """
-    for name, points in sets.items():
-        for seed in range(HALF_SEEDS[name]):
-            yield from _at_each_k(half_trial(name, points, seed))
-    for name, (gallery, queries) in own_splits.items():
-        yield from _at_each_k(Trial(name, "given", 0, gallery, queries))
-    for name, points in sets.items():
-        if name not in own_splits:
-            yield from _at_each_k(all_trial(name, points))
-    for name in _there(sets, SCARCE_SETS):
-        for seed in range(SCARCE_SEEDS):
-            yield Asked(scarce_trial(name, sets[name], seed), MAIN_K)
-    for name, points in sets.items():
-        for seed in range(SLOW_SEEDS):
-            yield Asked(half_trial(name, points, seed), MAIN_K, SLOW_VARIANTS)
-
-
-def count_trials(
-    sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
-) -> int:
-    """How many trials `plan_trials` gives."""
-    halves = sum(HALF_SEEDS[name] for name in sets)
-    single = len(set(sets) | set(own_splits))
-    scarce = SCARCE_SEEDS * len(_there(sets, SCARCE_SETS))
-    return len(KS) * (halves + single) + scarce + SLOW_SEEDS * len(sets)
-
-
-def _at_each_k(trial: Trial) -> Iterator[Asked]:
-    return (Asked(trial, k) for k in KS)
-
-
-def _there(sets: dict[str, Labelled], names: Sequence[str]) -> list[str]:
-    return [name for name in names if name in sets]
+    halves: list[Planned] = [
+        (partial(half_trial, name, points, seed), KS, VARIANTS)
+        for name, points in sets.items()
+        for seed in range(HALF_SEEDS[name])
+    ]
+    single: list[Planned] = [
+        (partial(Trial, name, "given", 0, *parts), KS, VARIANTS)
+        for name, parts in own_splits.items()
+    ]
+    single += [
+        (partial(all_trial, name, points), KS, VARIANTS)
+        for name, points in sets.items()
+        if name not in own_splits
+    ]
+    scarce: list[Planned] = [
+        (partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS)
+        for name in SCARCE_SETS
+        if name in sets
+        for seed in range(SCARCE_SEEDS)
+    ]
+    slow: list[Planned] = [
+        (partial(half_trial, name, points, seed), (MAIN_K,), SLOW_VARIANTS)
+        for name, points in sets.items()
+        for seed in range(SLOW_SEEDS)
+    ]
+    return [*halves, *single, *scarce, *slow]
 
 
 BIRDS_FILE = "cub200_unseen_embeddings.npz"
@@ -254,15 +232,14 @@ def run_ablation(
             own_splits[name] = (own_split[0], own_split[1])
     if not sets:
         raise NearsureError(f"There is nothing to measure. {'; '.join(skipped)}.")
-    trials = [
-        cached_trial(cache, asked.trial, asked.variants, k=asked.k, n_resamples=n_resamples)
-        for asked in tqdm(
-            plan_trials(sets, own_splits),
-            total=count_trials(sets, own_splits),
-            desc="trials",
-            disable=None,
-        )
-    ]
+    plan = plan_trials(sets, own_splits)
+    trials = []
+    with tqdm(total=sum(len(ks) for _, ks, _ in plan), desc="trials", disable=None) as bar:
+        for make_trial, ks, variants in plan:
+            trial = make_trial()
+            for k in ks:
+                trials.append(cached_trial(cache, trial, variants, k=k, n_resamples=n_resamples))
+                bar.update()
     damaged: list[CorruptedResult] = []
     for dataset in CORRUPTED_SETS:
         track = partial(tqdm, desc=f"{dataset}, corrupted", disable=None)

@@ -1,7 +1,6 @@
 """Which points are the gallery and which ask: one trial for each split of a data set."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,8 +10,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.index import ExactIndex
 from nearsure.lab.ablation.variants import Gallery, Searched
-from nearsure.lab.protocols import gallery_half
-from nearsure.loo import search_leaving_one_out
+from nearsure.lab.protocols import gallery_half, own_neighbors, query_neighbors
 from nearsure.neighbors import Neighbors
 
 Condition = Literal["half", "given", "all", "scarce"]
@@ -78,28 +76,20 @@ class Trial:
 
     def searched(self, k: int) -> tuple[Gallery, Searched]:
         """Neighbours of the gallery's points among each other, and of the queries."""
-        widest_own, widest_queries = self._widest
-        own, queries = widest_own.first(k), widest_queries.first(k)
+        own, queries = (neighbors.first(k) for neighbors in self._widest)
         return (
             Gallery(Searched(own, self.gallery.vectors), self.gallery.codes),
             Searched(queries, self.asking.vectors),
         )
 
     @cached_property
-    def _index(self) -> ExactIndex:
-        return ExactIndex(self.gallery.vectors)
-
-    @cached_property
     def _widest(self) -> tuple[Neighbors, Neighbors]:
-        codes = self.gallery.codes
+        codes, index = self.gallery.codes, ExactIndex(self.gallery.vectors)
         k = min(WIDEST_K, len(codes) - 1)
-        own = search_leaving_one_out(
-            self._index, self.gallery.vectors, np.arange(len(codes)), codes, k=k
-        )
+        own = own_neighbors(index, codes, k=k)
         if self.queries is None:
             return own, own
-        sq_distances, ids = self._index.search(self.queries.vectors, k)
-        return own, Neighbors(sq_distances, codes[ids], ids)
+        return own, query_neighbors(index, codes, self.queries.vectors, k=k)
 
 
 # Searched once; smaller k are the first of these neighbours.
@@ -143,14 +133,10 @@ def scarce_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     asked = np.floor(a_member * members + rng.random(len(totals))).astype(np.int64)
     asked = np.minimum(asked, totals - members)
     gallery, queries = [], []
-    for rows, n_members, n_asked in zip(_by_class(points.codes), members, asked, strict=True):
+    by_class = np.split(np.argsort(points.codes, kind="stable"), np.cumsum(totals)[:-1])
+    for rows, n_members, n_asked in zip(by_class, members, asked, strict=True):
         drawn = rng.permutation(rows)
         gallery.append(drawn[:n_members])
         queries.append(drawn[n_members : n_members + n_asked])
     chosen = (np.sort(np.concatenate(rows)) for rows in (gallery, queries))
     return Trial(dataset, "scarce", seed, *map(points.take, chosen))
-
-
-def _by_class(codes: IntArray) -> Iterator[IntArray]:
-    order = np.argsort(codes, kind="stable")
-    yield from np.split(order, np.cumsum(np.bincount(codes))[:-1])

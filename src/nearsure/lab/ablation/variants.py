@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NoReturn, Self
+from typing import Literal, NoReturn, Self
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
-from nearsure.comparison import TITLES
+from nearsure.comparison import title_of
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
@@ -19,6 +19,7 @@ from nearsure.lab.evaluation import collect_fit_warnings
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
+from nearsure.rules import RULE_NAMES
 
 RAW = "raw"
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
@@ -31,25 +32,12 @@ CLASS_VARIANCE = "class variance"
 DIAGONAL = "class covariance, diagonal"
 FULL = "class covariance, full"
 
-BASE_TITLES: dict[str, str] = {
-    **dict(TITLES.items()),
-    "sharpened": "Sharpened",
-    f"sharpened{UNCORRECTED}": "Sharpened, uncorrected",
-    "adaptive": "Adaptive",
-    f"adaptive{UNCORRECTED}": "Adaptive, uncorrected",
-    CLASS_VARIANCE: "Class variance",
-    DIAGONAL: "Class covariance, diagonal",
-    FULL: "Class covariance, full",
-}
-STEP_TITLES = {
-    RAW: "",
-    **{step: step for step in CALIBRATOR_STEPS},
-    "platt": "Platt",
-    "bbq": "BBQ",
-    TEMPERATURE: "temperature",
-    MISSED_SHARE: "missed share",
-    MISSED_BY_CONFIDENCE: "missed by confidence",
-}
+STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
+
+
+def base_title(base: str) -> str:
+    """What a base is called in tables."""
+    return title_of(base) if base in RULE_NAMES else base.capitalize()
 
 
 @dataclass(frozen=True)
@@ -59,9 +47,10 @@ class Variant:
     Parameters
     ----------
     base : str
-        What makes a posterior of neighbours; a key of `BASE_TITLES`.
+        What makes a posterior of neighbours: a rule, "sharpened", "adaptive", or one of the class
+        forms above.
     step : str
-        What is done to the posterior, fitted on leave-one-out scores; a key of `STEP_TITLES`.
+        What is done to the posterior, fitted on leave-one-out scores; one of those above.
 
     Examples
     --------
@@ -82,8 +71,8 @@ class Variant:
     @property
     def title(self) -> str:
         """For tables."""
-        title, step = BASE_TITLES[self.base], STEP_TITLES[self.step]
-        return f"{title} + {step}" if step else title
+        title = base_title(self.base)
+        return title if self.step == RAW else f"{title} + {STEP_TITLES.get(self.step, self.step)}"
 
     @classmethod
     def from_name(cls, name: str) -> Self:
@@ -187,6 +176,13 @@ class Gallery:
         return SelfSearch(rows, self.own.neighbors, self.codes, factors, mark=0)
 
 
+def _no_own_scores() -> NoReturn:
+    raise InvalidInputError(
+        "A class's variance or covariance has seen the gallery's points, and their scores under it "
+        "would be too good to calibrate by. Use these bases with the step 'raw'."
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class FittedBase:
     """A base that is ready to score.
@@ -200,7 +196,7 @@ class FittedBase:
     """
 
     posterior: Callable[[Searched], Posterior]
-    own: Callable[[], Posterior]
+    own: Callable[[], Posterior] = _no_own_scores
 
 
 def fit_base(name: str, gallery: Gallery) -> FittedBase:
@@ -209,23 +205,37 @@ def fit_base(name: str, gallery: Gallery) -> FittedBase:
     Parameters
     ----------
     name : str
-        One of `variants.BASE_TITLES`.
+        The base of a variant.
     gallery : Gallery
         All that it may see.
     """
+    neighbors, support, n_classes = gallery.own.neighbors, gallery.own.vectors, gallery.n_classes
     if name == CLASS_VARIANCE:
-        return _class_variance(gallery)
-    if name in {DIAGONAL, FULL}:
-        return _class_covariance(gallery, full=name == FULL)
-    return _rule(name, gallery)
+        variances = fit_class_variance(neighbors, gallery.codes, n_classes=n_classes)
+
+        def weigh(found: Searched) -> FloatArray:
+            return class_variance_weights(found.neighbors, variances)
+    elif name in {DIAGONAL, FULL}:
+        kind: Literal["full", "diagonal"] = "full" if name == FULL else "diagonal"
+        form = fit_class_covariance(
+            neighbors, gallery.codes, support, n_classes=n_classes, kind=kind
+        )
+
+        def weigh(found: Searched) -> FloatArray:
+            return class_covariance_weights(found.neighbors, found.vectors, support, form)
+    else:
+        return _fit_rule_base(name, gallery)
+    return FittedBase(
+        lambda queries: aggregate(queries.neighbors, weigh(queries), n_classes=n_classes)
+    )
 
 
-def _rule(name: str, gallery: Gallery) -> FittedBase:
-    rule, own = name.removesuffix(UNCORRECTED), gallery.own_pass
+def _fit_rule_base(name: str, gallery: Gallery) -> FittedBase:
+    own, n_classes = gallery.own_pass, gallery.n_classes
     if name.endswith(UNCORRECTED):
         own = replace(own, factors=np.ones(len(gallery.codes)))
     fitted = fit_rule(
-        rule,
+        name.removesuffix(UNCORRECTED),
         own,
         temperature=None,
         objective="nll",
@@ -234,44 +244,8 @@ def _rule(name: str, gallery: Gallery) -> FittedBase:
         prior_factors=None,
     )
     return FittedBase(
-        lambda queries: fitted.uncalibrated_posterior(
-            queries.neighbors, n_classes=gallery.n_classes
-        ),
-        lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=gallery.n_classes, own=own),
-    )
-
-
-def _class_variance(gallery: Gallery) -> FittedBase:
-    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=gallery.n_classes)
-    return _class_form(gallery, lambda found: class_variance_weights(found.neighbors, form))
-
-
-def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
-    support = gallery.own.vectors
-    form = fit_class_covariance(
-        gallery.own.neighbors,
-        gallery.codes,
-        support,
-        n_classes=gallery.n_classes,
-        kind="full" if full else "diagonal",
-    )
-    return _class_form(
-        gallery,
-        lambda found: class_covariance_weights(found.neighbors, found.vectors, support, form),
-    )
-
-
-def _class_form(gallery: Gallery, weigh: Callable[[Searched], FloatArray]) -> FittedBase:
-    def posterior(searched: Searched) -> Posterior:
-        return aggregate(searched.neighbors, weigh(searched), n_classes=gallery.n_classes)
-
-    return FittedBase(posterior, _no_own_scores)
-
-
-def _no_own_scores() -> NoReturn:
-    raise InvalidInputError(
-        "A class's variance or covariance has seen the gallery's points, and their scores under it "
-        "would be too good to calibrate by. Use these bases with the step 'raw'."
+        lambda queries: fitted.uncalibrated_posterior(queries.neighbors, n_classes=n_classes),
+        lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=n_classes, own=own),
     )
 
 
@@ -284,7 +258,7 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
     Parameters
     ----------
     name : str
-        One of `variants.STEP_TITLES`.
+        The step of a variant.
     own : callable
         Gives the posterior of the gallery's points, each without itself; not called for "raw".
     gallery : Gallery

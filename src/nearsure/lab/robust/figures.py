@@ -9,7 +9,7 @@ import numpy as np
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
 from nearsure.extras import require
-from nearsure.lab.figures import entitle, new_figure, save_figure
+from nearsure.lab.figures import legend_below, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.settings import epsilon_text
@@ -19,7 +19,6 @@ from nearsure.rules import RULE_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 # What the paper's mean ECEs stay below.
@@ -44,22 +43,6 @@ def draw_claims(ax: "Axes") -> None:
         textcoords="offset points",
         va="center",
         fontsize=8,
-    )
-
-
-def legend_below(figure: "Figure", n_columns: int) -> None:
-    """One legend for all panels, each label once."""
-    handle_of = {
-        label: handle
-        for ax in figure.axes
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        list(handle_of.values()),
-        list(handle_of),
-        loc="outside lower center",
-        ncols=n_columns,
-        frameon=False,
     )
 
 
@@ -89,7 +72,8 @@ def draw_severity_curves(
     mean = mean_of_corruptions(evaluation)
     calibrated = best_baseline([mean])
     own = mean.lowest_ece([Method("ned", "isotonic"), Method("ned", "platt")]).method
-    figure = new_figure((16, 5.6))
+    what = f"mean over {len(evaluation.by_corruption)} corruptions"
+    figure = new_figure((16, 5.6), _circumstances(evaluation, what), name)
     left, middle, right = figure.subplots(1, 3)
     # Calibration leaves the labels alone, so accuracy has a line for each rule only.
     for rule in RULE_NAMES:
@@ -113,8 +97,6 @@ def draw_severity_curves(
         in_percent(ax)
         ax.grid(visible=True, alpha=0.3)
     legend_below(figure, 4)
-    what = f"mean over {len(evaluation.by_corruption)} corruptions"
-    entitle(figure, name, _circumstances(evaluation, what))
     return save_figure(figure, path)
 
 
@@ -135,7 +117,8 @@ def draw_corruption_map(
     """
     baseline = best_baseline([mean_of_corruptions(evaluation)])
     height = 1.6 + 0.36 * (len(evaluation.by_corruption) + 1)
-    figure = new_figure((15, height))
+    what = _circumstances(evaluation, "every corruption and severity")
+    figure = new_figure((15, height), what, name)
     axes = figure.subplots(1, 3, sharey=True)
     accuracy = _grid(evaluation, NED, "accuracy")
     errors = {method: _grid(evaluation, method, "ece") for method in (NED, baseline)}
@@ -148,7 +131,6 @@ def draw_corruption_map(
         _map(ax, evaluation, error, "Oranges", (0.0, largest))
         clean = evaluation.clean.of(method)
         ax.set_title(f"{method.title}: ECE %, clean {100 * clean.ece.estimate:.1f}")
-    entitle(figure, name, _circumstances(evaluation, "every corruption and severity"))
     return save_figure(figure, path)
 
 
@@ -258,7 +240,9 @@ def draw_attack_curves(
     # A logarithmic axis has no 0: clean queries stand a little before the first epsilon.
     places = {epsilon: float(np.log2(epsilon)) for epsilon in epsilons}
     places[0.0] = places[epsilons[0]] - 1.5
-    figure = new_figure((16, 6))
+    counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
+    what = f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries"
+    figure = new_figure((16, 6), what, name)
     axes = figure.subplots(1, 3)
     for ax, (measure, title) in zip(axes, TITLES.items(), strict=True):
         for number, (model, outcomes) in enumerate(found.items()):
@@ -266,9 +250,9 @@ def draw_attack_curves(
                 line = _intervals(outcomes, attack, measure, first=epsilons[0])
                 # A little apart, so that intervals at one epsilon do not hide each other.
                 aside = 0.05 * (color + len(names) * number)
-                placed = {places[epsilon] + aside: found for epsilon, found in line.items()}
-                _draw(ax, placed, (color, number))
-                ax.get_lines()[-1].set_label(f"{AttackKey(attack, 0).title}, {model}")
+                x = [places[epsilon] + aside for epsilon in line]
+                label = f"{AttackKey(attack, 0).title}, {model}"
+                _draw(ax, x, list(line.values()), line_style(color), dash=number, label=label)
         ax.set_ylabel(title)
         ax.set_xlabel("Largest change of a pixel, epsilon")
         texts = ["clean", *map(epsilon_text, epsilons)]
@@ -280,8 +264,6 @@ def draw_attack_curves(
     floor = max(evaluation.clean.of(NED).ece_floor for evaluation in evaluations.values())
     axes[1].axhline(floor, color=GREY, linestyle=":", label="ECE floor of NED, clean")
     legend_below(figure, len(names))
-    counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
-    entitle(figure, name, f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries")
     return save_figure(figure, path)
 
 
@@ -296,11 +278,18 @@ def _intervals(
     return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}
 
 
-def _draw(ax: "Axes", line: Mapping[float, Interval], look: tuple[int, int]) -> None:
-    style, dash = line_style(look[0]), DASHES[look[1] % len(DASHES)]
-    x = list(line)
-    estimates = [interval.estimate for interval in line.values()]
-    ax.plot(x, estimates, color=style.color, linestyle=dash, marker=style.marker, markersize=6)
+def _draw(
+    ax: "Axes", x: list[float], line: list[Interval], style: LineStyle, *, dash: int, label: str
+) -> None:
+    ax.plot(
+        x,
+        [interval.estimate for interval in line],
+        color=style.color,
+        linestyle=DASHES[dash % len(DASHES)],
+        marker=style.marker,
+        markersize=6,
+        label=label,
+    )
     # Not error bars: an interval that takes the bias off may lie beside its estimate.
-    lows, highs = ([getattr(i, end) for i in line.values()] for end in ("low", "high"))
+    lows, highs = [interval.low for interval in line], [interval.high for interval in line]
     ax.vlines(x, lows, highs, color=style.color, linewidth=0.9, alpha=0.8)

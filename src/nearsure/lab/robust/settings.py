@@ -71,9 +71,6 @@ class Variant:
         return self.name
 
 
-CLEAN = Variant("clean", "clean")
-
-
 def epsilon_text(epsilon: float) -> str:
     """A distance between pixels as people write it: in levels of 255 if these are round.
 
