@@ -12,6 +12,7 @@ from experiments import cub200, evaluation, found
 
 from nearsure import fit_temperature, score
 from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.evaluation import Evaluation, evaluate
 from nearsure.lab.experiment import EvaluationSettings
 from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, given_gallery
@@ -53,9 +54,9 @@ def test_what_was_asked_is_kept() -> None:
 
 
 def test_json_comes_back_whole() -> None:
-    text = json.dumps(evaluation().to_dict())
-    again = Evaluation.from_dict(json.loads(text))
-    assert json.dumps(again.to_dict()) == text
+    text = json.dumps(to_plain(evaluation()))
+    again = from_plain(Evaluation, json.loads(text))
+    assert json.dumps(to_plain(again)) == text
     assert again.comparison == evaluation().comparison
     assert again.curve == evaluation().curve
     for rule in RULE_NAMES:
@@ -67,30 +68,27 @@ def test_json_comes_back_whole() -> None:
 
 
 def test_nan_of_a_degenerate_fit_and_of_an_interval_survives_json() -> None:
-    result = evaluation().comparison.results[0]
+    result = evaluation().comparison[0]
     holed = replace(
         evaluation(),
-        comparison=replace(
-            evaluation().comparison,
-            results=(replace(result, ece=replace(result.ece, low=np.nan, high=np.nan)),),
-        ),
+        comparison=(replace(result, ece=replace(result.ece, low=np.nan, high=np.nan)),),
         temperature_fit=replace(evaluation().temperature_fit, standard_error=np.nan),
     )
-    again = Evaluation.from_dict(json.loads(json.dumps(holed.to_dict())))
-    assert np.isnan(again.comparison.results[0].ece.low)
+    again = from_plain(Evaluation, json.loads(json.dumps(to_plain(holed))))
+    assert np.isnan(again.comparison[0].ece.low)
     assert np.isnan(again.temperature_fit.standard_error)
 
 
 @pytest.mark.parametrize("text", ["[]", '{"protocol": "given_gallery"}'])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="Evaluation must be"):
-        Evaluation.from_dict(json.loads(text))
+        from_plain(Evaluation, json.loads(text))
 
 
 def test_unknown_fields_are_refused() -> None:
-    fields = {**evaluation().to_dict(), "flavour": 1}
+    fields = {**to_plain(evaluation()), "flavour": 1}
     with pytest.raises(InvalidInputError, match="flavour"):
-        Evaluation.from_dict(fields)
+        from_plain(Evaluation, fields)
 
 
 def test_warnings_of_the_fit_become_notes() -> None:
@@ -103,7 +101,7 @@ def test_warnings_of_the_fit_become_notes() -> None:
         done = evaluate(noise, k=5, seed=0, n_resamples=5)
     assert done.notes == tuple(str(warning.message) for warning in warned)
     assert any("support points have no neighbour" in note for note in done.notes)
-    assert Evaluation.from_dict(json.loads(json.dumps(done.to_dict()))).notes == done.notes
+    assert from_plain(Evaluation, json.loads(json.dumps(to_plain(done)))).notes == done.notes
 
 
 def test_unknown_queries_are_wrong_under_every_rule() -> None:

@@ -8,6 +8,7 @@ import pytest
 from experiments import evaluation
 
 from nearsure.errors import NearsureError
+from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.evaluation import Evaluation
 from nearsure.lab.tables import summary
 from nearsure.rules import RULE_NAMES
@@ -21,7 +22,7 @@ def test_the_page_of_results_holds_the_table_of_its_numbers() -> None:
 
 def evaluations() -> list[Evaluation]:
     return [
-        Evaluation.from_dict(fields)
+        from_plain(Evaluation, fields)
         for path in sorted(RESULTS.glob("*/results.json"))
         for run in json.loads(path.read_text(encoding="utf-8"))["runs"].values()
         for fields in run["evaluations"].values()
@@ -44,7 +45,7 @@ def test_what_the_page_says_of_every_row_holds_in_every_row() -> None:
 
 def test_a_row_compares_ned_with_the_most_accurate_baseline(tmp_path: Path) -> None:
     asked = replace(evaluation(), protocol="given_gallery")
-    runs = {"a loss": {"evaluations": {"given_gallery": asked.to_dict()}}}
+    runs = {"a loss": {"evaluations": {"given_gallery": to_plain(asked)}}}
     (tmp_path / "own").mkdir()
     document = {"dataset": "own", "runs": runs}
     (tmp_path / "own" / "results.json").write_text(json.dumps(document), encoding="utf-8")

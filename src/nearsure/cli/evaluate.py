@@ -385,6 +385,7 @@ def _write_tables(
     output: Path | None,
 ) -> None:
     """Evaluate every rule, print tables, and write the report."""
+    from nearsure.comparison import RuleComparison
     from nearsure.lab.experiment import EvaluationSettings, run_experiment
     from nearsure.lab.report import write_report
 
@@ -409,7 +410,8 @@ def _write_tables(
         "given embeddings", queries, supports, EvaluationSettings(**settings)
     )
     for protocol, evaluation in experiment.evaluations.items():
-        typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
+        table = RuleComparison(evaluation.comparison).to_text()
+        typer.echo(f"{protocol}, k = {evaluation.k}:\n{table}\n")
         for note in evaluation.notes:
             typer.echo(f"Note: {note}\n")
     files = write_report(

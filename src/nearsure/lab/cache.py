@@ -18,7 +18,6 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
-from tqdm import tqdm
 
 from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write
@@ -44,7 +43,7 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):
-        return fields_to_plain(value)
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
@@ -54,18 +53,27 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def fields_to_plain(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The fields of a dataclass in JSON's types."""
-    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-
-
 def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
-    """The inverse of `to_plain`, for a type such as that of a field."""
+    """The inverse of `to_plain`, for a type such as that of a field.
+
+    Raises
+    ------
+    InvalidInputError
+        If the fields are not those of a dataclass.
+    """
     origin, parts = get_origin(kind), get_args(kind)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
-    if is_dataclass(kind):
-        return fields_from_plain(kind, value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        try:
+            return kind(**{name: from_plain(hints[name], entry) for name, entry in value.items()})
+        except (KeyError, TypeError, AttributeError) as error:
+            names = [field.name for field in fields(kind)]
+            raise InvalidInputError(
+                f"The fields of {kind.__name__} must be {names}. "
+                f"{error!r}: was this written by another version, or is it something else?"
+            ) from error
     if origin is UnionType:
         return None if value is None else from_plain(parts[0], value)
     if origin in {tuple, Sequence}:
@@ -80,33 +88,10 @@ def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
     return math.nan if kind is float and value is None else value
 
 
-def fields_from_plain(kind: Any, value: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """A dataclass from its fields in JSON's types.
-
-    Raises
-    ------
-    InvalidInputError
-        If the fields are not those of the class.
-    """
-    hints = get_type_hints(kind)
-    try:
-        return kind(**{name: from_plain(hints[name], entry) for name, entry in value.items()})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(
-            f"The fields of {kind.__name__} must be {[field.name for field in fields(kind)]}. "
-            f"{error!r}: was this written by another version, or is it something else?"
-        ) from error
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with atomic_write(path, keep_suffix=True) as draft:
         draft.write_text(text, encoding="utf-8")
-
-
-def progress(description: str) -> Callable[[list[range]], Iterable[range]]:
-    """A progress bar over chunks, where somebody is looking."""
-    return partial(tqdm, desc=description, unit="chunk", disable=None)
 
 
 def _save_arrays(path: Path, arrays: Arrays) -> None:
@@ -151,12 +136,6 @@ class CachedStep:
         """Where its files are."""
         return (self.root or Path()) / f"{self.name}-{self.key}"
 
-    def describe(self) -> None:
-        """Write down what the stage depends on, for people who look into the folder."""
-        path = self.folder / "inputs.json"
-        if not path.exists():
-            write_text(path, json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
-
     def arrays(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         """Arrays from the file `name`, which is computed if it is not there."""
         return self._file(f"{name}.safetensors", compute, _save_arrays, load_file)
@@ -178,21 +157,6 @@ class CachedStep:
         return result
 
     def rows(
-        self,
-        name: str,
-        n_rows: int,
-        compute: Callable[[range], AnyArray],
-        *,
-        chunk: int,
-        track: Callable[[list[range]], Iterable[range]] = iter,
-    ) -> AnyArray:
-        """A row for each of many images, computed and kept a chunk at a time; see `chunks`."""
-        found = self.chunks(
-            name, n_rows, lambda part: {"rows": compute(part)}, chunk=chunk, track=track
-        )
-        return found["rows"]
-
-    def chunks(
         self,
         name: str,
         n_rows: int,
@@ -241,7 +205,9 @@ class CachedStep:
             return compute()
         path = self.folder / name
         if not path.exists():
-            self.describe()
+            if not path.parent.exists():  # what it depends on, for people who look into the folder
+                inputs = json.dumps(dict(self.inputs), indent=2, sort_keys=True)
+                write_text(self.folder / "inputs.json", inputs + "\n")
             save(path, compute())
         try:
             return load(path)

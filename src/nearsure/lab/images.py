@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from nearsure.errors import DatasetError
 from nearsure.extras import require
-from nearsure.lab.cache import CachedStep, digest, progress
+from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets import load_split
 from nearsure.lab.datasets.images import (
@@ -86,11 +86,16 @@ def _in_memory(
     pixels = CachedStep(cache, "pixels", {**inputs, "images": names}).rows(
         part,
         len(images),
-        lambda rows: np.stack([images.read(row) for row in rows]),
+        lambda rows: {"rows": np.stack([images.read(row) for row in rows])},
         chunk=DRAWN_AT_A_TIME,
         track=progress(f"draw {part}"),
     )
-    return replace(images, read=pixels.__getitem__)
+    return replace(images, read=pixels["rows"].__getitem__)
+
+
+def progress(description: str) -> Callable[[list[range]], Iterable[range]]:
+    """A progress bar over chunks, where somebody is looking."""
+    return partial(tqdm, desc=description, unit="chunk", disable=None)
 
 
 def tuning_split(split: ImageSplit) -> ImageSplit:

@@ -83,6 +83,7 @@ class Page:
     """
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.pictures: list[Path] = []
         self._parts: list[str] = []
@@ -187,20 +188,11 @@ def write_report(
 
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
-    rows = [
-        (
-            experiment.name,
-            _trained(experiment),
-            PROTOCOLS[protocol],
-            percent(evaluation.result_of("1nn").accuracy),
-        )
-        for experiment in experiments
-        for protocol, evaluation in experiment.evaluations.items()
-    ]
+    rows = []
+    for experiment in experiments:
+        settings = experiment.details.get("settings", {})
+        trained = TRAINED.get(settings.get("model", {}).get("trained", ""), "")
+        for protocol, evaluation in experiment.evaluations.items():
+            accuracy = percent(evaluation.result_of("1nn").accuracy)
+            rows.append((experiment.name, trained, PROTOCOLS[protocol], accuracy))
     return write_rows(("embedding", "trained", "protocol", "1NN accuracy %"), rows)
-
-
-def _trained(experiment: Experiment) -> str:
-    """Which part of the network learnt."""
-    settings = experiment.details.get("settings", {})
-    return TRAINED.get(settings.get("model", {}).get("trained", ""), "")

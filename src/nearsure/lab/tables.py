@@ -4,24 +4,25 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from nearsure.comparison import TITLES, Better, best_places, percent, write_rows
 from nearsure.errors import NearsureError
+from nearsure.lab.cache import from_plain
 from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.lab.protocols import ProtocolName
 from nearsure.metrics import Interval
-from nearsure.rules import RULE_NAMES, RuleName
+from nearsure.rules import RULE_NAMES
 
 # The loss of the paper's Table 1, and those of its Table 4.
 TABLE_1_LOSS = "normalized-softmax"
 TABLE_4_LOSSES = ("triplet", "n-pairs", "proxy-nca")
 # The data set of its Table 3, and the cell that reads like a misprint: attack, epsilon, rule.
 TABLE_3_DATASET = "cars196"
-DOUBTFUL: tuple[str, float, RuleName] = ("bim", 0.1, "ned")
+DOUBTFUL = ("bim", 0.1, "ned")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class PaperCell:
     note: str = field(default="", repr=False)
 
 
-def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
+def paper_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
     """What the paper reports about a rule on clean images.
 
     Parameters
@@ -70,7 +71,7 @@ def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     return _cell(_tables()["clean"].get(dataset, {}).get(loss, {}).get(rule))
 
 
-def corrupted_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
+def corrupted_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
     """What the paper reports in the mean over 15 corruptions at 5 severities (Table 2).
 
     Parameters
@@ -91,7 +92,7 @@ def corrupted_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     return _cell(_tables()["corrupted_15x5_average"].get(dataset, {}).get(loss, {}).get(rule))
 
 
-def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> PaperCell | None:
+def attacked_cell(dataset: str, attack: str, epsilon: float, rule: str) -> PaperCell | None:
     """What the paper reports about attacked images (Table 3).
 
     Parameters
@@ -236,14 +237,13 @@ def best_k_table(evaluation: Evaluation) -> str:
     as it is chosen on the very queries, every accuracy here is a little too good.
     """
     curve = evaluation.curve
-    columns: dict[str, list[str]] = {"rule": [], "its best k": [], "accuracy %": [], "ECE %": []}
+    rows = []
     for rule in RULE_NAMES:
         best = max(range(len(curve.ks)), key=lambda i: curve.accuracy[rule][i])
-        columns["rule"].append(TITLES[rule])
-        columns["its best k"].append("1" if rule == "1nn" else str(curve.ks[best]))
-        columns["accuracy %"].append(f"{100 * curve.accuracy[rule][best]:.2f}")
-        columns["ECE %"].append(f"{100 * curve.ece[rule][best]:.2f}")
-    return write_table(columns)
+        k = "1" if rule == "1nn" else str(curve.ks[best])
+        figures = (f"{100 * values[rule][best]:.2f}" for values in (curve.accuracy, curve.ece))
+        rows.append([TITLES[rule], k, *figures])
+    return write_rows(["rule", "its best k", "accuracy %", "ECE %"], rows)
 
 
 def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
@@ -368,7 +368,7 @@ def summary(folder: Path) -> str:
     for path in paths:
         document = json.loads(path.read_text(encoding="utf-8"))
         for name, run in document["runs"].items():
-            evaluations = map(Evaluation.from_dict, run["evaluations"].values())
+            evaluations = map(partial(from_plain, Evaluation), run["evaluations"].values())
             rows += [(document["dataset"], name, *_row(found)) for found in evaluations]
     return write_rows(HEADER, rows)
 

@@ -221,13 +221,12 @@ def bootstrap_interval(
         rows = rng.integers(0, n_rows, size=n_rows)
         values[draw] = metric(*(_take(source, rows) for source in sources))
     plug_in = float(traits.plug_in(*sources))
-    return basic_interval(estimate, values, plug_in=plug_in, level=level, bounds=(low, high))
+    return basic_interval(estimate, values, plug_in, level, (low, high))
 
 
 def basic_interval(
     estimate: float,
     resampled: FloatArray,
-    *,
     plug_in: float,
     level: float,
     bounds: tuple[float, float],

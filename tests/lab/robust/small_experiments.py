@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from small_runs import N_UNSEEN, PER_CLASS, SIZE, clean_run
+from small_runs import N_UNSEEN, PER_CLASS, clean_run
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.lab.datasets.images import LabelledImages
@@ -29,23 +29,12 @@ def queries_of(model: RobustModel) -> LabelledImages:
     return model.run.split.queries
 
 
-def corrupted_by(model: RobustModel, n: int | None = None, seed: int = 1) -> list[RobustEvaluation]:
-    return corruption_experiment(
-        model, queries_of(model), size=SIZE, n_queries=n, n_resamples=N_RESAMPLES, seed=seed
-    )
+def corrupted_by(model: RobustModel, n: int | None = None) -> list[RobustEvaluation]:
+    return corruption_experiment(model, n_queries=n, n_resamples=N_RESAMPLES)
 
 
-def attacked_by(
-    model: RobustModel, settings: RobustSettings = FEW, seed: int = 1
-) -> list[RobustEvaluation]:
-    return attack_experiment(
-        model,
-        queries_of(model),
-        size=SIZE,
-        settings=settings,
-        n_resamples=N_RESAMPLES,
-        seed=seed,
-    )
+def attacked_by(model: RobustModel, settings: RobustSettings = FEW) -> list[RobustEvaluation]:
+    return attack_experiment(model, settings, n_resamples=N_RESAMPLES)
 
 
 def right_by_1nn(model: RobustModel, vectors: AnyArray, rows: IntArray, *, strict: bool) -> float:

@@ -1,6 +1,7 @@
 """Attacked queries of a small model: which attacks, on whom, with what knowledge."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from nearsure.errors import ZeroGradientError
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
-from nearsure.lab.robust import damaged, experiments
+from nearsure.lab.robust import experiments
 from nearsure.lab.robust.experiments import plan_attacks
 from nearsure.lab.robust.methods import METHODS, Method
 from nearsure.lab.robust.model import RobustModel, damaged_rows
@@ -75,7 +76,8 @@ def test_more_attacked_queries_than_the_strict_protocol_asks_are_all_of_them(
 def test_the_attacker_knows_the_strict_gallery_its_labels_and_t(
     model: RobustModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = damaged_rows(model.strict, 12, seed=7)
+    model = replace(model, seed=7)
+    rows = damaged_rows(model.strict, 12, seed=model.seed)
     seen: dict[str, list[tuple[Tensor, ...]]] = {"proxies": [], "confidence": []}
 
     def record(
@@ -93,8 +95,8 @@ def test_the_attacker_knows_the_strict_gallery_its_labels_and_t(
         "confidence_in_a_wrong_class",
         record("confidence", confidence_in_a_wrong_class),
     )
-    monkeypatch.setattr(damaged, "CHUNK", 8)
-    attacked_by(model, seed=7)
+    monkeypatch.setattr(experiments, "ATTACKED_BATCH", 8)
+    attacked_by(model)
     assert len(seen["proxies"]) == 2 * 4
     assert len(seen["confidence"]) == 2
     for found in seen["proxies"]:
@@ -118,7 +120,7 @@ def test_an_attack_without_any_gradient_is_no_table(
 
     monkeypatch.setattr(experiments, "against_proxies", blind)
     with pytest.raises(ZeroGradientError, match=r"fgsm with epsilon 0.1.* look like robustness"):
-        attacked_by(model, seed=11)
+        attacked_by(replace(model, seed=11))
 
 
 def test_images_without_a_gradient_are_counted(
@@ -128,7 +130,7 @@ def test_images_without_a_gradient_are_counted(
         return lambda z: temperature * (torch.arange(len(z)) % 4 == 0) * z[:, 0]
 
     monkeypatch.setattr(experiments, "against_proxies", half_blind)
-    every, _ = attacked_by(model, seed=12)
+    every, _ = attacked_by(replace(model, seed=12))
     counts = [found.variant.n_without_gradient for found in every.variants]
     assert counts == [9, 9, 9, 9, 0]
 

@@ -14,8 +14,7 @@ from torch.nn import functional
 from nearsure.errors import NearsureError
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.network import Embedder, SmallCNN, to_tensor
-from nearsure.lab.robust import damaged
-from nearsure.lab.robust.damaged import AttackedQueries, central_views
+from nearsure.lab.robust.damaged import DamagedQueries, central_views
 from nearsure.robustness.attack_losses import (
     EmbeddingLoss,
     against_proxies,
@@ -27,11 +26,6 @@ N, CHUNK = 7, 3
 ROWS = np.arange(N)
 CODES = torch.arange(N) % 3
 PGD = pgd(0.1, n_steps=3)
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damaged, "CHUNK", CHUNK)
 
 
 class CountingEmbedder(Embedder):
@@ -55,10 +49,10 @@ def views() -> Tensor:
     return to_tensor(list(central_views(images(0, 2), ROWS, SIZE)))
 
 
-def queries(folder: Path, embedder: Embedder | None = None, seed: int = 4) -> AttackedQueries:
+def queries(folder: Path, embedder: Embedder | None = None, seed: int = 4) -> DamagedQueries:
     stage = CachedStep(folder, "attacked", {"seed": seed})
     pixels = central_views(images(0, 2), ROWS, SIZE)
-    return AttackedQueries(stage, embedder or CountingEmbedder(), pixels, seed)
+    return DamagedQueries(stage, embedder or CountingEmbedder(), pixels, ROWS, seed, CHUNK)
 
 
 def loss_of(part: slice) -> EmbeddingLoss:
@@ -74,16 +68,16 @@ def own_anchors(part: slice) -> EmbeddingLoss:
 
 
 def test_every_chunk_is_attacked_with_its_own_loss(tmp_path: Path) -> None:
-    found = queries(tmp_path).under(bim(0.1), "proxies", loss_of)
-    assert found.vectors.dtype == np.float32
-    assert found.distance.dtype == np.float64
+    found = queries(tmp_path).attacked(bim(0.1), "proxies", loss_of)
+    assert found["vectors"].dtype == np.float32
+    assert found["distance"].dtype == np.float64
     embedder = CountingEmbedder()
     for part in (slice(0, 3), slice(3, 6), slice(6, 7)):
         expected = perturb(embedder, views()[part], loss_of(part), bim(0.1), torch.Generator())
         vectors = functional.normalize(embedder(expected.images).detach(), dim=1)
-        np.testing.assert_array_equal(found.vectors[part], vectors.numpy())
-        np.testing.assert_array_equal(found.distance[part], expected.distance.numpy())
-    assert found.had_gradient.tolist() == [True] * N
+        np.testing.assert_array_equal(found["vectors"][part], vectors.numpy())
+        np.testing.assert_array_equal(found["distance"][part], expected.distance.numpy())
+    assert found["had_gradient"].all()
 
 
 def test_clean_ones_are_clean(tmp_path: Path) -> None:
@@ -104,32 +98,32 @@ def test_the_attack_takes_them_away_from_their_proxies(tmp_path: Path) -> None:
     made = queries(tmp_path)
     loss = loss_of(slice(None))
     for attack in (fgsm(0.05), bim(0.1), PGD):
-        found = made.under(attack, "proxies", loss_of)
-        rise = loss(torch.from_numpy(found.vectors)) - loss(torch.from_numpy(made.clean()))
+        found = made.attacked(attack, "proxies", loss_of)
+        rise = loss(torch.from_numpy(found["vectors"])) - loss(torch.from_numpy(made.clean()))
         assert rise.mean() > 0.1
-        assert (found.distance <= attack.epsilon + 1e-6).all()
-        assert (found.distance > attack.epsilon / 2).all()
+        assert (found["distance"] <= attack.epsilon + 1e-6).all()
+        assert (found["distance"] > attack.epsilon / 2).all()
 
 
 def test_what_was_computed_is_read(tmp_path: Path) -> None:
     embedder = CountingEmbedder()
     made = queries(tmp_path, embedder)
-    clean, found = made.clean(), made.under(PGD, "proxies", loss_of)
+    clean, found = made.clean(), made.attacked(PGD, "proxies", loss_of)
     passes = embedder.passes
     assert passes == 3 + 3 * (PGD.n_steps + 1)
     again = queries(tmp_path, embedder)
-    then = again.under(PGD, "proxies", loss_of)
+    then = again.attacked(PGD, "proxies", loss_of)
     np.testing.assert_array_equal(again.clean(), clean)
-    np.testing.assert_array_equal(then.vectors, found.vectors)
-    np.testing.assert_array_equal(then.distance, found.distance)
-    np.testing.assert_array_equal(then.had_gradient, found.had_gradient)
+    np.testing.assert_array_equal(then["vectors"], found["vectors"])
+    np.testing.assert_array_equal(then["distance"], found["distance"])
+    np.testing.assert_array_equal(then["had_gradient"], found["had_gradient"])
     assert embedder.passes == passes
 
 
 def test_other_attacks_and_losses_are_not_mistaken_for_it(tmp_path: Path) -> None:
     made = queries(tmp_path)
     found = [
-        made.under(attack, name, loss)
+        made.attacked(attack, name, loss)
         for attack, name, loss in [
             (PGD, "proxies", loss_of),
             (PGD, "anchors", own_anchors),
@@ -138,24 +132,26 @@ def test_other_attacks_and_losses_are_not_mistaken_for_it(tmp_path: Path) -> Non
             (pgd(0.2, n_steps=3), "proxies", loss_of),
         ]
     ]
-    assert len({result.vectors.tobytes() for result in found}) == len(found)
+    assert len({result["vectors"].tobytes() for result in found}) == len(found)
 
 
 def test_an_interrupted_attack_goes_on_with_the_chunk_that_it_lost(tmp_path: Path) -> None:
-    whole = queries(tmp_path / "whole").under(PGD, "proxies", loss_of)
+    whole = queries(tmp_path / "whole").attacked(PGD, "proxies", loss_of)
     # In the second step of the second chunk.
     with pytest.raises(KeyboardInterrupt):
-        queries(tmp_path / "parts", CountingEmbedder(dies_at=5)).under(PGD, "proxies", loss_of)
+        queries(tmp_path / "parts", CountingEmbedder(dies_at=5)).attacked(PGD, "proxies", loss_of)
     embedder = CountingEmbedder()
-    found = queries(tmp_path / "parts", embedder).under(PGD, "proxies", loss_of)
+    found = queries(tmp_path / "parts", embedder).attacked(PGD, "proxies", loss_of)
     assert embedder.passes == 2 * (PGD.n_steps + 1)
-    np.testing.assert_array_equal(found.vectors, whole.vectors)
-    np.testing.assert_array_equal(found.distance, whole.distance)
+    np.testing.assert_array_equal(found["vectors"], whole["vectors"])
+    np.testing.assert_array_equal(found["distance"], whole["distance"])
 
 
 def test_the_seed_decides_the_random_start(tmp_path: Path) -> None:
     def vectors(folder: str, seed: int) -> bytes:
-        return queries(tmp_path / folder, seed=seed).under(PGD, "x", loss_of).vectors.tobytes()
+        return (
+            queries(tmp_path / folder, seed=seed).attacked(PGD, "x", loss_of)["vectors"].tobytes()
+        )
 
     assert vectors("1", 0) == vectors("2", 0)
     assert vectors("1", 0) != vectors("1", 1)
@@ -165,19 +161,19 @@ def test_starts_are_the_same_for_other_losses_but_not_for_other_places(tmp_path:
     """A step of no length leaves the start."""
     still = pgd(0.1, step=0.0, n_steps=1)
     made = queries(tmp_path)
-    ours = made.under(still, "proxies", loss_of)
-    theirs = made.under(still, "anchors", own_anchors)
-    np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+    ours = made.attacked(still, "proxies", loss_of)
+    theirs = made.attacked(still, "anchors", own_anchors)
+    np.testing.assert_array_equal(ours["vectors"], theirs["vectors"])
     same_image = replace(made, stage=CachedStep(tmp_path, "same", {}), views=made.views[[0] * N])
-    found = same_image.under(still, "proxies", loss_of)
-    assert len(np.unique(found.vectors, axis=0)) == N
+    found = same_image.attacked(still, "proxies", loss_of)
+    assert len(np.unique(found["vectors"], axis=0)) == N
 
 
 def test_chunks_without_a_gradient_are_counted_and_not_refused(tmp_path: Path) -> None:
-    found = queries(tmp_path).under(fgsm(0.1), "anchors", own_anchors)
-    assert found.had_gradient.tolist() == [False] * 6 + [True]
-    assert found.distance.tolist()[:6] == [0] * 6
-    np.testing.assert_allclose(found.vectors[:6], queries(tmp_path).clean()[:6], atol=1e-6)
+    found = queries(tmp_path).attacked(fgsm(0.1), "anchors", own_anchors)
+    assert found["had_gradient"].tolist() == [0] * 6 + [1]
+    assert found["distance"].tolist()[:6] == [0] * 6
+    np.testing.assert_allclose(found["vectors"][:6], queries(tmp_path).clean()[:6], atol=1e-6)
 
 
 def test_progress_is_told_a_chunk_at_a_time(tmp_path: Path) -> None:
@@ -188,5 +184,5 @@ def test_progress_is_told_a_chunk_at_a_time(tmp_path: Path) -> None:
             seen.append(chunk)
             yield chunk
 
-    queries(tmp_path).under(fgsm(0.1), "proxies", loss_of, track=track)
+    queries(tmp_path).attacked(fgsm(0.1), "proxies", loss_of, track=track)
     assert seen == [range(3), range(3, 6), range(6, 7)]

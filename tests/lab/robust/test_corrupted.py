@@ -11,9 +11,10 @@ from torch import Tensor
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.lab.cache import CachedStep
-from nearsure.lab.network import to_tensor
+from nearsure.lab.datasets.images import Pixels
+from nearsure.lab.network import on_sphere, to_tensor
 from nearsure.lab.robust import damaged as corrupted
-from nearsure.lab.robust.damaged import CorruptedQueries, central_views
+from nearsure.lab.robust.damaged import DamagedQueries, central_views
 from nearsure.robustness import corrupt, corruption_rng
 
 ALL = images(0, 2)
@@ -38,10 +39,14 @@ class CountingEmbedder:
 
 
 def queries(
-    folder: Path, rows: IntArray, embed: Callable[[Tensor], Tensor], seed: int = 5
-) -> CorruptedQueries:
-    stage = CachedStep(folder, "corrupted", {"rows": rows.tolist(), "seed": seed})
-    return CorruptedQueries(stage, embed, central_views(ALL, rows, SIZE), rows, seed)
+    folder: Path, rows: IntArray, embed: Callable[[Tensor], Tensor], batch: int = 64
+) -> DamagedQueries:
+    stage = CachedStep(folder, "corrupted", {"rows": rows.tolist(), "seed": 5})
+    return DamagedQueries(stage, embed, central_views(ALL, rows, SIZE), rows, 5, batch)
+
+
+def embedded(pictures: list[Pixels]) -> AnyArray:
+    return on_sphere(to_tensor(pictures).flatten(1)).numpy()
 
 
 def expected(rows: IntArray, name: str, severity: int, seed: int = 5) -> AnyArray:
@@ -50,7 +55,7 @@ def expected(rows: IntArray, name: str, severity: int, seed: int = 5) -> AnyArra
         corrupt(ALL.read(int(row)), name, severity, corruption_rng(seed, int(row), name, severity))
         for row in rows
     ]
-    return to_tensor(damaged).flatten(1).numpy()
+    return embedded(damaged)
 
 
 def test_views_are_those_of_the_rows() -> None:
@@ -73,16 +78,15 @@ def test_every_image_is_corrupted_by_its_own_stream(
 def test_clean_ones_are_clean(tmp_path: Path) -> None:
     found = queries(tmp_path, ROWS, CountingEmbedder()).clean()
     views = list(central_views(ALL, ROWS, SIZE))
-    np.testing.assert_array_equal(found, to_tensor(views).flatten(1).numpy())
+    np.testing.assert_array_equal(found, embedded(views))
 
 
-def test_neither_order_nor_batch_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_order_nor_batch_matters(tmp_path: Path) -> None:
     name, severity = KINDS[0]
     whole = queries(tmp_path, np.arange(12), CountingEmbedder()).corrupted(name, severity)
-    monkeypatch.setattr(corrupted, "BATCH", 2)
     for rows in (ROWS, ROWS[::-1].copy(), np.array([7])):
         embed = CountingEmbedder()
-        found = queries(tmp_path, rows, embed).corrupted(name, severity)
+        found = queries(tmp_path, rows, embed, batch=2).corrupted(name, severity)
         np.testing.assert_array_equal(found, whole[rows])
         assert sum(embed.batches) == len(rows)
         assert max(embed.batches) <= 2
@@ -103,15 +107,14 @@ def test_what_was_computed_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interrupted_corruption_is_made_anew_and_finished_ones_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(corrupted, "BATCH", 2)
-    dying = queries(tmp_path, ROWS, CountingEmbedder(dies_at=4))
+    dying = queries(tmp_path, ROWS, CountingEmbedder(dies_at=4), batch=2)
     dying.corrupted(*KINDS[0])
     with pytest.raises(KeyboardInterrupt):
         dying.corrupted(*KINDS[1])
     embed = CountingEmbedder()
-    again = queries(tmp_path, ROWS, embed)
+    again = queries(tmp_path, ROWS, embed, batch=2)
     for kind in KINDS[:2]:
         np.testing.assert_array_equal(again.corrupted(*kind), expected(ROWS, *kind))
     assert embed.batches == [2, 2, 1]

@@ -8,7 +8,7 @@ from damaged_points import clean, frozen, moved
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.lab.robust import evaluation
-from nearsure.lab.robust.evaluation import MEASURE_NAMES, JointBootstrap, basic_interval, mean_of
+from nearsure.lab.robust.evaluation import MEASURE_NAMES, JointBootstrap, interval_of, mean_of
 from nearsure.lab.robust.methods import METHODS, Scores
 from nearsure.metrics import accuracy, bootstrap_interval, expected_calibration_error
 
@@ -45,7 +45,7 @@ def test_every_measure_is_what_the_drawn_rows_give() -> None:
             }
             assert expected.keys() == set(MEASURE_NAMES)
             for name, value in expected.items():
-                assert getattr(found, name)[draw, place] == pytest.approx(value, abs=1e-12), name
+                assert found[name][draw, place] == pytest.approx(value, abs=1e-12), name
 
 
 def test_intervals_are_those_of_bootstrap_interval_with_the_same_seed() -> None:
@@ -54,9 +54,9 @@ def test_intervals_are_those_of_bootstrap_interval_with_the_same_seed() -> None:
         confidence, correct = scores().confidence[place], scores().correct[place]
         ece = partial(bootstrap_interval, expected_calibration_error, confidence, correct)
         right = partial(bootstrap_interval, accuracy, correct)
-        for values, interval in ((found.ece, ece), (found.accuracy, right)):
+        for values, interval in ((found["ece"], ece), (found["accuracy"], right)):
             expected = interval(seed=SEED, n_resamples=N_RESAMPLES)
-            ours = basic_interval(values[:, place])
+            ours = interval_of(values[:, place])
             for name in ("estimate", "low", "high"):
                 assert getattr(ours, name) == pytest.approx(getattr(expected, name), abs=1e-7)
 
@@ -77,7 +77,7 @@ def test_the_mean_over_variants_draws_the_same_queries_in_all_of_them() -> None:
         n_resamples=N_RESAMPLES,
         bounds=(0, 1),
     )
-    ours = basic_interval(mean.ece[:, 4])
+    ours = interval_of(mean["ece"][:, 4])
     assert (ours.estimate, ours.low, ours.high) == pytest.approx(
         (expected.estimate, expected.low, expected.high), abs=1e-7
     )
@@ -88,7 +88,7 @@ def test_a_mean_of_equal_variants_is_as_uncertain_as_one_of_them() -> None:
     one = draws().measure(scores())
     same = mean_of([one] * 9)
     for place in range(len(METHODS)):
-        assert basic_interval(same.ece[:, place]) == basic_interval(one.ece[:, place])
+        assert interval_of(same["ece"][:, place]) == interval_of(one["ece"][:, place])
 
 
 def test_blocks_do_not_change_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +103,14 @@ def test_blocks_do_not_change_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_wrong_answer_their_confidence_is_unknown() -> None:
     right = Scores(np.full((15, 4), 0.8), np.ones((15, 4), np.bool_))
     found = JointBootstrap(4, seed=0, n_resamples=10).measure(right)
-    assert np.isnan(found.confidence_when_wrong).all()
-    interval = basic_interval(found.confidence_when_wrong[:, 0])
+    assert np.isnan(found["confidence_when_wrong"]).all()
+    interval = interval_of(found["confidence_when_wrong"][:, 0])
     assert np.isnan([interval.estimate, interval.low, interval.high]).all()
     assert interval.n_undefined == 10
-    assert (found.confidently_wrong == 0).all()
+    assert (found["confidently_wrong"] == 0).all()
 
 
 def test_0_9_itself_counts_as_confident() -> None:
     wrong = Scores(np.tile([0.9, 0.89], (15, 1)), np.zeros((15, 2), np.bool_))
     found = JointBootstrap(2, seed=0, n_resamples=1).measure(wrong)
-    assert (found.confidently_wrong[0] == 0.5).all()
+    assert (found["confidently_wrong"][0] == 0.5).all()

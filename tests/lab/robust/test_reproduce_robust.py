@@ -18,7 +18,7 @@ from nearsure.lab.protocols import all_against_others, gallery_and_queries
 from nearsure.lab.recipes import recipe
 from nearsure.lab.reproduce import prepare_splits
 from nearsure.lab.robust import reproduce
-from nearsure.lab.robust.damaged import AttackedQueries
+from nearsure.lab.robust.damaged import DamagedQueries
 from nearsure.robustness import CORRUPTIONS, SEVERITIES
 
 SMALL = """
@@ -130,9 +130,9 @@ def test_interrupted_in_an_attack_and_run_again_it_is_the_same(
         plan = json.loads(inputs.read_text()).get("plan", []) if inputs.exists() else []
         if folder.name.startswith(("attacked", "adversarial")) or "Attack" in str(plan):
             shutil.rmtree(folder)
-    attack, done = AttackedQueries._attack, list[object]()
+    attack, done = DamagedQueries._attack, list[object]()
 
-    def dies(self: AttackedQueries, *given: Any) -> Any:  # noqa: ANN401
+    def dies(self: DamagedQueries, *given: Any) -> Any:  # noqa: ANN401
         if len(done) == 7:  # in the second model's attacks
             raise KeyboardInterrupt
         done.append(given)
@@ -140,7 +140,7 @@ def test_interrupted_in_an_attack_and_run_again_it_is_the_same(
 
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(AttackedQueries, "_attack", dies)
+        patch.setattr(DamagedQueries, "_attack", dies)
         run_here(patch, code=130)
     assert not (tmp_path / "results").exists()
     assert len(list((tmp_path / "runs").glob("attacked-*/*-00*.safetensors"))) == 7

@@ -19,6 +19,7 @@ from damaged_points import (
 
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.robust.evaluation import (
     FLOOR_SIMULATIONS,
     INTERVALS,
@@ -30,7 +31,7 @@ from nearsure.lab.robust.methods import METHODS, NED, Method
 from nearsure.lab.robust.settings import Variant
 from nearsure.metrics import bootstrap_interval, calibration_floor, expected_calibration_error
 
-SOME_VARIANT = Variant.corruption("fog", 2)
+SOME_VARIANT = Variant("corruption", "fog", 2)
 
 
 def evaluate(*variants: tuple[Variant, float], **options: int) -> RobustEvaluation:
@@ -77,7 +78,7 @@ def test_the_clean_outcome_is_that_of_the_unmoved_queries() -> None:
 
 def test_a_variant_does_not_depend_on_the_others() -> None:
     alone = evaluate((SOME_VARIANT, 0.7)).variants[0]
-    amid = evaluate((Variant.attack("pgd", 0.1), 2.0), (SOME_VARIANT, 0.7)).variants[1]
+    amid = evaluate((Variant("attack", "pgd", epsilon=0.1), 2.0), (SOME_VARIANT, 0.7)).variants[1]
     assert alone == amid
 
 
@@ -108,7 +109,7 @@ def test_means_are_over_corruptions_severities_or_both(name: str) -> None:
 
 
 def test_attacks_have_no_part_in_the_means_over_corruptions() -> None:
-    both = evaluate((SOME_VARIANT, 0.7), (Variant.attack("pgd", 0.1), 3.0))
+    both = evaluate((SOME_VARIANT, 0.7), (Variant("attack", "pgd", epsilon=0.1), 3.0))
     assert both.mean is not None
     assert both.mean == both.variants[0].outcome
     assert [len(both.corruptions), len(both.attacks)] == [1, 1]
@@ -153,9 +154,9 @@ def test_circumstances() -> None:
 
 def test_to_json_and_back() -> None:
     for evaluation in (corruption_evaluation(), attack_evaluation()):
-        fields = evaluation.to_dict()
-        back = RobustEvaluation.from_dict(json.loads(json.dumps(fields, allow_nan=False)))
-        assert back.to_dict() == fields
+        fields = to_plain(evaluation)
+        back = from_plain(RobustEvaluation, json.loads(json.dumps(fields, allow_nan=False)))
+        assert to_plain(back) == fields
         # A fit with its arrays equals only itself.
         assert replace(back, temperature_fit=evaluation.temperature_fit) == evaluation
 
@@ -197,11 +198,11 @@ def test_notes() -> None:
         n_resamples=2,
     )
     assert any("among them those that ask" in note for note in own.notes)
-    uneven = evaluate((SOME_VARIANT, 0.1), (Variant.corruption("snow", 3), 0.2))
+    uneven = evaluate((SOME_VARIANT, 0.1), (Variant("corruption", "snow", 3), 0.2))
     assert any("2 variants in place of 4" in note for note in uneven.notes)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"model": "a"}', "[]"])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="RobustEvaluation must be"):
-        RobustEvaluation.from_dict(json.loads(text))
+        from_plain(RobustEvaluation, json.loads(text))

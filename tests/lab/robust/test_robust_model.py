@@ -10,7 +10,7 @@ from torch import nn
 
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.evaluation import fit_with_notes
-from nearsure.lab.network import to_tensor
+from nearsure.lab.network import on_sphere, to_tensor
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, given_gallery
 from nearsure.lab.robust.damaged import central_views
 from nearsure.lab.robust.model import RobustModel
@@ -71,18 +71,17 @@ def test_the_network_is_folded_and_embeds_as_before(model: RobustModel) -> None:
     queries = clean_run(model.cache).split.queries
     images = to_tensor(list(central_views(queries, np.arange(len(queries)), SIZE)))
     with torch.inference_mode():
-        vectors = model.embed(images)
+        vectors = on_sphere(model.embedder(images))
     np.testing.assert_allclose(vectors.numpy(), model.run.embeddings("queries"), atol=1e-5)
     np.testing.assert_allclose(vectors.norm(dim=1).numpy(), 1, rtol=1e-5)
 
 
 def test_it_can_be_attacked_though_it_was_first_used_in_inference_mode(cache: Path) -> None:
     model = RobustModel("small", short_run(cache), K, SEED)
-    embed = model.embed
     images = torch.rand(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        embed(images)
-    found = perturb(embed, images, lambda z: z[:, 0], fgsm(0.1), torch.Generator())
+        model.embedder(images)
+    found = perturb(model.embedder, images, lambda z: z[:, 0], fgsm(0.1), torch.Generator())
     assert found.had_gradient.all()
 
 

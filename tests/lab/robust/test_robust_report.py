@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.robust.evaluation import RobustEvaluation
 from nearsure.lab.robust.figures import (
     draw_attack_curves,
@@ -119,8 +120,8 @@ def test_the_numbers_come_back(folder: Path) -> None:
     assert (document["dataset"], document["loss"]) == ("cars196", LOSS)
     assert (document["command"], document["settings"]) == ("nearsure x", {"k": 15})
     assert {"python", "numpy", "scikit-learn"} <= document["versions"].keys()
-    back = [RobustEvaluation.from_dict(fields).to_dict() for fields in document["evaluations"]]
-    assert back == [evaluation.to_dict() for evaluation in evaluations()]
+    back = [to_plain(from_plain(RobustEvaluation, fields)) for fields in document["evaluations"]]
+    assert back == [to_plain(evaluation) for evaluation in evaluations()]
 
 
 def test_protocols_have_their_own_part_and_pictures(
@@ -159,7 +160,7 @@ def test_severity_curves_show_the_stored_numbers(tmp_path: Path, figures: list[F
 
 def test_the_map_has_a_number_for_every_variant(tmp_path: Path, figures: list[Figure]) -> None:
     evaluation = corruption_evaluation()
-    draw_corruption_map(evaluation, tmp_path / "f.png")
+    draw_corruption_map(evaluation, tmp_path / "f.png", name="cars")
     accuracy, error, _ = figures[0].axes
     for ax, name in ((accuracy, "accuracy"), (error, "ece")):
         texts = [text.get_text() for text in ax.texts]
@@ -174,7 +175,7 @@ def test_attack_curves_start_clean_where_the_first_epsilon_was_measured(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
     both = {"clean-trained": attack_evaluation(), "hardened": attack_evaluation("hardened")}
-    draw_attack_curves(both, tmp_path / "f.png")
+    draw_attack_curves(both, tmp_path / "f.png", name="cars")
     found = {str(entry.variant): entry.outcome.of(NED) for entry in attack_evaluation().attacks}
     for ax, name in zip(figures[0].axes, ("accuracy", "ece", "confidently_wrong"), strict=True):
         small = [found[f"pgd, epsilon {levels}/255"] for levels in (1, 2, 4, 8)]

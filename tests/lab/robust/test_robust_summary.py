@@ -5,6 +5,7 @@ from pathlib import Path
 
 from damaged_points import attack_evaluation, corruption_evaluation
 
+from nearsure.lab.cache import from_plain
 from nearsure.lab.robust.evaluation import RobustEvaluation
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.reproduce import write_robust_report
@@ -22,7 +23,7 @@ def test_the_page_of_results_holds_the_tables_of_its_numbers() -> None:
 
 def test_what_the_page_says_of_every_row_holds_in_every_row() -> None:
     found = [
-        RobustEvaluation.from_dict(fields)
+        from_plain(RobustEvaluation, fields)
         for path in sorted(RESULTS.glob("*/robustness/robustness.json"))
         for fields in json.loads(path.read_text(encoding="utf-8"))["evaluations"]
     ]

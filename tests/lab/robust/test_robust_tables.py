@@ -43,7 +43,7 @@ def mean() -> Outcome:
 
 def with_mean(**changes: MethodResult) -> RobustEvaluation:
     """The evaluation with other results of some methods, by their key."""
-    results = tuple(changes.get(r.method.key.replace("-", "_"), r) for r in mean().results)
+    results = tuple(changes.get(f"{r.method.base}_{r.method.step}", r) for r in mean().results)
     return replace(corruption_evaluation(), mean=replace(mean(), results=results))
 
 
@@ -95,7 +95,7 @@ def test_tables_by_corruption_and_severity_set_ned_beside_the_best_baseline() ->
     baseline = best_baseline([mean()])
     errors = {method: mean().of(method).ece.estimate for method in CALIBRATED_BASELINES}
     assert errors[baseline] == min(errors.values())
-    assert baseline.rule in {"knn", "dudani", "gou"}
+    assert baseline.base in {"knn", "dudani", "gou"}
     evaluation = corruption_evaluation()
     for table, head, outcomes in (
         (corruption_table(evaluation), "corruption", evaluation.by_corruption.values()),

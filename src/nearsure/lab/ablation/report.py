@@ -19,16 +19,13 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     MAIN_VARIANTS,
     NED,
-    RAW,
     RAW_BASELINES,
-    STEP_TITLES,
     UNCORRECTED,
-    Variant,
-    base_title,
 )
 from nearsure.lab.cache import to_plain
 from nearsure.lab.figures import legend_below, new_figure, save_figure
 from nearsure.lab.report import Page, versions
+from nearsure.lab.robust.methods import RAW, STEP_TITLES, Method, base_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +87,7 @@ LABEL_HEIGHT = 0.034
 SHOWN_BELOW_DEFAULT = 0.045
 
 
-def draw_accuracy_and_calibration(results: AblationResults, k: int, path: str | Path) -> Path:
+def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) -> Path:
     """Accuracy against ECE above its floor, all variants, a panel for each data set.
 
     A calibrator leaves labels alone, so the variants of one base lie on one level, which is named
@@ -114,7 +111,7 @@ def draw_accuracy_and_calibration(results: AblationResults, k: int, path: str | 
     return save_figure(figure, path)
 
 
-def draw_calibration_by_k(results: AblationResults, path: str | Path) -> Path:
+def draw_calibration_by_k(results: AblationResults, path: Path) -> Path:
     """ECE against k, a panel for each data set.
 
     Parameters
@@ -154,19 +151,18 @@ def _draw_field(ax: "Axes", group: Group) -> None:
     ax.axvline(100 * tables.ALLOWED_EXCESS, color=GREY, linestyle=":", linewidth=1)
     # Even steps up to one point, then powers of ten: both ends of the field stay readable.
     ax.set_xscale("symlog", linthresh=1.0, linscale=1.6)
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
     ax.set_xticks([-1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50])
-    ax.set_xlim(-0.7, 60)
-    ax.xaxis.set_minor_locator(ticker.NullLocator())
-    ax.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    ax.set_xlabel("ECE less its floor, points (dotted: one point)")
-    ax.set_ylabel("Accuracy")
+    ax.set_xticks([], minor=True)
+    ax.xaxis.set_major_formatter("{x:g}")
+    what = "ECE less its floor, points (dotted: one point)"
+    ax.set(xlim=(-0.7, 60), xlabel=what, ylabel="Accuracy")
+    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
     ax.yaxis.set_major_locator(ticker.MultipleLocator(0.01))
     below = [f"{base_title(base)} {level_of[base]:.1%}" for base in level_of if base not in shown]
     title = f"{group.first.dataset}, mean of {len(group.rows(DEFAULT))} splits"
     ax.set_title(f"{title}\nfar below: {', '.join(below)}" if below else title, fontsize=11)
     ax.grid(visible=True, alpha=0.25)
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=0))
+    ax.yaxis.set_major_formatter("{x:.0%}")
     _name_levels(ax, shown)
 
 
@@ -177,7 +173,7 @@ def _name_levels(ax: "Axes", level_of: Mapping[str, float]) -> None:
     gap = LABEL_HEIGHT * (high - low)
     places = spread([level_of[name] for name in names], gap, low=low + gap / 2, high=high - gap / 2)
     for name, place in zip(names, places, strict=True):
-        color = _color(Variant(name))
+        color = _color(Method(name))
         ax.annotate(
             base_title(name),
             (1.0, level_of[name]),
@@ -215,7 +211,7 @@ def _marker_legend(figure: "Figure") -> None:
 def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
     ks = [group.first.k for group in groups]
 
-    def line(variant: Variant, **style: Any) -> None:  # noqa: ANN401
+    def line(variant: Method, **style: Any) -> None:  # noqa: ANN401
         ax.plot(ks, [group.mean(variant).ece for group in groups], **style)
 
     for place, variant in enumerate(RAW_BASELINES[1:]):
@@ -231,22 +227,18 @@ def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
         label="best calibrated baseline, chosen at each k",
     )
     line(NED, color=BLUE, marker="o", label=NED.title)
-    line(Variant("adaptive"), color=GREEN, marker="^", label="Adaptive, before Platt")
+    line(Method("adaptive"), color=GREEN, marker="^", label="Adaptive, before Platt")
     line(DEFAULT, color=VERMILION, marker="*", markersize=12, linewidth=2, label="Default")
     floors = [group.mean(DEFAULT).floor for group in groups]
     ax.plot(ks, floors, color=VERMILION, linestyle=(0, (1, 3)), label="Default's floor")
-    ax.set_xlabel("k")
-    ax.set_xticks(ks)
-    ax.set_yscale("log")
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
+    ax.set(xlabel="k", xticks=ks, yscale="log", ylabel="Expected calibration error")
     ax.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5])
-    ax.yaxis.set_minor_locator(ticker.NullLocator())
-    ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda share, _: f"{100 * share:g}%"))
-    ax.set_ylabel("Expected calibration error")
+    ax.set_yticks([], minor=True)
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
     ax.grid(visible=True, alpha=0.25)
 
 
-def _color(variant: Variant) -> str:
+def _color(variant: Method) -> str:
     base = variant.base.removesuffix(UNCORRECTED)
     if base in BASELINE_RULES:
         return PALE
@@ -303,7 +295,7 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
     document = {
         "command": command,
         "versions": versions(),
-        **results.to_dict(),
+        **to_plain(results),
         "goals": to_plain(list(tables.all_goals(results))),
     }
     draw_accuracy_and_calibration(results, MAIN_K, folder / CLOUD)

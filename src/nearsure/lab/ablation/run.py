@@ -1,6 +1,6 @@
 """The plan, the sources and the run of the ablation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -19,13 +19,14 @@ from nearsure.lab.ablation.results import (
     cached_trial,
 )
 from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
-from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
+from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun, embeddings_step
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
 from nearsure.lab.robust.experiments import corrupted_step
+from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import FrozenSupport, damaged_rows, frozen_supports
 from nearsure.lab.robust.settings import robust_settings
 
@@ -38,12 +39,12 @@ SLOW_SEEDS = 4
 
 
 # A trial that is yet to be made, the numbers of neighbours, and the variants to measure.
-Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[Variant, ...]]
+Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[Method, ...]]
 
 
 def plan_trials(
     sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
-) -> list[Planned]:
+) -> Iterator[Planned]:
     """All trials of the data sets that are there.
 
     Parameters
@@ -53,32 +54,20 @@ def plan_trials(
     own_splits : dict of str to (gallery, queries)
         Of the data sets that have a split of their own.
     """
-    halves: list[Planned] = [
-        (partial(half_trial, name, points, seed), KS, VARIANTS)
-        for name, points in sets.items()
-        for seed in range(HALF_SEEDS[name])
-    ]
-    single: list[Planned] = [
-        (partial(Trial, name, "given", 0, *parts), KS, VARIANTS)
-        for name, parts in own_splits.items()
-    ]
-    single += [
-        (partial(all_trial, name, points), KS, VARIANTS)
-        for name, points in sets.items()
-        if name not in own_splits
-    ]
-    scarce: list[Planned] = [
-        (partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS)
-        for name in SCARCE_SETS
-        if name in sets
-        for seed in range(SCARCE_SEEDS)
-    ]
-    slow: list[Planned] = [
-        (partial(half_trial, name, points, seed), (MAIN_K,), SLOW_VARIANTS)
-        for name, points in sets.items()
-        for seed in range(SLOW_SEEDS)
-    ]
-    return [*halves, *single, *scarce, *slow]
+    for name, points in sets.items():
+        for seed in range(HALF_SEEDS[name]):
+            yield partial(half_trial, name, points, seed), KS, VARIANTS
+    for name, parts in own_splits.items():
+        yield partial(Trial, name, "given", 0, *parts), KS, VARIANTS
+    for name, points in sets.items():
+        if name not in own_splits:
+            yield partial(all_trial, name, points), KS, VARIANTS
+    for name in filter(sets.__contains__, SCARCE_SETS):
+        for seed in range(SCARCE_SEEDS):
+            yield partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS
+    for name, points in sets.items():
+        for seed in range(SLOW_SEEDS):
+            yield partial(half_trial, name, points, seed), (MAIN_K,), SLOW_VARIANTS
 
 
 BIRDS_FILE = "cub200_unseen_embeddings.npz"
@@ -170,7 +159,7 @@ def _load_embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labell
     _check_cached(
         stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"
     )
-    vectors = stage.rows("queries", len(split.queries), _never, chunk=FEATURE_CHUNK)
+    vectors = stage.rows("queries", len(split.queries), _never, chunk=FEATURE_CHUNK)["rows"]
     codes, _ = encode_labels(np.asarray(split.queries.labels))
     return Labelled(vectors, codes), training, run.dataset.image_size
 
@@ -232,7 +221,7 @@ def run_ablation(
             own_splits[name] = (own_split[0], own_split[1])
     if not sets:
         raise NearsureError(f"There is nothing to measure. {'; '.join(skipped)}.")
-    plan = plan_trials(sets, own_splits)
+    plan = list(plan_trials(sets, own_splits))
     trials = []
     with tqdm(total=sum(len(ks) for _, ks, _ in plan), desc="trials", disable=None) as bar:
         for make_trial, ks, variants in plan:
@@ -242,13 +231,12 @@ def run_ablation(
                 bar.update()
     damaged: list[CorruptedResult] = []
     for dataset in CORRUPTED_SETS:
-        track = partial(tqdm, desc=f"{dataset}, corrupted", disable=None)
         try:
             found = corrupted(dataset, data, cache)
         except AbsentError as error:
             skip(f"{dataset}, corrupted", error)
             continue
-        damaged.append(cached_corrupted(cache, dataset, *found, k=MAIN_K, track=track))
+        damaged.append(cached_corrupted(cache, dataset, *found, k=MAIN_K))
     return AblationResults(tuple(trials), tuple(damaged), tuple(skipped))
 
 

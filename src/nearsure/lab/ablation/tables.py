@@ -19,8 +19,8 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     LADDER,
     RAW_BASELINES,
-    Variant,
 )
+from nearsure.lab.robust.methods import Method
 from nearsure.lab.tables import bold_best, points, write_table
 from nearsure.metrics import Interval
 
@@ -52,14 +52,14 @@ def variant_table(rows: Sequence[Measured], *, splits: Sequence[int] | None = No
     splits : sequence of int, optional
         How many splits each is a mean over, where they differ.
     """
-    columns = {"variant": [Variant.from_name(row.variant).title for row in rows]}
+    columns = {"variant": [Method.from_name(row.variant).title for row in rows]}
     columns |= {name: _column(rows, name) for name in FIGURES}
     if splits is not None and len(set(splits)) > 1:
         columns["splits"] = list(map(str, splits))
     return write_table(columns)
 
 
-def group_table(group: Group, variants: Sequence[Variant] | None = None) -> str:
+def group_table(group: Group, variants: Sequence[Method] | None = None) -> str:
     """Means over the splits of a group."""
     shown = group.variants if variants is None else variants
     splits = [len(group.rows(variant)) for variant in shown]
@@ -82,7 +82,7 @@ def ladder_table(group: Group) -> str:
     return write_table(columns)
 
 
-def by_k_table(groups: Sequence[Group], variants: Sequence[Variant]) -> str:
+def by_k_table(groups: Sequence[Group], variants: Sequence[Method]) -> str:
     """Accuracy, ECE and Brier score of some variants at each k."""
     columns = {"variant": [variant.title for variant in variants]}
     for group in groups:
@@ -92,7 +92,7 @@ def by_k_table(groups: Sequence[Group], variants: Sequence[Variant]) -> str:
     return write_table(columns)
 
 
-def interval_table(group: Group, variants: Sequence[Variant]) -> str:
+def interval_table(group: Group, variants: Sequence[Method]) -> str:
     """A single split: accuracy and ECE with bootstrap intervals."""
     rows = [group.rows(variant)[group.first.seed] for variant in variants]
     return write_table(
@@ -108,7 +108,7 @@ def interval_table(group: Group, variants: Sequence[Variant]) -> str:
 
 def corrupted_table(result: CorruptedResult) -> str:
     """Main variants on clean and on corrupted queries."""
-    columns = {"variant": [Variant.from_name(row.variant).title for row in result.mean]}
+    columns = {"variant": [Method.from_name(row.variant).title for row in result.mean]}
     columns |= {f"clean: {name}": _column(result.clean, name) for name in ("accuracy %", "ECE %")}
     columns |= {f"corrupted: {name}": _column(result.mean, name) for name in FIGURES}
     return write_table(columns)
@@ -182,7 +182,7 @@ def goals_of(group: Group) -> tuple[Goal, ...]:
     where = group.first
     place = (where.dataset, where.condition, where.k, len(group.rows(DEFAULT)))
 
-    def against(name: str, rival: Variant, measure: str, *, met: bool) -> Goal:
+    def against(name: str, rival: Method, measure: str, *, met: bool) -> Goal:
         theirs = group.mean(rival)
         return Goal(
             *place,
@@ -261,7 +261,7 @@ def _cell(goal: Goal) -> str:
     verdict = "met" if goal.met else "**missed**"
     if goal.rival is None:
         return f"{verdict}: {value}, allowed {bound}"
-    rival, lead = Variant.from_name(goal.rival).title, ""
+    rival, lead = Method.from_name(goal.rival).title, ""
     if goal.floors is not None:
         ours, theirs = (f"floor {100 * floor:.2f}" for floor in goal.floors)
         value, rival = f"{value} ({ours})", f"{rival}, {theirs}"

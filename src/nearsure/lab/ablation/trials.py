@@ -8,10 +8,13 @@ from typing import Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.index import ExactIndex
 from nearsure.lab.ablation.variants import Gallery, Searched
-from nearsure.lab.protocols import gallery_half, own_neighbors, query_neighbors
-from nearsure.neighbors import Neighbors
+from nearsure.lab.protocols import (
+    ProtocolNeighbors,
+    all_against_others,
+    gallery_half,
+    given_gallery,
+)
 
 Condition = Literal["half", "given", "all", "scarce"]
 FEWEST_MEMBERS, MOST_MEMBERS = 2, 12
@@ -76,20 +79,17 @@ class Trial:
 
     def searched(self, k: int) -> tuple[Gallery, Searched]:
         """Neighbours of the gallery's points among each other, and of the queries."""
-        own, queries = (neighbors.first(k) for neighbors in self._widest)
-        return (
-            Gallery(Searched(own, self.gallery.vectors), self.gallery.codes),
-            Searched(queries, self.asking.vectors),
-        )
+        own = Searched(self._widest.own.first(k), self.gallery.vectors)
+        queries = Searched(self._widest.queries.first(k), self.asking.vectors)
+        return Gallery(own, self.gallery.codes), queries
 
     @cached_property
-    def _widest(self) -> tuple[Neighbors, Neighbors]:
-        codes, index = self.gallery.codes, ExactIndex(self.gallery.vectors)
+    def _widest(self) -> ProtocolNeighbors:
+        vectors, codes = self.gallery.vectors, self.gallery.codes
         k = min(WIDEST_K, len(codes) - 1)
-        own = own_neighbors(index, codes, k=k)
         if self.queries is None:
-            return own, own
-        return own, query_neighbors(index, codes, self.queries.vectors, k=k)
+            return all_against_others(vectors, codes, k=k)
+        return given_gallery(vectors, codes, self.queries.vectors, self.queries.codes, k=k)
 
 
 # Searched once; smaller k are the first of these neighbours.

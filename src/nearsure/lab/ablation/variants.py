@@ -1,7 +1,7 @@
 """The variants of the ablation: bases, steps, and their fits on one gallery."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NoReturn, Self
 
@@ -10,18 +10,16 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
-from nearsure.comparison import title_of
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
 from nearsure.lab.evaluation import collect_fit_warnings
+from nearsure.lab.robust.methods import RAW, Method
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
-from nearsure.rules import RULE_NAMES
 
-RAW = "raw"
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
 TEMPERATURE = "temperature"
 MISSED_SHARE = "missed share"
@@ -32,102 +30,54 @@ CLASS_VARIANCE = "class variance"
 DIAGONAL = "class covariance, diagonal"
 FULL = "class covariance, full"
 
-STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
 
-
-def base_title(base: str) -> str:
-    """What a base is called in tables."""
-    return title_of(base) if base in RULE_NAMES else base.capitalize()
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One competitor.
-
-    Parameters
-    ----------
-    base : str
-        What makes a posterior of neighbours: a rule, "sharpened", "adaptive", or one of the class
-        forms above.
-    step : str
-        What is done to the posterior, fitted on leave-one-out scores; one of those above.
-
-    Examples
-    --------
-    >>> Variant("gou", "platt").title
-    'WkNN (Gou) + Platt'
-    >>> Variant.from_name("gou + platt") == Variant("gou", "platt")
-    True
-    """
-
-    base: str
-    step: str = RAW
-
-    @property
-    def name(self) -> str:
-        """For files."""
-        return self.base if self.step == RAW else f"{self.base} + {self.step}"
-
-    @property
-    def title(self) -> str:
-        """For tables."""
-        title = base_title(self.base)
-        return title if self.step == RAW else f"{title} + {STEP_TITLES.get(self.step, self.step)}"
-
-    @classmethod
-    def from_name(cls, name: str) -> Self:
-        """The inverse of `name`."""
-        base, _, step = name.partition(" + ")
-        return cls(base, step or RAW)
-
-
-def _forms(name: str) -> tuple[Variant, ...]:
+def _forms(name: str) -> tuple[Method, ...]:
     steps = (RAW, "shrunk", "platt", "isotonic", "beta")
-    return (Variant(f"{name}{UNCORRECTED}"), *(Variant(name, step) for step in steps))
+    return (Method(f"{name}{UNCORRECTED}"), *(Method(name, step) for step in steps))
 
 
 BASELINE_RULES = ("1nn", "knn", "dudani", "gou")
-RAW_BASELINES = tuple(map(Variant, BASELINE_RULES))
+RAW_BASELINES = tuple(map(Method, BASELINE_RULES))
 # Without 1NN: its confidence is always 1, and calibrated it is the base rate, the same number for
 # every query. The ECE of that is about 0 and means nothing.
 CALIBRATED_BASELINES = tuple(
-    Variant(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
+    Method(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
 )
-NED = Variant("ned")
+NED = Method("ned")
 # The default of NEDClassifier.
-DEFAULT = Variant("adaptive", "shrunk")
+DEFAULT = Method("adaptive", "shrunk")
 VARIANTS = (
     *RAW_BASELINES,
     *CALIBRATED_BASELINES,
     NED,
-    *(Variant("ned", step) for step in (*CALIBRATOR_STEPS, TEMPERATURE)),
-    Variant("ned", MISSED_SHARE),
-    Variant("ned", MISSED_BY_CONFIDENCE),
+    *(Method("ned", step) for step in (*CALIBRATOR_STEPS, TEMPERATURE)),
+    Method("ned", MISSED_SHARE),
+    Method("ned", MISSED_BY_CONFIDENCE),
     *_forms("sharpened"),
     *_forms("adaptive"),
-    Variant(CLASS_VARIANCE),
-    Variant(DIAGONAL),
+    Method(CLASS_VARIANCE),
+    Method(DIAGONAL),
 )
 # Minutes where the others take seconds; measured on fewer splits.
-SLOW_VARIANTS = (Variant(FULL),)
+SLOW_VARIANTS = (Method(FULL),)
 # What the default is put together from, one part at a time.
 LADDER = (
     NED,
-    Variant(f"sharpened{UNCORRECTED}"),
-    Variant(f"adaptive{UNCORRECTED}"),
-    Variant("adaptive"),
+    Method(f"sharpened{UNCORRECTED}"),
+    Method(f"adaptive{UNCORRECTED}"),
+    Method("adaptive"),
     DEFAULT,
 )
 # Measured under every condition.
 MAIN_VARIANTS = (
     *RAW_BASELINES,
     NED,
-    Variant("gou", "isotonic"),
-    Variant("gou", "platt"),
-    Variant("ned", "platt"),
-    Variant("sharpened"),
-    Variant("sharpened", "shrunk"),
-    Variant("adaptive"),
+    Method("gou", "isotonic"),
+    Method("gou", "platt"),
+    Method("ned", "platt"),
+    Method("sharpened"),
+    Method("sharpened", "shrunk"),
+    Method("adaptive"),
     DEFAULT,
 )
 
@@ -167,13 +117,6 @@ class Gallery:
     def n_classes(self) -> int:
         """How many classes there are."""
         return int(self.codes.max()) + 1
-
-    @property
-    def own_pass(self) -> SelfSearch:
-        """The same in the classifier's terms."""
-        rows = np.arange(len(self.codes))
-        factors = own_class_factors(self.codes, rows)
-        return SelfSearch(rows, self.own.neighbors, self.codes, factors, mark=0)
 
 
 def _no_own_scores() -> NoReturn:
@@ -231,16 +174,17 @@ def fit_base(name: str, gallery: Gallery) -> FittedBase:
 
 
 def _fit_rule_base(name: str, gallery: Gallery) -> FittedBase:
-    own, n_classes = gallery.own_pass, gallery.n_classes
-    if name.endswith(UNCORRECTED):
-        own = replace(own, factors=np.ones(len(gallery.codes)))
+    codes, n_classes, rows = gallery.codes, gallery.n_classes, np.arange(len(gallery.codes))
+    corrected = not name.endswith(UNCORRECTED)
+    factors = own_class_factors(codes, rows) if corrected else np.ones(len(codes))
+    own = SelfSearch(rows, gallery.own.neighbors, codes, factors, mark=0)
     fitted = fit_rule(
         name.removesuffix(UNCORRECTED),
         own,
         temperature=None,
         objective="nll",
         calibration="none",
-        class_sizes=np.bincount(gallery.codes),
+        class_sizes=np.bincount(codes),
         prior_factors=None,
     )
     return FittedBase(
@@ -299,23 +243,23 @@ class Competition:
     ----------
     bases : dict of str to FittedBase
         By name.
-    steps : dict of Variant to Step
+    steps : dict of Method to Step
         What follows the base of each variant.
     notes : tuple of str
         What the fits warned of, each once.
     """
 
     bases: dict[str, FittedBase]
-    steps: dict[Variant, Step]
+    steps: dict[Method, Step]
     notes: tuple[str, ...]
 
     @classmethod
-    def fit(cls, gallery: Gallery, variants: Sequence[Variant]) -> Self:
+    def fit(cls, gallery: Gallery, variants: Sequence[Method]) -> Self:
         """Fit variants on a gallery; a base that many share is fitted once."""
         names = dict.fromkeys(variant.base for variant in variants)
         with collect_fit_warnings() as notes:
             bases = {name: fit_base(name, gallery) for name in names}
-            steps: dict[Variant, Step] = {}
+            steps: dict[Method, Step] = {}
             for name, base in bases.items():
                 scores = cache(base.own)
                 for variant in variants:
@@ -323,7 +267,7 @@ class Competition:
                         steps[variant] = fit_step(variant.step, scores, gallery)
         return cls(bases, steps, tuple(dict.fromkeys(notes)))
 
-    def posteriors(self, queries: Searched) -> Iterator[tuple[Variant, Posterior]]:
+    def posteriors(self, queries: Searched) -> Iterator[tuple[Method, Posterior]]:
         """Each variant's answer, those of one base together."""
         for name, base in self.bases.items():
             claimed = base.posterior(queries)

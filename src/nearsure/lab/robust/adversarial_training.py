@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from nearsure.arrays import AnyArray
-from nearsure.errors import ConfigError
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.config import TrainingSettings
 from nearsure.lab.embedding import (
@@ -35,7 +34,7 @@ class AdversarialRun:
     Parameters
     ----------
     clean : EmbeddingRun
-        The run whose trained network and proxies it starts from.
+        The run whose trained network and proxies it starts from; the whole network is trained.
     settings : AdversarialTraining
         How.
     """
@@ -52,17 +51,10 @@ class AdversarialRun:
     @cached_property
     def trained(self) -> Trained:
         """The embedder after adversarial training, in eval mode, with its loss."""
-        if self.clean.settings.model.trained != "all":
-            raise ConfigError(
-                "Adversarial training changes the whole network: model.trained must be 'all'. "
-                f"Got {self.clean.settings.model.trained!r} instead."
-            )
         start = copy.deepcopy(self.clean.trained)
         modules: dict[str, nn.Module] = {"embedder": start.embedder, "loss": start.loss}
         labels = self.clean.split.train.labels
-        steps = n_steps(self._schedule, len(labels))
-        stage = self.training_stage
-        stage.describe()
+        stage, steps = self.training_stage, n_steps(self._schedule, len(labels))
         refuse_other_versions(stage, stage.document("versions", versions), steps)
         history = train(
             start.embedder,

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.lab.cache import CachedStep, digest
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.lab.cache import Arrays, CachedStep, digest
 from nearsure.lab.datasets.images import LabelledImages, Pixels
 from nearsure.lab.images import central_view
 from nearsure.lab.network import finite, on_sphere, to_tensor
@@ -29,25 +29,6 @@ from nearsure.robustness.attacks import Attack, perturb
 def central_views(images: LabelledImages, rows: IntArray, size: int) -> NDArray[np.uint8]:
     """What the network sees of some images, shape (n, size, size, 3)."""
     return np.stack([central_view(images.read(int(row)), size) for row in rows])
-
-
-@dataclass(frozen=True, eq=False)
-class AttackedEmbeddings:
-    """Queries after an attack.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, d)
-        Unit vectors of the changed images.
-    distance : array of shape (n,)
-        The largest change of any pixel, images being in [0, 1].
-    had_gradient : bool array of shape (n,)
-        Whether there was anything to follow.
-    """
-
-    vectors: AnyArray
-    distance: FloatArray
-    had_gradient: BoolArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +80,7 @@ class DamagedQueries:
         loss_of: Callable[[slice], EmbeddingLoss],
         *,
         track: Callable[[list[range]], Iterable[range]] = iter,
-    ) -> AttackedEmbeddings:
+    ) -> Arrays:
         """Attack all queries.
 
         Parameters
@@ -112,16 +93,21 @@ class DamagedQueries:
             Gives the loss of the queries in a slice.
         track : callable
             Wraps the list of chunks, to show progress.
+
+        Returns
+        -------
+        mapping of str to array
+            "vectors", shape (n, d): unit vectors of the changed images; "distance", shape (n,): the
+            largest change of any pixel, images being in [0, 1]; "had_gradient", shape (n,): 0
+            where there was nothing to follow.
         """
-        found = self.stage.chunks(
+        return self.stage.rows(
             f"{loss_name}-{attack.name}-{digest(asdict(attack))}",
             len(self.views),
             partial(self._attack, attack, loss_of),
             chunk=self.batch,
             track=track,
         )
-        had_gradient = found["had_gradient"].astype(np.bool_)
-        return AttackedEmbeddings(found["vectors"], found["distance"], had_gradient)
 
     def _embeddings(self, name: str, image_of: Callable[[int], Pixels]) -> AnyArray:
         def make_batch(number: int) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.lab.cache import fields_from_plain, fields_to_plain
+from nearsure.lab.cache import to_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
 from nearsure.lab.robust.settings import Variant
@@ -15,7 +15,6 @@ from nearsure.metrics import Interval, calibration_floor
 from nearsure.metrics.bootstrap import basic_interval
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.neighbors import Neighbors
-from nearsure.rules import RuleName
 from nearsure.temperature import TemperatureFit
 
 # One set of resampled queries for every variant and method, and fast sums over all of them.
@@ -135,7 +134,7 @@ def interval_of(values: FloatArray, *, low: float = 0.0) -> Interval:
         The least that the measure may be; the most is 1.
     """
     estimate = float(values[0])
-    found = basic_interval(estimate, values[1:], plug_in=estimate, level=LEVEL, bounds=(low, 1.0))
+    found = basic_interval(estimate, values[1:], estimate, LEVEL, (low, 1.0))
     estimate, low, high = (round(end, DECIMALS) for end in (estimate, found.low, found.high))
     return Interval(estimate, low, high, LEVEL, found.n_undefined)
 
@@ -225,14 +224,14 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
-        by_method = {result.method.key: result.to_dict() for result in self.results}
+        by_method = {_key(result.method): result.to_dict() for result in self.results}
         return {"n_variants": self.n_variants, "methods": by_method}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
         by_method = fields["methods"]
-        results = (MethodResult.from_dict(method, by_method[method.key]) for method in METHODS)
+        results = (MethodResult.from_dict(method, by_method[_key(method)]) for method in METHODS)
         return cls(tuple(results), fields["n_variants"])
 
 
@@ -263,9 +262,12 @@ def outcome_of(measured: Sequence[Measures]) -> Outcome:
     return Outcome(tuple(results), len(measured))
 
 
+def _key(method: Method) -> str:
+    return f"{method.base}-{method.step}"
+
+
 def _interval_to_list(interval: Interval) -> list[float | int | None]:
-    numbers = (interval.estimate, interval.low, interval.high)
-    ends: list[float | int | None] = [None if np.isnan(end) else end for end in numbers]
+    ends: list[float | int | None] = to_plain([interval.estimate, interval.low, interval.high])
     return [*ends, interval.n_undefined] if interval.n_undefined else ends
 
 
@@ -366,16 +368,6 @@ class RobustEvaluation:
         """The attacked variants."""
         return tuple(found for found in self.variants if found.variant.family == "attack")
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; NaN becomes None."""
-        return fields_to_plain(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        evaluation: Self = fields_from_plain(cls, fields)
-        return evaluation
-
 
 def evaluate_variants(
     model: str,
@@ -440,7 +432,7 @@ def evaluate_variants(
     return RobustEvaluation(
         model=model,
         protocol=protocol,
-        n_gallery=frozen.n_gallery,
+        n_gallery=len(frozen.gallery_codes),
         n_queries=len(neighbors),
         n_unknown_queries=int((~np.isin(codes, frozen.gallery_codes)).sum()),
         n_classes=len(np.unique(frozen.gallery_codes)),
@@ -482,9 +474,9 @@ def _notes(
 
 
 # Calibrated 1NN has one confidence for all queries: a rate.
-BASELINE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou")
+BASELINE_RULES = ("knn", "dudani", "gou")
 CALIBRATED_BASELINES = tuple(
-    method for method in METHODS if method.rule in BASELINE_RULES and method.calibration != "raw"
+    method for method in METHODS if method.base in BASELINE_RULES and method.step != "raw"
 )
 
 

@@ -10,10 +10,9 @@ from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import ZeroGradientError
-from nearsure.lab.cache import CachedStep, digest
+from nearsure.lab.cache import Arrays, CachedStep, digest
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
 from nearsure.lab.robust.damaged import (
-    AttackedEmbeddings,
     DamagedQueries,
     central_views,
     score_damaged,
@@ -59,7 +58,7 @@ def corruption_experiment(
 
     def damaged() -> Iterator[tuple[Variant, AnyArray]]:
         for name, severity in tqdm(kinds, desc="score corruptions", disable=None):
-            yield Variant.corruption(name, severity), queries.corrupted(name, severity)
+            yield Variant("corruption", name, severity), queries.corrupted(name, severity)
 
     plan = [f"{name}-{severity}" for name, severity in kinds]
     return score_damaged(model, queries, damaged, plan=plan, n_resamples=n_resamples)
@@ -141,22 +140,21 @@ def attack_experiment(
 
     def damaged() -> Iterator[tuple[Variant, AnyArray]]:
         for attack, result in found.items():
-            variant = Variant.attack(
+            variant = Variant(
+                "attack",
                 attack.name,
-                attack.epsilon,
-                mean_distance=float(result.distance.mean()),
-                max_distance=float(result.distance.max()),
-                n_without_gradient=int((~result.had_gradient).sum()),
+                epsilon=attack.epsilon,
+                mean_distance=float(result["distance"].mean()),
+                max_distance=float(result["distance"].max()),
+                n_without_gradient=int((result["had_gradient"] == 0).sum()),
             )
-            yield variant, result.vectors
+            yield variant, result["vectors"]
 
     plan = [str(attack) for attack in attacks]
     return score_damaged(model, queries, damaged, plan=plan, n_resamples=n_resamples)
 
 
-def _attack_queries(
-    queries: DamagedQueries, attack: Attack, model: RobustModel
-) -> AttackedEmbeddings:
+def _attack_queries(queries: DamagedQueries, attack: Attack, model: RobustModel) -> Arrays:
     support = model.strict
     codes = torch.from_numpy(support.query_codes[queries.rows])
 
@@ -177,7 +175,7 @@ def _attack_queries(
     description = f"{model.name}, {attack.name} {attack.epsilon:.3g}"
     track = partial(tqdm, desc=description, disable=None)
     found = queries.attacked(attack, *on_what, track=track)
-    if not found.had_gradient.any():
+    if not found["had_gradient"].any():
         raise ZeroGradientError(
             f"The gradient was zero for every query under {attack.name} with epsilon "
             f"{attack.epsilon:g}: nothing was attacked, and a table of it would look like "

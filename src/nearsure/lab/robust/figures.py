@@ -1,8 +1,8 @@
 """Figures of robustness results as PNG, drawn from stored numbers alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,9 +49,7 @@ def draw_claims(ax: "Axes") -> None:
 DARK = 0.6  # of a colour scale; on it text is white
 
 
-def draw_severity_curves(
-    evaluation: RobustEvaluation, path: str | Path, *, name: str | None = None
-) -> Path:
+def draw_severity_curves(evaluation: RobustEvaluation, path: Path, *, name: str) -> Path:
     """Accuracy and ECE against the severity, mean over the corruptions, 0 being clean.
 
     Parameters
@@ -60,7 +58,7 @@ def draw_severity_curves(
         The numbers; it must have corruptions.
     path : path
         Where to write the PNG; its folder is made if need be.
-    name : str, optional
+    name : str
         Name of the data, for the title.
 
     Returns
@@ -73,7 +71,7 @@ def draw_severity_curves(
     calibrated = best_baseline([mean])
     own = mean.lowest_ece([Method("ned", "isotonic"), Method("ned", "platt")]).method
     what = f"mean over {len(evaluation.by_corruption)} corruptions"
-    figure = new_figure((16, 5.6), _circumstances(evaluation, what), name)
+    figure = new_figure((16, 5.6), _title(evaluation, name, what))
     left, middle, right = figure.subplots(1, 3)
     # Calibration leaves the labels alone, so accuracy has a line for each rule only.
     for rule in RULE_NAMES:
@@ -88,11 +86,9 @@ def draw_severity_curves(
     for ax in (middle, right):
         draw_claims(ax)
         ax.set_ylim(bottom=0)
-    left.set_ylabel("Accuracy")
-    middle.set_ylabel("Expected calibration error")
-    right.set_ylabel("Expected calibration error, enlarged")
-    for ax in (left, middle, right):
-        ax.set_xlabel("Severity")
+    error = "Expected calibration error"
+    for ax, title in ((left, "Accuracy"), (middle, error), (right, f"{error}, enlarged")):
+        ax.set(xlabel="Severity", ylabel=title)
         ax.set_xticks(list(outcomes), ["clean", *map(str, evaluation.by_severity)])
         in_percent(ax)
         ax.grid(visible=True, alpha=0.3)
@@ -100,9 +96,7 @@ def draw_severity_curves(
     return save_figure(figure, path)
 
 
-def draw_corruption_map(
-    evaluation: RobustEvaluation, path: str | Path, *, name: str | None = None
-) -> Path:
+def draw_corruption_map(evaluation: RobustEvaluation, path: Path, *, name: str) -> Path:
     """NED's accuracy and ECE under every corruption at every severity, and a baseline's ECE.
 
     Parameters
@@ -117,8 +111,7 @@ def draw_corruption_map(
     """
     baseline = best_baseline([mean_of_corruptions(evaluation)])
     height = 1.6 + 0.36 * (len(evaluation.by_corruption) + 1)
-    what = _circumstances(evaluation, "every corruption and severity")
-    figure = new_figure((15, height), what, name)
+    figure = new_figure((15, height), _title(evaluation, name, "every corruption and severity"))
     axes = figure.subplots(1, 3, sharey=True)
     accuracy = _grid(evaluation, NED, "accuracy")
     errors = {method: _grid(evaluation, method, "ece") for method in (NED, baseline)}
@@ -137,29 +130,33 @@ def draw_corruption_map(
 def _line(
     ax: "Axes", outcomes: Mapping[int, Outcome], method: Method, measure: str, *, band: bool = True
 ) -> None:
-    style = _style(method)
-    intervals = [outcome.of(method).interval(measure) for outcome in outcomes.values()]
-    x = list(outcomes)
-    ax.plot(
-        x,
-        [interval.estimate for interval in intervals],
-        color=style.color,
-        linestyle=style.dash,
-        marker=style.marker,
-        markersize=5,
-        linewidth=2.4 if method == NED else 1.5,
-        label=method.title,
-    )
+    style, x = _style(method), list(outcomes)
+    line = [outcome.of(method).interval(measure) for outcome in outcomes.values()]
+    width = 2.4 if method == NED else 1.5
+    look = {"linestyle": style.dash, "markersize": 5, "linewidth": width, "label": method.title}
+    low, high = _plot(ax, x, line, style, **look)
     if band:
-        ends = np.array([(interval.low, interval.high) for interval in intervals])
-        ax.fill_between(x, ends[:, 0], ends[:, 1], color=style.color, alpha=0.12, linewidth=0)
+        ax.fill_between(x, low, high, color=style.color, alpha=0.12, linewidth=0)
+
+
+def _plot(
+    ax: "Axes",
+    x: Sequence[float],
+    line: Sequence[Interval],
+    style: LineStyle,
+    **look: Any,  # noqa: ANN401
+) -> tuple[list[float], list[float]]:
+    """Draw the estimates; gives the low and the high ends."""
+    estimates = [interval.estimate for interval in line]
+    ax.plot(x, estimates, color=style.color, marker=style.marker, **look)
+    return [interval.low for interval in line], [interval.high for interval in line]
 
 
 def _style(method: Method) -> LineStyle:
     """A rule's own style; calibrated ones have the two that no rule has."""
-    if method.calibration == "raw":
-        return line_style(RULE_NAMES.index(method.rule))
-    return line_style(len(RULE_NAMES) + (method.rule == "ned"))
+    if method.step == "raw":
+        return line_style(RULE_NAMES.index(method.base))
+    return line_style(len(RULE_NAMES) + (method.base == "ned"))
 
 
 def _grid(evaluation: RobustEvaluation, method: Method, measure: str) -> FloatArray:
@@ -202,8 +199,9 @@ def _map(
     ax.set_xlabel("Severity")
 
 
-def _circumstances(evaluation: RobustEvaluation, what: str) -> str:
-    return f"{evaluation.model}, {what}, {evaluation.n_queries:,} queries, k = {evaluation.k}"
+def _title(evaluation: RobustEvaluation, name: str, what: str) -> str:
+    asked = f"{evaluation.n_queries:,} queries, k = {evaluation.k}"
+    return f"{name}: {evaluation.model}, {what}, {asked}"
 
 
 TITLES = {
@@ -215,7 +213,7 @@ DASHES = ("-", "--", ":", "-.")  # one a model
 
 
 def draw_attack_curves(
-    evaluations: Mapping[str, RobustEvaluation], path: str | Path, *, name: str | None = None
+    evaluations: Mapping[str, RobustEvaluation], path: Path, *, name: str
 ) -> Path:
     """NED's accuracy, ECE and share of confidently wrong answers against epsilon.
 
@@ -225,7 +223,7 @@ def draw_attack_curves(
         By model, of the same protocol; they must have attacks.
     path : path
         Where to write the PNG; its folder is made if need be.
-    name : str, optional
+    name : str
         Name of the data, for the title.
 
     Returns
@@ -241,8 +239,8 @@ def draw_attack_curves(
     places = {epsilon: float(np.log2(epsilon)) for epsilon in epsilons}
     places[0.0] = places[epsilons[0]] - 1.5
     counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
-    what = f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries"
-    figure = new_figure((16, 6), what, name)
+    asked = " or ".join(f"{n:,}" for n in counts)
+    figure = new_figure((16, 6), f"{name}: NED under attack, {asked} queries")
     axes = figure.subplots(1, 3)
     for ax, (measure, title) in zip(axes, TITLES.items(), strict=True):
         for number, (model, outcomes) in enumerate(found.items()):
@@ -251,10 +249,13 @@ def draw_attack_curves(
                 # A little apart, so that intervals at one epsilon do not hide each other.
                 aside = 0.05 * (color + len(names) * number)
                 x = [places[epsilon] + aside for epsilon in line]
-                label = f"{AttackKey(attack, 0).title}, {model}"
-                _draw(ax, x, list(line.values()), line_style(color), dash=number, label=label)
-        ax.set_ylabel(title)
-        ax.set_xlabel("Largest change of a pixel, epsilon")
+                dash, label = DASHES[number % len(DASHES)], f"{AttackKey(attack, 0).title}, {model}"
+                look = {"linestyle": dash, "markersize": 6, "label": label}
+                style = line_style(color)
+                low, high = _plot(ax, x, list(line.values()), style, **look)
+                # Not error bars: an interval that takes the bias off may lie beside its estimate.
+                ax.vlines(x, low, high, color=style.color, linewidth=0.9, alpha=0.8)
+        ax.set(xlabel="Largest change of a pixel, epsilon", ylabel=title)
         texts = ["clean", *map(epsilon_text, epsilons)]
         ax.set_xticks([places[epsilon] for epsilon in (0.0, *epsilons)], texts, rotation=30)
         ax.set_ylim(bottom=0)
@@ -276,20 +277,3 @@ def _intervals(
     if first in chosen:
         chosen[0.0] = outcomes[NO_ATTACK]
     return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}
-
-
-def _draw(
-    ax: "Axes", x: list[float], line: list[Interval], style: LineStyle, *, dash: int, label: str
-) -> None:
-    ax.plot(
-        x,
-        [interval.estimate for interval in line],
-        color=style.color,
-        linestyle=DASHES[dash % len(DASHES)],
-        marker=style.marker,
-        markersize=6,
-        label=label,
-    )
-    # Not error bars: an interval that takes the bias off may lie beside its estimate.
-    lows, highs = [interval.low for interval in line], [interval.high for interval in line]
-    ax.vlines(x, lows, highs, color=style.color, linewidth=0.9, alpha=0.8)

@@ -193,24 +193,20 @@ class RobustModel:
     def supports(self) -> dict[ProtocolName, FrozenSupport]:
         """Clean galleries by protocol."""
         split = self.images.split
-        queries = self.run.embeddings("queries")
-        if split.gallery is None:
-            codes, _ = encode_labels(np.asarray(split.queries.labels))
-            return frozen_supports(queries, codes, None, seed=self.seed)
-        gallery_codes, codes = encode_labels(
-            np.asarray(split.gallery.labels), np.asarray(split.queries.labels)
-        )
-        gallery = self.run.embeddings("gallery"), gallery_codes
-        return frozen_supports(queries, codes, gallery, seed=self.seed)
+        searched = split.gallery or split.queries
+        gallery_codes, codes = encode_labels(searched.labels, split.queries.labels)
+        gallery = (self.run.embeddings("gallery"), gallery_codes) if split.gallery else None
+        return frozen_supports(self.run.embeddings("queries"), codes, gallery, seed=self.seed)
 
     @cached_property
     def frozen(self) -> dict[ProtocolName, FrozenMethods]:
         """T and calibrators by protocol, from the clean gallery alone."""
-        found = {}
-        for protocol, support in self.supports.items():
-            k = min(self.k, len(support.codes) - 1)
-            found[protocol] = FrozenMethods.fit(support.own_neighbors(k), support.codes, k=k)
-        return found
+        return {
+            protocol: FrozenMethods.fit(
+                support.own_neighbors(min(self.k, len(support.codes) - 1)), support.codes
+            )
+            for protocol, support in self.supports.items()
+        }
 
     @property
     def strict(self) -> FrozenSupport:

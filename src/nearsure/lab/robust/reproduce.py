@@ -7,6 +7,7 @@ from typing import Any
 import cv2
 
 from nearsure.errors import ConfigError
+from nearsure.lab.cache import to_plain
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings
@@ -99,7 +100,7 @@ def write_robust_report(
         "command": command,
         "versions": versions(),
         "settings": dict(settings),
-        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
+        "evaluations": to_plain(evaluations),
     }
     return page.write("robustness.json", document, compact=True)
 
@@ -215,13 +216,21 @@ def reproduce_robust(
     corrupted = corruption_experiment(
         models[0], n_queries=robust.corrupted_queries, n_resamples=settings.n_resamples
     )
-    _say_corrupted(corrupted, say)
+    for found in corrupted:
+        mean = tables.mean_of_corruptions(found)
+        say(
+            f"  {found.protocol}: NED clean {_figures(found.clean)}, mean of {mean.n_variants} "
+            f"corruptions {_figures(mean)}"
+        )
     attacked = [
         evaluation
         for model in models
         for evaluation in attack_experiment(model, robust, n_resamples=settings.n_resamples)
     ]
-    _say_attacked(attacked, say)
+    for found in attacked:
+        for entry in found.attacks:
+            where = f"{found.model}, {found.protocol}, {entry.variant}"
+            say(f"  {where}: NED {_figures(entry.outcome)}")
     examples = _examples(recipe, queries, run.dataset.image_size, output)
     files = write_robust_report(
         output,
@@ -272,24 +281,9 @@ def _examples(recipe: Recipe, queries: LabelledImages, size: int, output: Path) 
     """A glyph under all corruptions; the pictures of other data sets are not ours to copy."""
     if recipe.dataset != "glyphs":
         return []
+    output.mkdir(parents=True, exist_ok=True)
     sheet = corruption_sheet(central_view(queries.read(0), size), seed=0)
     return [save_picture(sheet, output / "examples.png")]
-
-
-def _say_corrupted(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
-    for found in evaluations:
-        mean = tables.mean_of_corruptions(found)
-        say(
-            f"  {found.protocol}: NED clean {_figures(found.clean)}, mean of {mean.n_variants} "
-            f"corruptions {_figures(mean)}"
-        )
-
-
-def _say_attacked(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
-    for found in evaluations:
-        for attacked in found.attacks:
-            where = f"{found.model}, {found.protocol}, {attacked.variant}"
-            say(f"  {where}: NED {_figures(attacked.outcome)}")
 
 
 def _figures(outcome: Outcome) -> str:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nearsure.comparison import TITLES, Better, percent
+from nearsure.comparison import Better, percent, title_of
 from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import from_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import METHODS, NED, Method
@@ -102,8 +103,8 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
     # The strict protocol is not the paper's: half the gallery makes another task.
     compared = evaluation.protocol != "gallery_and_queries"
     for place, result in enumerate(results):
-        cell = corrupted_cell(dataset, loss, result.method.rule)
-        if result.method.calibration != "raw":
+        cell = corrupted_cell(dataset, loss, result.method.base)
+        if result.method.step != "raw":
             columns["accuracy %"][place] = ""
         elif compared and cell is not None:
             columns["accuracy %"][place] += beside(cell.accuracy, result.accuracy.estimate)
@@ -308,8 +309,8 @@ def _attack_table(
 
 def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> str:
     """What follows a cell."""
-    cell = attacked_cell(dataset, attack.name, attack.epsilon, result.method.rule)
-    if cell is None or result.method.calibration != "raw":
+    cell = attacked_cell(dataset, attack.name, attack.epsilon, result.method.base)
+    if cell is None or result.method.step != "raw":
         return ""
     if name == "ECE %":
         return beside(cell.ece, result.ece.estimate)
@@ -467,15 +468,15 @@ def _direction(clean: Outcome, damaged: Outcome) -> str:
 def _ranking(mean: Outcome) -> list[str]:
     """Which method is best at what, and whether NED's distance from it is more than chance."""
     best = mean.lowest_ece()
-    constant = " It says the same of every query." if best.method.rule == "1nn" else ""
+    constant = " It says the same of every query." if best.method.base == "1nn" else ""
     floor = f"floor {100 * best.ece_floor:.2f}%"
     text = f"Lowest mean ECE: {best.method.title}, {state(best.ece)}, {floor}"
     if best.method != NED:
         text += f", {points(best.ece_less_ned)} points from NED's, {_chance(best.ece_less_ned)}"
     brier = min(mean.results, key=lambda result: result.top_label_brier.estimate)
     right = max(mean.results, key=lambda result: result.accuracy.estimate)
-    accuracy = f"Most often right: {TITLES[right.method.rule]}, {state(right.accuracy)}"
-    if right.method.rule != NED.rule:
+    accuracy = f"Most often right: {title_of(right.method.base)}, {state(right.accuracy)}"
+    if right.method.base != NED.base:
         gain = right.accuracy_less_ned
         accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
     squares = (
@@ -545,7 +546,7 @@ def robust_summary(folder: Path) -> str:
     for path in sorted(folder.glob("*/robustness/robustness.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         found += [
-            (document["dataset"], RobustEvaluation.from_dict(fields))
+            (document["dataset"], from_plain(RobustEvaluation, fields))
             for fields in document["evaluations"]
         ]
     corrupted = [_corrupted_row(*one) for one in found if one[1].mean]
@@ -569,7 +570,7 @@ def _corrupted_row(dataset: str, evaluation: RobustEvaluation) -> dict[str, str]
         f"ECE below {CLAIM}": f"{sum(e < CLAIMED_ECE for e in eces)} of {len(eces)}",
         "best calibrated baseline": f"{baseline.method.title} {_result(baseline)}",
         "its ECE less NED's, points": points(baseline.ece_less_ned),
-        "most accurate rule": f"{TITLES[right.method.rule]} {_percent(right.accuracy.estimate)}",
+        "most accurate rule": f"{title_of(right.method.base)} {_percent(right.accuracy.estimate)}",
     }
 
 
