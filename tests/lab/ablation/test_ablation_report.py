@@ -5,10 +5,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.isotonic import isotonic_regression
 from small_ablation import results
 
-from nearsure.lab.ablation.report import make_page, write_ablation
+from nearsure.lab.ablation.report import make_page, spread, write_ablation
 from nearsure.lab.ablation.results import AblationResults
 from nearsure.lab.ablation.tables import group_table, ladder_table
 from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS, VARIANTS
@@ -75,3 +79,18 @@ def test_slow_variants_say_how_many_splits_they_had() -> None:
     assert (group.first.dataset, group.first.k) == ("first", 50)
     (line,) = [x for x in group_table(group).splitlines() if SLOW_VARIANTS[0].title in x]
     assert line.endswith("| 1 |")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.3))
+def test_labels_move_as_little_as_they_must(places: list[float], gap: float) -> None:
+    found = spread(places, gap)
+    order = np.argsort(places, kind="stable")
+    ranks = gap * np.arange(len(places))
+    expected = isotonic_regression(np.array(places)[order] - ranks) + ranks
+    np.testing.assert_allclose(found[order], expected, atol=1e-9)
+    assert (np.diff(found[order]) >= gap - 1e-9).all()
+
+
+def test_labels_stay_inside() -> None:
+    found = spread([0.0, 0.9, 1.0, 1.0], 0.2, low=0.1, high=1.0)
+    np.testing.assert_allclose(found, [0.1, 0.6, 0.8, 1.0])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_experiments import small_model
+from small_runs import small_model
 
 from nearsure.lab.robust import experiments
 from nearsure.lab.robust.model import RobustModel

@@ -1,6 +1,5 @@
 """Runs on a small tree: unit vectors, the same from two caches, others for another seed."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -21,15 +20,6 @@ from nearsure.lab.training import train
 
 SMALL = {"model": {"backbone": "small-cnn", "embedding_size": 8}}
 HEAD = {"model": {"trained": "head", "embedding_size": 8}}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
