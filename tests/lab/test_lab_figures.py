@@ -25,7 +25,8 @@ DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 def numbers(draw: Callable[..., Path]) -> Evaluation | Sweep:
     if draw is draw_sweep:
         return temperature_and_k_sweep(found(), ks=[5, 20])
-    return from_plain(Evaluation, json.loads(json.dumps(to_plain(evaluation()))))
+    stored: Evaluation = from_plain(Evaluation, json.loads(json.dumps(to_plain(evaluation()))))
+    return stored
 
 
 def lines_of(ax: Axes) -> dict[str, tuple[float, ...]]:
