@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from nearsure.errors import NearsureError
 from nearsure.lab.config import (
-    BackboneName,
     DatasetSettings,
     ModelSettings,
     RunSettings,
@@ -21,7 +20,6 @@ from nearsure.lab.network import (
     SmallCNN,
     finite,
     fold_batch_norm,
-    make_backbone,
     make_embedder,
     on_sphere,
     to_tensor,
@@ -189,7 +187,7 @@ def test_embeddings_that_are_no_numbers_are_refused() -> None:
             finite(torch.tensor([[1.0, bad]]))
 
 
-BACKBONES: tuple[BackboneName, ...] = ("small-cnn", "efficientnet-lite0")
+BACKBONES = {"small-cnn": SmallCNN, "efficientnet-lite0": EfficientNetLite0}
 
 
 @pytest.fixture(scope="module", params=BACKBONES)
@@ -197,7 +195,7 @@ def embedder(request: pytest.FixtureRequest) -> Embedder:
     """In eval mode, with statistics that are not those of a network that never learnt."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = Embedder(make_backbone(request.param), 8, layer_norm=True)
+        made = Embedder(BACKBONES[request.param](), 8, layer_norm=True)
         for part in made.modules():
             if isinstance(part, nn.BatchNorm2d) and request.param == "small-cnn":
                 nn.init.normal_(part.running_mean, std=0.3)  # type: ignore[arg-type]

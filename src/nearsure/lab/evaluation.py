@@ -291,22 +291,13 @@ def temperature_and_k_sweep(
         zip(*(figures("ned", neighbors, temperature * factor) for factor in factors), strict=True)
         for neighbors, temperature in zip(cut, temperatures, strict=True)
     ]
-    accuracies, errors, voters = zip(*ned, strict=True)
     others = {
         rule: list(zip(*(figures(rule, neighbors, 1.0) for neighbors in cut), strict=True))
         for rule in BASELINES
     }
-    baselines = ({rule: columns[place] for rule, columns in others.items()} for place in range(3))
-    return Sweep(
-        found.protocol,
-        tuple(ks),
-        tuple(factors),
-        tuple(temperatures),
-        accuracies,
-        errors,
-        voters,
-        *baselines,
-    )
+    baselines = ({rule: cells[place] for rule, cells in others.items()} for place in range(3))
+    columns = (*zip(*ned, strict=True), *baselines)
+    return Sweep(found.protocol, tuple(ks), tuple(factors), tuple(temperatures), *columns)
 
 
 def effective_voters(weights: ArrayLike) -> FloatArray:

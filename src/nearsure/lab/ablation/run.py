@@ -18,7 +18,7 @@ from nearsure.lab.ablation.results import (
     cached_corrupted,
     cached_trial,
 )
-from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
+from nearsure.lab.ablation.trials import Labelled, Trial, half_trial, scarce_trial
 from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
@@ -61,7 +61,7 @@ def plan_trials(
         yield partial(Trial, name, "given", 0, *parts), KS, VARIANTS
     for name, points in sets.items():
         if name not in own_splits:
-            yield partial(all_trial, name, points), KS, VARIANTS
+            yield partial(Trial, name, "all", 0, points, None), KS, VARIANTS
     for name in filter(sets.__contains__, SCARCE_SETS):
         for seed in range(SCARCE_SEEDS):
             yield partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS

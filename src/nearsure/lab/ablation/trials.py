@@ -102,11 +102,6 @@ def half_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     return Trial(dataset, "half", seed, points.take(half), points.take(~half))
 
 
-def all_trial(dataset: str, points: Labelled) -> Trial:
-    """Every point a query against all others, and the fits on the very same points."""
-    return Trial(dataset, "all", 0, points, None)
-
-
 def scarce_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     """A gallery of 2 to 12 members a class, and queries in proportion to them.
 

@@ -1,7 +1,7 @@
 """Outcomes of methods on changed queries, with a joint bootstrap."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -38,14 +38,6 @@ BLOCK_ENTRIES = 1 << 21
 
 # Of every method, columns, on the queries (row 0) and on each resample (the other rows).
 Measures = Mapping[str, FloatArray]
-MEASURE_NAMES = (
-    "accuracy",
-    "ece",
-    "confidence",
-    "confidently_wrong",
-    "confidence_when_wrong",
-    "top_label_brier",
-)
 
 
 class JointBootstrap:
@@ -139,9 +131,6 @@ def interval_of(values: FloatArray, *, low: float = 0.0) -> Interval:
     return Interval(estimate, low, high, LEVEL, found.n_undefined)
 
 
-INTERVALS = (*MEASURE_NAMES, "overconfidence", "accuracy_less_ned", "ece_less_ned")
-
-
 @dataclass(frozen=True)
 class MethodResult:
     """How one method did.
@@ -193,10 +182,15 @@ class MethodResult:
         return {**ends, "ece_floor": self.ece_floor}
 
     @classmethod
-    def from_dict(cls, method: Method, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, method: Method, stored: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        ends = {name: _interval_from_list(fields[name]) for name in INTERVALS}
-        return cls(method, ece_floor=fields["ece_floor"], **ends)
+        ends = {name: _interval_from_list(stored[name]) for name in INTERVALS}
+        return cls(method, ece_floor=stored["ece_floor"], **ends)
+
+
+INTERVALS = tuple(
+    field.name for field in fields(MethodResult) if field.name not in {"method", "ece_floor"}
+)
 
 
 @dataclass(frozen=True)
@@ -243,21 +237,19 @@ def outcome_of(measured: Sequence[Measures]) -> Outcome:
     measured : sequence of Measures
         Of one variant or more, each with the "ece_floor" of every method.
     """
-    mean = mean_of(measured)
+    mean = dict(mean_of(measured))
+    floors, ned = mean.pop("ece_floor"), METHODS.index(NED)
     changes = {
         "overconfidence": mean["confidence"] - mean["accuracy"],
-        **{
-            f"{name}_less_ned": mean[name] - mean[name][:, [METHODS.index(NED)]]
-            for name in ("accuracy", "ece")
-        },
+        "accuracy_less_ned": mean["accuracy"] - mean["accuracy"][:, [ned]],
+        "ece_less_ned": mean["ece"] - mean["ece"][:, [ned]],
     }
     results = []
     for place, method in enumerate(METHODS):
-        intervals = {name: interval_of(mean[name][:, place]) for name in MEASURE_NAMES}
-        intervals |= {
-            name: interval_of(values[:, place], low=-1.0) for name, values in changes.items()
-        }
-        floor = round(float(mean["ece_floor"][place]), DECIMALS)
+        intervals = {name: interval_of(values[:, place]) for name, values in mean.items()}
+        for name, values in changes.items():
+            intervals[name] = interval_of(values[:, place], low=-1.0)
+        floor = round(float(floors[place]), DECIMALS)
         results.append(MethodResult(method, ece_floor=floor, **intervals))
     return Outcome(tuple(results), len(measured))
 
