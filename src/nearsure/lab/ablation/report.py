@@ -153,7 +153,7 @@ def _draw_field(ax: "Axes", group: Group) -> None:
     ax.set_xscale("symlog", linthresh=1.0, linscale=1.6)
     ax.set_xticks([-1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50])
     ax.set_xticks([], minor=True)
-    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_major_formatter(lambda excess, _: f"{excess:g}")
     what = "ECE less its floor, points (dotted: one point)"
     ax.set(xlim=(-0.7, 60), xlabel=what, ylabel="Accuracy")
     ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
