@@ -186,7 +186,7 @@ def stored(
     _refuse_missing(
         embeddings, [f"queries-{start:07d}" for start in range(0, n_images, FEATURE_CHUNK)]
     )
-    vectors = embeddings.rows("queries", n_images, _never, chunk=FEATURE_CHUNK)
+    vectors = embeddings.rows("queries", n_images, _never, chunk=FEATURE_CHUNK)["rows"]
     codes, _ = encode_labels(np.asarray(split.queries.labels))
     support = frozen_supports(vectors, codes, None, seed=SEED)["gallery_and_queries"]
     settings: RobustSettings = robust_settings(dataset, {}, source="settings")

@@ -1,9 +1,11 @@
 """The rules side by side on the same neighbours, as the paper's tables have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isnan
 from types import MappingProxyType
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +30,7 @@ TITLES: dict[RuleName, str] = {
     "ned": "NED",
 }
 BOLD = "\033[1m", "\033[0m"
+Better = Literal["more", "less"]
 
 
 @dataclass(frozen=True)
@@ -79,27 +82,56 @@ class RuleComparison:
     def to_markdown(self) -> str:
         """The same table in Markdown."""
         header, *rows = self._rows(("**", "**"))
-        lines = [header, ["---"] * len(header), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return write_rows(header, rows)
 
     def _rows(self, bold: tuple[str, str]) -> list[list[str]]:
+        def emphasise(cells: list[str], better: Better) -> list[str]:
+            marked = zip(cells, best_places(cells, better), strict=True)
+            return [bold[0] + cell + bold[1] if best else cell for cell, best in marked]
+
         columns = {
             "rule": [title_of(result.rule) for result in self.results],
-            "accuracy %": [_percent(result.accuracy) for result in self.results],
-            "ECE %": [_percent(result.ece) for result in self.results],
+            "accuracy %": emphasise([percent(r.accuracy) for r in self.results], "more"),
+            "ECE %": emphasise([percent(r.ece) for r in self.results], "less"),
             "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in self.results],
-            "Brier": [_plain(result.brier) for result in self.results],
+            "Brier": emphasise([percent(r.brier, scale=1, digits=4) for r in self.results], "less"),
         }
-        for name, field in (("accuracy %", "accuracy"), ("ECE %", "ece"), ("Brier", "brier")):
-            for i in self._best(field):
-                columns[name][i] = bold[0] + columns[name][i] + bold[1]
         return [list(columns), *(list(row) for row in zip(*columns.values(), strict=True))]
 
-    def _best(self, field: str) -> list[int]:
-        """Rows that hold the best value of a column as it is printed."""
-        values = [round(getattr(result, field).estimate, 4) for result in self.results]
-        best = max(values) if field == "accuracy" else min(values)
-        return [i for i, value in enumerate(values) if value == best]
+
+def write_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of rows."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def percent(interval: Interval, *, scale: float = 100, digits: int = 2) -> str:
+    """An interval in percent, or on another scale.
+
+    Examples
+    --------
+    >>> percent(Interval(0.75, 0.7, 0.8, 0.95))
+    '75.00 (70.00 to 80.00)'
+    """
+    if isnan(interval.estimate):
+        return "none"
+    ends = (interval.estimate, interval.low, interval.high)
+    estimate, low, high = (f"{scale * end:.{digits}f}" for end in ends)
+    return estimate if isnan(interval.low) else f"{estimate} ({low} to {high})"
+
+
+def best_places(cells: Sequence[str], better: Better) -> list[bool]:
+    """Which cells begin with the best number as it is printed: equals share it, "none" is none.
+
+    Examples
+    --------
+    >>> best_places(["none", "7.5 (7.0 to 8.0)", "7.5 (6.0 to 7.6)", "9"], "less")
+    [False, True, True, False]
+    """
+    numbers = [float(cell.replace("none", "nan").split(" ")[0]) for cell in cells]
+    choose = max if better == "more" else min
+    best = choose((number for number in numbers if not isnan(number)), default=0.0)
+    return [number == best for number in numbers]
 
 
 def title_of(rule: str) -> str:
@@ -150,26 +182,19 @@ def compare_rules(
     1.0
     """
     truth = np.asarray(labels)
+    bootstrap = partial(bootstrap_interval, seed=seed, n_resamples=n_resamples)
     results = []
-    posteriors: dict[str, Posterior] = {
-        rule: score_by(rule, neighbors, temperature) for rule in rules
-    }
-    posteriors |= others
-    for rule, posterior in posteriors.items():
+    by_rule = {rule: score_by(rule, neighbors, temperature) for rule in rules}
+    for rule, posterior in (by_rule | dict(others)).items():
         confidence, correct = posterior.confidence, posterior.labels == truth
-        ece = bootstrap_interval(
-            expected_calibration_error, confidence, correct, seed=seed, n_resamples=n_resamples
-        )
         squares = row_brier_scores(posterior, truth)
         results.append(
             RuleResult(
                 rule=rule,
-                accuracy=bootstrap_interval(accuracy, correct, seed=seed, n_resamples=n_resamples),
-                ece=ece,
+                accuracy=bootstrap(accuracy, correct),
+                ece=bootstrap(expected_calibration_error, confidence, correct),
                 ece_floor=calibration_floor(confidence, seed=seed, n_simulations=n_resamples),
-                brier=bootstrap_interval(
-                    np.mean, squares, seed=seed, n_resamples=n_resamples, bounds=(0.0, 2.0)
-                ),
+                brier=bootstrap(np.mean, squares, bounds=(0.0, 2.0)),
             )
         )
     return RuleComparison(tuple(results))
@@ -178,12 +203,3 @@ def compare_rules(
 def _width(cell: str) -> int:
     """Characters that a terminal shows."""
     return len(cell.replace(BOLD[0], "").replace(BOLD[1], ""))
-
-
-def _percent(interval: Interval) -> str:
-    low, high = 100 * interval.low, 100 * interval.high
-    return f"{100 * interval.estimate:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _plain(interval: Interval) -> str:
-    return f"{interval.estimate:.4f} ({interval.low:.4f} to {interval.high:.4f})"

@@ -8,6 +8,7 @@ import pytest
 
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab import experiment as module
+from nearsure.lab.cache import to_plain
 from nearsure.lab.evaluation import evaluate
 from nearsure.lab.experiment import EvaluationSettings, run_experiment
 from nearsure.lab.protocols import all_against_others, gallery_and_queries, given_gallery
@@ -34,7 +35,7 @@ def test_without_a_gallery_there_are_the_papers_protocol_and_the_strict_one() ->
     assert done.evaluations.keys() == done.sweeps.keys() == expected.keys()
     for protocol, evaluation in done.evaluations.items():
         plain = evaluate(expected[protocol], k=10, seed=3, n_resamples=20)
-        assert evaluation.to_dict() == plain.to_dict()
+        assert to_plain(evaluation) == to_plain(plain)
     assert {name: sweep.ks for name, sweep in done.sweeps.items()} == {
         "all_against_others": (10, 20, 50),
         "gallery_and_queries": (10, 20),
@@ -48,7 +49,7 @@ def test_with_a_gallery_there_is_that_one_alone() -> None:
     codes = [np.unique(points.labels, return_inverse=True)[1] for points in (gallery, queries)]
     found = given_gallery(gallery.vectors, codes[0], queries.vectors, codes[1], k=71)
     plain = evaluate(found, k=10, seed=3, n_resamples=20)
-    assert done.evaluations["given_gallery"].to_dict() == plain.to_dict()
+    assert to_plain(done.evaluations["given_gallery"]) == to_plain(plain)
 
 
 @pytest.mark.parametrize("with_gallery", [True, False])
@@ -59,7 +60,7 @@ def test_cached_equals_uncached(tmp_path: Path, *, with_gallery: bool) -> None:
         cached = run_experiment("x", queries, gallery, QUICK, cache=tmp_path, key="these")
         assert cached.sweeps == plain.sweeps
         for protocol, evaluation in plain.evaluations.items():
-            assert cached.evaluations[protocol].to_dict() == evaluation.to_dict()
+            assert to_plain(cached.evaluations[protocol]) == to_plain(evaluation)
 
 
 def test_what_is_cached_is_not_computed_and_what_depends_on_more_is(

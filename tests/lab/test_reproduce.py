@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import torch
 from tiny_images import SETTINGS, write_tree
 
 from nearsure.atomic import atomic_write
@@ -44,15 +43,6 @@ def save_or_sleep(tensors, path, metadata):
 checkpoint.save_file = save_or_sleep
 main()
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:

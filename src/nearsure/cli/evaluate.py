@@ -353,13 +353,15 @@ def _write_tables(
     settings: dict[str, int],
 ) -> None:
     """Evaluate every rule, print tables, and write the report."""
+    from nearsure.comparison import RuleComparison
     from nearsure.lab.experiment import EvaluationSettings, run_experiment
     from nearsure.lab.report import write_report
 
     chosen = EvaluationSettings(**settings)
     experiment = run_experiment("given embeddings", queries, supports, chosen)
     for protocol, evaluation in experiment.evaluations.items():
-        typer.echo(f"{protocol}, k = {evaluation.k}:\n{evaluation.comparison.to_text()}\n")
+        table = RuleComparison(evaluation.comparison).to_text()
+        typer.echo(f"{protocol}, k = {evaluation.k}:\n{table}\n")
         for note in evaluation.notes:
             typer.echo(f"Note: {note}\n")
     files = write_report(

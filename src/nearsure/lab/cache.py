@@ -8,11 +8,12 @@ finds, when it is started again, what was finished and does the rest.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError
@@ -24,6 +25,8 @@ from nearsure.errors import InvalidInputError, NearsureError
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
 FORMAT = 1
+T = TypeVar("T")
+Arrays = Mapping[str, AnyArray]
 
 
 def digest(value: object) -> str:
@@ -40,7 +43,7 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):
-        return fields_to_plain(value)
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
@@ -50,18 +53,27 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def fields_to_plain(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The fields of a dataclass in JSON's types."""
-    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-
-
 def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
-    """The inverse of `to_plain`, for a type such as that of a field."""
+    """The inverse of `to_plain`, for a type such as that of a field.
+
+    Raises
+    ------
+    InvalidInputError
+        If the fields are not those of a dataclass.
+    """
     origin, parts = get_origin(kind), get_args(kind)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
-    if is_dataclass(kind):
-        return fields_from_plain(kind, value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        try:
+            return kind(**{name: from_plain(hints[name], entry) for name, entry in value.items()})
+        except (KeyError, TypeError, AttributeError) as error:
+            names = [field.name for field in fields(kind)]
+            raise InvalidInputError(
+                f"The fields of {kind.__name__} must be {names}. "
+                f"{error!r}: was this written by another version, or is it something else?"
+            ) from error
     if origin is UnionType:
         return None if value is None else from_plain(parts[0], value)
     if origin in {tuple, Sequence}:
@@ -76,28 +88,24 @@ def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
     return math.nan if kind is float and value is None else value
 
 
-def fields_from_plain(kind: Any, value: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """A dataclass from its fields in JSON's types.
-
-    Raises
-    ------
-    InvalidInputError
-        If the fields are not those of the class.
-    """
-    hints = get_type_hints(kind)
-    try:
-        return kind(**{name: from_plain(hints[name], entry) for name, entry in value.items()})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(
-            f"The fields of {kind.__name__} must be {[field.name for field in fields(kind)]}. "
-            f"{error!r}: was this written by another version, or is it something else?"
-        ) from error
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with atomic_write(path, keep_suffix=True) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def _save_arrays(path: Path, arrays: Arrays) -> None:
+    contiguous = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+    with atomic_write(path, keep_suffix=True) as draft:
+        save_file(contiguous, draft)
+
+
+def _save_document(path: Path, document: Any) -> None:  # noqa: ANN401
+    write_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def _load_document(path: Path) -> Any:  # noqa: ANN401
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -106,15 +114,15 @@ class CachedStep:
 
     Parameters
     ----------
-    root : Path
-        Folder of all stages.
+    root : Path or None
+        Folder of all stages; None to keep nothing.
     name : str
         What it does.
     inputs : mapping
         All that its result depends on, in JSON's types.
     """
 
-    root: Path
+    root: Path | None
     name: str
     inputs: Mapping[str, Any]
 
@@ -126,55 +134,38 @@ class CachedStep:
     @property
     def folder(self) -> Path:
         """Where its files are."""
-        return self.root / f"{self.name}-{self.key}"
+        return (self.root or Path()) / f"{self.name}-{self.key}"
 
-    def describe(self) -> None:
-        """Write down what the stage depends on, for people who look into the folder."""
-        path = self.folder / "inputs.json"
-        if not path.exists():
-            write_text(path, json.dumps(dict(self.inputs), indent=2, sort_keys=True) + "\n")
-
-    def arrays(
-        self, name: str, compute: Callable[[], Mapping[str, AnyArray]]
-    ) -> dict[str, AnyArray]:
+    def arrays(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         """Arrays from the file `name`, which is computed if it is not there."""
-        path = self.folder / f"{name}.safetensors"
-        if not path.exists():
-            self.describe()
-            result = {key: np.ascontiguousarray(value) for key, value in compute().items()}
-            with atomic_write(path, keep_suffix=True) as draft:
-                save_file(result, draft)
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
-            ) from error
+        return self._file(f"{name}.safetensors", compute, _save_arrays, load_file)
 
-    def document(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    def document(self, name: str, compute: Callable[[], T]) -> T:
         """A JSON document from the file `name`, which is computed if it is not there."""
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            self.describe()
-            write_text(path, json.dumps(compute(), indent=1) + "\n")
-        try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
-            ) from error
+        found: T = self._file(f"{name}.json", compute, _save_document, _load_document)
         return found
+
+    def result(self, kind: type[T], name: str, compute: Callable[[], T]) -> T:
+        """A dataclass from the JSON file `name`, which is computed if it is not there."""
+        found = self.document(name, lambda: to_plain(compute()))
+        try:
+            result: T = from_plain(kind, found)
+        except InvalidInputError as error:
+            raise NearsureError(
+                f"{self.folder} was written by another version ({error}). Delete it and run again."
+            ) from error
+        return result
 
     def rows(
         self,
         name: str,
         n_rows: int,
-        compute: Callable[[range], AnyArray],
+        compute: Callable[[range], Arrays],
         *,
         chunk: int,
-        track: Callable[[list[range]], Iterator[range]] = iter,
-    ) -> AnyArray:
-        """A row for each of many images, computed and kept a chunk at a time.
+        track: Callable[[list[range]], Iterable[range]] = iter,
+    ) -> Arrays:
+        """Arrays of as many rows as there are images, computed and kept a chunk at a time.
 
         Parameters
         ----------
@@ -183,22 +174,44 @@ class CachedStep:
         n_rows : int
             How many there are.
         compute : callable
-            Gives the array of the rows in a range.
+            Gives the arrays of the rows in a range.
         chunk : int
             Rows that are computed, and lost if the process dies, at a time.
         track : callable
             Wraps the list of ranges, to show progress.
         """
         ranges = [range(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
-
-        def chunk_of(part: range) -> AnyArray:
+        parts = []
+        for part in track(ranges):
             file = f"{name}-{part.start:07d}"
-            rows = self.arrays(file, lambda: {"rows": compute(part)})["rows"]
-            if len(rows) != len(part):
+            arrays = self.arrays(file, partial(compute, part))
+            n_found = min(map(len, arrays.values()))
+            if n_found != len(part):
                 raise NearsureError(
-                    f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {len(rows)} "
+                    f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {n_found} "
                     "instead. Delete it and run again; it will be made anew."
                 )
-            return rows
+            parts.append(arrays)
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
-        return np.concatenate([chunk_of(part) for part in track(ranges)])
+    def _file(
+        self,
+        name: str,
+        compute: Callable[[], T],
+        save: Callable[[Path, T], None],
+        load: Callable[[Path], T],
+    ) -> T:
+        if self.root is None:
+            return compute()
+        path = self.folder / name
+        if not path.exists():
+            if not path.parent.exists():  # what it depends on, for people who look into the folder
+                inputs = json.dumps(dict(self.inputs), indent=2, sort_keys=True)
+                write_text(self.folder / "inputs.json", inputs + "\n")
+            save(path, compute())
+        try:
+            return load(path)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise NearsureError(
+                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
+            ) from error

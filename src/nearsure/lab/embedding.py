@@ -1,23 +1,22 @@
 """`EmbeddingRun`: from images and settings to cached embeddings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import NearsureError
 from nearsure.lab.cache import CachedStep, digest
 from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
-from nearsure.lab.images import central_view, random_view
+from nearsure.lab.images import central_view, progress, random_view
 from nearsure.lab.losses import make_loss, start_proxies
 from nearsure.lab.network import Embedder, make_embedder, on_sphere, to_tensor
 from nearsure.lab.report import versions
@@ -88,8 +87,7 @@ class EmbeddingRun:
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
-        images = self.images_of(part)
-        embedder = self.trained.embedder
+        images, embedder = self.split.parts[part], self.trained.embedder
         stage = embeddings_step(self.cache, self.training_stage.key)
         if self.settings.model.trained == "all":
             size = self.settings.dataset.image_size
@@ -101,24 +99,19 @@ class EmbeddingRun:
                 chunk = embedder.from_features(features[rows.start : rows.stop])
                 return on_sphere(chunk).numpy()
 
-        return stage.rows(
-            part, len(images), embed, chunk=FEATURE_CHUNK, track=progress(f"embed {part}")
-        )
+        return cached_rows(stage, part, len(images), embed, f"embed {part}")
 
     def features(self, part: str) -> AnyArray:
         """Pooled features of the backbone before any training, shape (n, n_features)."""
-        images = self.images_of(part)
+        images = self.split.parts[part]
         inputs = {"images": self.images_key, "backbone": self.settings.model.backbone}
         stage = CachedStep(self.cache, "features", inputs)
-        return stage.rows(
-            part,
-            len(images),
-            lambda rows: forward_in_batches(
-                self._untrained_backbone, images, rows, size=self.settings.dataset.image_size
-            ),
-            chunk=FEATURE_CHUNK,
-            track=progress(f"features of {part}"),
-        )
+        size = self.settings.dataset.image_size
+
+        def forward(rows: range) -> AnyArray:
+            return forward_in_batches(self._untrained_backbone, images, rows, size=size)
+
+        return cached_rows(stage, part, len(images), forward, f"features of {part}")
 
     @cached_property
     def _untrained_backbone(self) -> nn.Module:
@@ -128,11 +121,6 @@ class EmbeddingRun:
     def made_with(self) -> dict[str, str]:
         """Versions of what made the weights, or the features where nothing is trained."""
         return self.training_stage.document("versions", versions)
-
-    @cached_property
-    def history(self) -> list[float]:
-        """Loss at each step of the training; empty where nothing is trained."""
-        return self.trained.history
 
     @cached_property
     def trained(self) -> Trained:
@@ -156,9 +144,7 @@ class EmbeddingRun:
             with torch.no_grad():
                 start = on_sphere(embedder.from_features(torch.from_numpy(self.features("train"))))
             start_proxies(loss, class_means(start, codes))
-        stage = self.training_stage
-        stage.describe()
-        steps = n_steps(settings.training, len(images))
+        stage, steps = self.training_stage, n_steps(settings.training, len(images))
         refuse_other_versions(stage, self.made_with, steps)
         history = train(
             embedder if settings.model.trained == "all" else embedder.from_features,
@@ -173,28 +159,15 @@ class EmbeddingRun:
     def batches(self, codes: IntArray) -> Callable[[int], Batch]:
         """Batches of images, or of cached features where only a head learns."""
         settings, training = self.settings, self.settings.training
-        rows_of = partial(
-            balanced_rows,
-            codes,
-            classes_per_batch=training.classes_per_batch,
-            images_per_class=training.images_per_class,
-            seed=settings.seed,
-        )
         if settings.model.trained == "head":
             features = torch.from_numpy(self.features("train"))
 
-            def feature_batch(step: int) -> Batch:
-                rows = rows_of(step=step)
-                return features[rows], torch.from_numpy(codes[rows])
-
-            return feature_batch
-        images = self.split.train
-
-        def image_batch(step: int) -> Batch:
-            rows = rows_of(step=step)
+        def inputs(rows: IntArray, step: int) -> Tensor:
+            if settings.model.trained == "head":
+                return features[rows]
             views = [
                 random_view(
-                    images.read(row),
+                    self.split.train.read(row),
                     settings.dataset.image_size,
                     view_generator(settings.seed, step, position),
                     smallest_crop=training.smallest_crop,
@@ -202,16 +175,19 @@ class EmbeddingRun:
                 )
                 for position, row in enumerate(rows.tolist())
             ]
-            return to_tensor(views), torch.from_numpy(codes[rows])
+            return to_tensor(views)
 
-        return image_batch
+        def batch(step: int) -> Batch:
+            rows = balanced_rows(
+                codes,
+                classes_per_batch=training.classes_per_batch,
+                images_per_class=training.images_per_class,
+                seed=settings.seed,
+                step=step,
+            )
+            return inputs(rows, step), torch.from_numpy(codes[rows])
 
-    def images_of(self, part: str) -> LabelledImages:
-        """The images of "train", "queries" or "gallery"."""
-        images = getattr(self.split, part)
-        if not isinstance(images, LabelledImages):
-            raise KeyError(part)
-        return images
+        return batch
 
 
 def embeddings_step(cache: Path, training: str) -> CachedStep:
@@ -227,9 +203,17 @@ def embed_images(
     def embed(rows: range) -> AnyArray:
         return forward_in_batches(lambda batch: on_sphere(embedder(batch)), images, rows, size=size)
 
-    return stage.rows(
-        part, len(images), embed, chunk=FEATURE_CHUNK, track=progress(f"embed {part}")
+    return cached_rows(stage, part, len(images), embed, f"embed {part}")
+
+
+def cached_rows(
+    stage: CachedStep, part: str, n: int, compute: Callable[[range], AnyArray], what: str
+) -> AnyArray:
+    """A row for each of n images, computed and kept a chunk at a time."""
+    found = stage.rows(
+        part, n, lambda rows: {"rows": compute(rows)}, chunk=FEATURE_CHUNK, track=progress(what)
     )
+    return found["rows"]
 
 
 def forward_in_batches(
@@ -268,8 +252,3 @@ def class_means(embeddings: Tensor, codes: IntArray) -> Tensor:
     sums = embeddings.new_zeros(int(codes.max()) + 1, embeddings.shape[1])
     sums.index_add_(0, torch.from_numpy(codes), embeddings)
     return sums / torch.from_numpy(np.bincount(codes))[:, None]
-
-
-def progress(description: str) -> Callable[[list[range]], Iterator[range]]:
-    """A progress bar, where somebody is looking."""
-    return lambda ranges: iter(tqdm(ranges, desc=description, unit="chunk", disable=None))

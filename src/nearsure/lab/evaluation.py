@@ -4,16 +4,16 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.comparison import TITLES, RuleComparison, RuleResult, compare_rules, score_by
+from nearsure.comparison import TITLES, RuleResult, compare_rules, score_by
 from nearsure.displays import NeighborCurveDisplay
 from nearsure.errors import FitWarning
-from nearsure.lab.cache import fields_from_plain, fields_to_plain, to_plain
 from nearsure.lab.protocols import ProtocolName, ProtocolNeighbors
 from nearsure.metrics import (
     Bins,
@@ -65,7 +65,7 @@ class Evaluation:
         Of the bootstrap intervals and the ECE floors.
     temperature_fit : TemperatureFit
         T at this k, with its standard error and the share of misses.
-    comparison : RuleComparison
+    comparison : sequence of RuleResult
         Accuracy, ECE (15 bins of equal width), its floor and Brier score of each rule.
     curve : NeighborCurve
         Accuracy and ECE against k.
@@ -87,7 +87,7 @@ class Evaluation:
     seed: int
     n_resamples: int
     temperature_fit: TemperatureFit
-    comparison: RuleComparison
+    comparison: Sequence[RuleResult]
     curve: NeighborCurve
     reliability: Mapping[RuleName, Bins]
     ned_gain: Mapping[RuleName, Interval]
@@ -95,19 +95,7 @@ class Evaluation:
 
     def result_of(self, rule: RuleName) -> RuleResult:
         """How one rule did."""
-        return next(result for result in self.comparison.results if result.rule == rule)
-
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; NaN becomes None."""
-        return {**fields_to_plain(self), "comparison": to_plain(self.comparison.results)}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        if "comparison" in fields:
-            fields = {**fields, "comparison": {"results": fields["comparison"]}}
-        evaluation: Self = fields_from_plain(cls, fields)
-        return evaluation
+        return next(result for result in self.comparison if result.rule == rule)
 
 
 def evaluate(
@@ -151,14 +139,9 @@ def evaluate(
         posterior = score_by(rule, queries, fit.temperature)
         correct[rule] = posterior.labels == found.query_codes
         reliability[rule] = bin_by_confidence(posterior.confidence, correct[rule])
+    draw = partial(bootstrap_interval, np.mean, seed=seed, n_resamples=n_resamples)
     ned_gain: dict[RuleName, Interval] = {
-        rule: bootstrap_interval(
-            np.mean,
-            np.subtract(correct["ned"], correct[rule], dtype=np.float64),
-            seed=seed,
-            n_resamples=n_resamples,
-            bounds=(-1.0, 1.0),
-        )
+        rule: draw(np.subtract(correct["ned"], correct[rule], dtype=float), bounds=(-1.0, 1.0))
         for rule in RULE_NAMES
         if rule != "ned"
     }
@@ -178,7 +161,7 @@ def evaluate(
             temperature=fit.temperature,
             seed=seed,
             n_resamples=n_resamples,
-        ),
+        ).results,
         curve=_curve(found, ks),
         reliability=reliability,
         ned_gain=ned_gain,
@@ -305,22 +288,16 @@ def temperature_and_k_sweep(
         return accuracy(correct), error, float(effective_voters(weights).mean())
 
     ned = [
-        [figures("ned", neighbors, temperature * factor) for factor in factors]
+        zip(*(figures("ned", neighbors, temperature * factor) for factor in factors), strict=True)
         for neighbors, temperature in zip(cut, temperatures, strict=True)
     ]
-    others = {rule: [figures(rule, neighbors, 1.0) for neighbors in cut] for rule in BASELINES}
-    return Sweep(
-        protocol=found.protocol,
-        ks=tuple(ks),
-        factors=tuple(factors),
-        temperatures=tuple(temperatures),
-        accuracy=tuple(tuple(cell[0] for cell in row) for row in ned),
-        ece=tuple(tuple(cell[1] for cell in row) for row in ned),
-        voters=tuple(tuple(cell[2] for cell in row) for row in ned),
-        baseline_accuracy={rule: tuple(cell[0] for cell in row) for rule, row in others.items()},
-        baseline_ece={rule: tuple(cell[1] for cell in row) for rule, row in others.items()},
-        baseline_voters={rule: tuple(cell[2] for cell in row) for rule, row in others.items()},
-    )
+    others = {
+        rule: list(zip(*(figures(rule, neighbors, 1.0) for neighbors in cut), strict=True))
+        for rule in BASELINES
+    }
+    baselines = ({rule: cells[place] for rule, cells in others.items()} for place in range(3))
+    columns = (*zip(*ned, strict=True), *baselines)
+    return Sweep(found.protocol, tuple(ks), tuple(factors), tuple(temperatures), *columns)
 
 
 def effective_voters(weights: ArrayLike) -> FloatArray:

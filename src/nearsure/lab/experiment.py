@@ -10,8 +10,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files import EmbeddingSet
-from nearsure.errors import InvalidInputError, NearsureError
-from nearsure.lab.cache import CachedStep, fields_to_plain, from_plain, to_plain
+from nearsure.lab.cache import CachedStep, to_plain
 from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
 from nearsure.lab.protocols import (
     ProtocolName,
@@ -24,7 +23,6 @@ from nearsure.lab.protocols import (
 from nearsure.neighbors import Neighbors
 
 SWEPT_KS = (10, 20, 50, 100)
-STAGES = ("neighbors", "evaluation", "sweep")
 # What the cache holds of neighbours, in the order of the class.
 STORED = ("sq_distances", "labels", "ids", "counts")
 
@@ -118,35 +116,26 @@ def run_experiment(
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():
         inputs = {"embeddings": key, "protocol": protocol, **asdict(settings)}
-        stages = [CachedStep(cache, name, inputs) if cache else None for name in STAGES]
-        found = _cached_neighbors(search, stages[0])
-        measured = _cached_document(partial(_evaluation_of, found, settings), stages[1])
-        swept = _cached_document(partial(_sweep_of, found), stages[2])
-        try:
-            evaluations[protocol] = Evaluation.from_dict(measured)
-            sweeps[protocol] = from_plain(Sweep, swept)
-        except InvalidInputError as error:
-            folders = " and ".join(str(stage.folder) for stage in stages[1:] if stage)
-            raise NearsureError(
-                f"{folders} were written by another version ({error!r}). Delete them and run again."
-            ) from error
+
+        def cached_step(name: str, inputs: Mapping[str, Any] = inputs) -> CachedStep:
+            return CachedStep(cache, name, inputs)
+
+        stored = cached_step("neighbors").arrays("neighbors", partial(_to_arrays, search))
+        found = _from_arrays(protocol, stored)
+        evaluations[protocol] = cached_step("evaluation").result(
+            Evaluation, "evaluation", partial(_evaluate, found, settings)
+        )
+        sweeps[protocol] = cached_step("sweep").result(Sweep, "sweep", partial(_sweep, found))
     return Experiment(name, evaluations, sweeps, dict(details or {}))
 
 
-def _evaluation_of(found: ProtocolNeighbors, settings: EvaluationSettings) -> dict[str, Any]:
+def _evaluate(found: ProtocolNeighbors, settings: EvaluationSettings) -> Evaluation:
     k = min(settings.k, found.k)
-    return evaluate(found, k=k, seed=settings.seed, n_resamples=settings.n_resamples).to_dict()
+    return evaluate(found, k=k, seed=settings.seed, n_resamples=settings.n_resamples)
 
 
-def _sweep_of(found: ProtocolNeighbors) -> dict[str, Any]:
-    ks = [k for k in SWEPT_KS if k <= found.k] or [found.k]
-    return fields_to_plain(temperature_and_k_sweep(found, ks=ks))
-
-
-def _cached_document(
-    compute: Callable[[], dict[str, Any]], stage: CachedStep | None
-) -> dict[str, Any]:
-    return compute() if stage is None else stage.document(stage.name, compute)
+def _sweep(found: ProtocolNeighbors) -> Sweep:
+    return temperature_and_k_sweep(found, ks=[k for k in SWEPT_KS if k <= found.k] or [found.k])
 
 
 def _searches(
@@ -171,27 +160,18 @@ def _searches(
     }
 
 
-def _cached_neighbors(
-    search: Callable[[], ProtocolNeighbors], stage: CachedStep | None
-) -> ProtocolNeighbors:
-    if stage is None:
-        return search()
-    stored = stage.arrays("neighbors", lambda: _to_arrays(search()))
-    own, queries = (
-        Neighbors(*(stored[f"{part}.{name}"] for name in STORED)) for part in ("own", "queries")
-    )
-    return ProtocolNeighbors(
-        stage.inputs["protocol"],
-        own,
-        stored["own_codes"],
-        queries,
-        stored["query_codes"],
-        int(stored["n_classes"][0]),
-    )
-
-
-def _to_arrays(found: ProtocolNeighbors) -> dict[str, AnyArray]:
+def _to_arrays(search: Callable[[], ProtocolNeighbors]) -> dict[str, AnyArray]:
+    found = search()
     arrays: dict[str, AnyArray] = {"own_codes": found.own_codes, "query_codes": found.query_codes}
     for part, neighbors in (("own", found.own), ("queries", found.queries)):
         arrays |= {f"{part}.{name}": np.asarray(getattr(neighbors, name)) for name in STORED}
     return arrays | {"n_classes": np.array([found.n_classes])}
+
+
+def _from_arrays(protocol: ProtocolName, stored: Mapping[str, AnyArray]) -> ProtocolNeighbors:
+    own, queries = (
+        Neighbors(*(stored[f"{part}.{name}"] for name in STORED)) for part in ("own", "queries")
+    )
+    codes, query_codes = stored["own_codes"], stored["query_codes"]
+    n_classes = int(stored["n_classes"][0])
+    return ProtocolNeighbors(protocol, own, codes, queries, query_codes, n_classes)

@@ -20,23 +20,34 @@ if TYPE_CHECKING:
 DOTS_PER_INCH = 120
 
 
-def new_figure(size: tuple[float, float]) -> "Figure":
-    """An empty figure; inches."""
+def new_figure(size: tuple[float, float], title: str) -> "Figure":
+    """An empty figure of a size in inches."""
     # Not pyplot's, which would keep every figure until it is closed.
     module = require("matplotlib.figure", extra="plot", purpose="A figure")
     figure: Figure = module.Figure(figsize=size)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)  # inches, between panels
+    figure.suptitle(title)
     return figure
 
 
-def entitle(figure: "Figure", name: str | None, what: str) -> None:
-    """Say what is shown, after the name of the data."""
-    figure.suptitle(what if name is None else f"{name}: {what}")
+def legend_below(figure: "Figure", n_columns: int) -> None:
+    """One legend for all panels, each label once."""
+    handle_of = {
+        label: handle
+        for ax in figure.axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        list(handle_of.values()),
+        list(handle_of),
+        loc="outside lower center",
+        ncols=n_columns,
+        frameon=False,
+    )
 
 
-def save_figure(figure: "Figure", path: str | Path) -> Path:
+def save_figure(figure: "Figure", path: Path) -> Path:
     """Write the PNG; its folder is made if need be."""
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
     return path
@@ -46,7 +57,7 @@ def save_figure(figure: "Figure", path: str | Path) -> Path:
 UNSURE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou", "ned")
 
 
-def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | None = None) -> Path:
+def draw_reliability(evaluation: Evaluation, path: Path, *, name: str) -> Path:
     """Reliability diagrams of kNN, Dudani, Gou and NED (the paper's Figure 1).
 
     Parameters
@@ -55,7 +66,7 @@ def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | No
         The numbers.
     path : path
         Where to write the PNG; its folder is made if need be.
-    name : str, optional
+    name : str
         Name of the data, for the title.
 
     Returns
@@ -63,18 +74,15 @@ def draw_reliability(evaluation: Evaluation, path: str | Path, *, name: str | No
     Path
         The file.
     """
-    figure = new_figure((10, 10.4))
-    axes = figure.subplots(2, 2)
-    for ax, rule in zip(axes.flat, UNSURE_RULES, strict=True):
+    title = f"{name}: k = {evaluation.k}, {evaluation.n_queries:,} queries"
+    figure = new_figure((10, 10.4), title)
+    for ax, rule in zip(figure.subplots(2, 2).flat, UNSURE_RULES, strict=True):
         error = evaluation.result_of(rule).ece.estimate
         ReliabilityDisplay(evaluation.reliability[rule], error, TITLES[rule]).plot(ax=ax)
-    entitle(figure, name, f"k = {evaluation.k}, {evaluation.n_queries:,} queries")
     return save_figure(figure, path)
 
 
-def draw_neighbor_curve(
-    evaluation: Evaluation, path: str | Path, *, name: str | None = None
-) -> Path:
+def draw_neighbor_curve(evaluation: Evaluation, path: Path, *, name: str) -> Path:
     """Accuracy and ECE against k (the paper's Figure 2, which has accuracy only).
 
     Parameters
@@ -94,13 +102,12 @@ def draw_neighbor_curve(
         # The ECE of a rule that is always sure is its error, and would dwarf the others.
         {TITLES[rule]: curve.ece[rule] for rule in UNSURE_RULES},
     )
-    figure = new_figure((12, 5))
+    figure = new_figure((12, 5), f"{name}: {evaluation.n_queries:,} queries")
     display.plot(ax=list(figure.subplots(1, 2)))
-    entitle(figure, name, f"{evaluation.n_queries:,} queries")
     return save_figure(figure, path)
 
 
-def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Path:
+def draw_sweep(sweep: Sweep, path: Path, *, name: str) -> Path:
     """Accuracy and ECE of NED against T, with the best baseline of each k as a level.
 
     Parameters
@@ -115,7 +122,8 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
     Path
         The file.
     """
-    figure = new_figure((12, 5.4))
+    title = f"{name}: NED (lines) and the most accurate baseline (dashed)"
+    figure = new_figure((12, 5.4), title)
     left, right = figure.subplots(1, 2)
     for ax, ned, levels in (
         (left, sweep.accuracy, sweep.baseline_accuracy),
@@ -127,23 +135,18 @@ def draw_sweep(sweep: Sweep, path: str | Path, *, name: str | None = None) -> Pa
             ax.plot(sweep.factors, ned[place], linewidth=1.8, label=f"NED, k = {k}", **look)
             level, label = levels[rule][place], f"{TITLES[rule]}, k = {k}"
             ax.axhline(level, color=style.color, linestyle="--", linewidth=1.1, label=label)
-    left.set_ylabel("Accuracy")
-    right.set_ylabel("Expected calibration error")
     right.set_ylim(bottom=0)
-    for ax in (left, right):
+    for ax, title in ((left, "Accuracy"), (right, "Expected calibration error")):
         ax.axvline(1.0, color="black", linewidth=0.8, alpha=0.6)
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_xlabel("T / fitted T")
+        ax.set(xlabel="T / fitted T", ylabel=title)
         ax.grid(visible=True, alpha=0.3)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(sweep.ks), frameon=False)
-    entitle(figure, name, "NED (lines) and the most accurate baseline (dashed)")
+    legend_below(figure, len(sweep.ks))
     return save_figure(figure, path)
 
 
 def save_picture(pixels: NDArray[np.uint8], path: str | Path) -> Path:
     """Write pixels as they are, shape (height, width, 3), uint8, to a PNG."""
-    pillow = require("PIL.Image", extra="plot", purpose="A picture")
-    pillow.fromarray(pixels).save(path)
+    require("PIL.Image", extra="plot", purpose="A picture").fromarray(pixels).save(path)
     return Path(path)

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -86,11 +86,16 @@ def _in_memory(
     pixels = CachedStep(cache, "pixels", {**inputs, "images": names}).rows(
         part,
         len(images),
-        lambda rows: np.stack([images.read(row) for row in rows]),
+        lambda rows: {"rows": np.stack([images.read(row) for row in rows])},
         chunk=DRAWN_AT_A_TIME,
-        track=lambda ranges: iter(tqdm(ranges, desc=f"draw {part}", unit="chunk", disable=None)),
+        track=progress(f"draw {part}"),
     )
-    return replace(images, read=pixels.__getitem__)
+    return replace(images, read=pixels["rows"].__getitem__)
+
+
+def progress(description: str) -> Callable[[list[range]], Iterable[range]]:
+    """A progress bar over chunks, where somebody is looking."""
+    return partial(tqdm, desc=description, unit="chunk", disable=None)
 
 
 def tuning_split(split: ImageSplit) -> ImageSplit:
@@ -105,16 +110,8 @@ def _broken_images(split: ImageSplit, cache: Path) -> dict[str, str]:
     broken: dict[str, str] = {}
     for part, images in split.parts.items():
         stage = CachedStep(cache, "checked", {"images": digest([images.names, images.labels])})
-
-        def look_through(images: LabelledImages = images, part: str = part) -> dict[str, str]:
-            return find_broken(
-                images,
-                progress=lambda rows: tqdm(
-                    rows, desc=f"check {part}", total=len(images), unit="image", disable=None
-                ),
-            )
-
-        found = stage.document("broken", look_through)
+        bar = partial(tqdm, desc=f"check {part}", total=len(images), unit="image", disable=None)
+        found = stage.document("broken", partial(find_broken, images, progress=bar))
         # They may have been copied again since, as the message asks.
         suspects = [row for row, name in enumerate(images.names) if name in found]
         broken |= find_broken(images.take(suspects))
@@ -130,11 +127,8 @@ def _drop_broken(
         readable = skip_broken(images, broken)
         # A single query is fair where there is a gallery to find its class in.
         single_is_fair = part != "train" and split.gallery is not None
-        return (
-            readable.without_single_images()
-            if drop_single_images and not single_is_fair
-            else readable
-        )
+        drop = drop_single_images and not single_is_fair
+        return readable.without_single_images() if drop else readable
 
     return _each_part(split, kept)
 

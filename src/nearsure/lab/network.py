@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from nearsure.errors import NearsureError
-from nearsure.lab.config import BackboneName, RunSettings
+from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import Pixels
 
 GLYPH_WIDTHS = (32, 64, 128, 192)
@@ -77,11 +77,6 @@ class EfficientNetLite0(nn.Module):
         return features.mean(dim=(2, 3))
 
 
-def make_backbone(name: BackboneName) -> SmallCNN | EfficientNetLite0:
-    """The network of that name."""
-    return SmallCNN() if name == "small-cnn" else EfficientNetLite0()
-
-
 class Embedder(nn.Module):
     """Images to embeddings, which `on_sphere` makes unit vectors.
 
@@ -129,7 +124,7 @@ def make_embedder(settings: RunSettings) -> Embedder:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return Embedder(
-            make_backbone(settings.model.backbone),
+            SmallCNN() if settings.model.backbone == "small-cnn" else EfficientNetLite0(),
             settings.model.embedding_size,
             layer_norm=trained != "nothing" and loss == "normalized-softmax",
         )

@@ -108,7 +108,7 @@ def all_against_others(vectors: AnyArray, codes: IntArray, *, k: int) -> Protoco
         How many neighbours to search; evaluation may use fewer.
     """
     _check_k(len(codes), k)
-    own = _own_neighbors(ExactIndex(vectors), codes, k=k)
+    own = own_neighbors(ExactIndex(vectors), codes, k=k)
     return ProtocolNeighbors("all_against_others", own, codes, own, codes, len(np.unique(codes)))
 
 
@@ -194,18 +194,19 @@ def _search_gallery(
     vectors, codes = gallery
     _check_k(len(codes), k)
     index = ExactIndex(vectors)
-    sq_distances, ids = index.search(queries[0], k)
-    return ProtocolNeighbors(
-        protocol,
-        _own_neighbors(index, codes, k=k),
-        codes,
-        Neighbors(sq_distances, codes[ids], ids),
-        queries[1],
-        len(np.unique(codes)),
-    )
+    found = query_neighbors(index, codes, queries[0], k=k)
+    own = own_neighbors(index, codes, k=k)
+    return ProtocolNeighbors(protocol, own, codes, found, queries[1], len(np.unique(codes)))
 
 
-def _own_neighbors(index: ExactIndex, codes: IntArray, *, k: int) -> Neighbors:
+def query_neighbors(index: ExactIndex, codes: IntArray, queries: AnyArray, *, k: int) -> Neighbors:
+    """Neighbours of queries in a gallery with these class codes."""
+    sq_distances, ids = index.search(queries, k)
+    return Neighbors(sq_distances, codes[ids], ids)
+
+
+def own_neighbors(index: ExactIndex, codes: IntArray, *, k: int) -> Neighbors:
+    """Neighbours of each point of a gallery among the others."""
     return search_leaving_one_out(index, index.vectors, np.arange(len(index)), codes, k=k)
 
 

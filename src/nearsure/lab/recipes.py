@@ -18,6 +18,12 @@ from nearsure.lab.config import (
 
 BEFORE = "before training"
 HEAD_SIZE = 512
+# What a configuration may not change, and why.
+FIXED = {
+    "training.loss": ", as each run of a recipe has its own: choose with --loss",
+    "dataset.root": ": choose with --root",
+    "seed": ", as evaluation has it, too: choose with --seed",
+}
 
 
 @dataclass(frozen=True)
@@ -123,28 +129,24 @@ def recipe(
 
 def _refuse_other_names(changes: dict[str, Any], dataset: str, source: str) -> None:
     """Keep runs what they are called; parts that are no tables are left to `changed`."""
-    images, training = changes.get("dataset"), changes.get("training")
-    if isinstance(training, dict) and "loss" in training:
-        raise ConfigError(
-            f"{source}: training.loss must not be given, as each run of a recipe has its own: "
-            "choose with --loss."
-        )
-    if isinstance(images, dict) and "root" in images:
-        raise ConfigError(f"{source}: dataset.root must not be given: choose with --root.")
-    model = changes.get("model")
-    if isinstance(model, dict) and model.get("trained") == "nothing":
+    flat = changes | {
+        f"{part}.{key}": value
+        for part, settings in changes.items()
+        if isinstance(settings, dict)
+        for key, value in settings.items()
+    }
+    for name, why in FIXED.items():
+        if name in flat:
+            raise ConfigError(f"{source}: {name} must not be given{why}.")
+    if flat.get("model.trained") == "nothing":
         raise ConfigError(
             f"{source}: model.trained must be 'head' or 'all' for the runs of a loss; every recipe "
             "that starts from trained weights shows them untrained, too."
         )
-    if "seed" in changes:
-        raise ConfigError(
-            f"{source}: seed must not be given, as evaluation has it, too: choose with --seed."
-        )
-    if isinstance(images, dict) and images.get("name", dataset) != dataset:
+    if flat.get("dataset.name", dataset) != dataset:
         raise ConfigError(
             f"{source}: dataset.name must be {dataset!r}, the data set of the command, or be left "
-            f"out. Got {images['name']!r} instead."
+            f"out. Got {flat['dataset.name']!r} instead."
         )
 
 

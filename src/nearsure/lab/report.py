@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearsure.comparison import percent, write_rows
 from nearsure.lab.cache import write_text
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
@@ -18,11 +19,9 @@ from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.tables import (
     PROTOCOLS,
     best_k_table,
-    percent,
     sweep_table,
     table_1,
     table_4,
-    write_rows,
 )
 
 PACKAGES = (
@@ -74,6 +73,43 @@ BEST_K = (
 )
 
 
+class Page:
+    """The paragraphs and pictures of a README, in their order.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it is written; it is made if need be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.pictures: list[Path] = []
+        self._parts: list[str] = []
+
+    def add(self, *parts: str) -> None:
+        """Add paragraphs; empty ones are left out."""
+        self._parts += [part for part in parts if part]
+
+    def add_picture(self, caption: str, path: Path) -> None:
+        """Add a picture that lies in the folder."""
+        self.pictures.append(path)
+        self.add(f"![{caption}]({path.name})")
+
+    def text(self) -> str:
+        """The page in Markdown."""
+        return "\n\n".join(part.strip() for part in self._parts) + "\n"
+
+    def write(self, name: str, document: Mapping[str, Any], *, compact: bool = False) -> list[Path]:
+        """Write the page and its numbers, the file `name`; gives these and the pictures."""
+        readme, numbers = self.folder / "README.md", self.folder / name
+        style: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 1}
+        write_text(numbers, json.dumps(document, **style) + "\n")
+        write_text(readme, self.text())
+        return [readme, numbers, *self.pictures]
+
+
 def write_report(
     folder: Path,
     dataset: str,
@@ -108,8 +144,38 @@ def write_report(
     list of Path
         The files.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    page = Page(folder)
     by_name = {experiment.name: experiment for experiment in experiments}
+    page.add(f"# {dataset}", f"Made by `{command}`.")
+    if examples is not None:
+        page.add("Unseen classes, one a row:")
+        page.add_picture("examples", save_picture(examples, folder / "examples.png"))
+    if len(experiments) > 1:
+        page.add("## 1NN, by embedding", _first_neighbors(experiments))
+    for protocol, evaluation in by_name[main].evaluations.items():
+        page.add(f"## {PROTOCOL_TITLES[protocol]}", f"### Table 1: {main}")
+        page.add(table_1(dataset, main, evaluation))
+        page.add("### Each rule at its best k", BEST_K, best_k_table(evaluation))
+        if len(experiments) > 1:
+            evaluations = {e.name: e.evaluations[protocol] for e in experiments}
+            page.add("### Table 4: losses", table_4(dataset, evaluations))
+        sweep, short = by_name[main].sweeps[protocol], f"{protocol.replace('_', '-')}.png"
+        name = f"{dataset}, {main}"
+        figures = {
+            "Figure 1: reliability": draw_reliability(
+                evaluation, folder / f"figure-1-{short}", name=name
+            ),
+            "Figure 2: accuracy and ECE against k": draw_neighbor_curve(
+                evaluation, folder / f"figure-2-{short}", name=name
+            ),
+            "NED at other temperatures": draw_sweep(
+                sweep, folder / f"temperature-{short}", name=name
+            ),
+        }
+        for caption, path in figures.items():
+            page.add(f"### {caption}")
+            page.add_picture(caption, path)
+        page.add(SWEEP, sweep_table(sweep))
     document = {
         "dataset": dataset,
         "command": command,
@@ -117,60 +183,16 @@ def write_report(
         "evaluation": dict(settings),
         "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
     }
-    files = [folder / "results.json"]
-    write_text(files[0], json.dumps(document, indent=1) + "\n")
-    text = [f"# {dataset}", f"Made by `{command}`."]
-    if examples is not None:
-        files.append(save_picture(examples, folder / "examples.png"))
-        text += ["Unseen classes, one a row:", "![examples](examples.png)"]
-    if len(experiments) > 1:
-        text += ["## 1NN, by embedding", _first_neighbors(experiments)]
-    for protocol in by_name[main].evaluations:
-        text += [f"## {PROTOCOL_TITLES[protocol]}", f"### Table 1: {main}"]
-        evaluation = by_name[main].evaluations[protocol]
-        text += [table_1(dataset, main, evaluation)]
-        text += ["### Each rule at its best k", BEST_K, best_k_table(evaluation)]
-        if len(experiments) > 1:
-            evaluations = {e.name: e.evaluations[protocol] for e in experiments}
-            text += ["### Table 4: losses", table_4(dataset, evaluations)]
-        title = f"{dataset}, {main}"
-        short = protocol.replace("_", "-")
-        pictures = {
-            "Figure 1: reliability": draw_reliability(
-                evaluation, folder / f"figure-1-{short}.png", name=title
-            ),
-            "Figure 2: accuracy and ECE against k": draw_neighbor_curve(
-                evaluation, folder / f"figure-2-{short}.png", name=title
-            ),
-            "NED at other temperatures": draw_sweep(
-                by_name[main].sweeps[protocol], folder / f"temperature-{short}.png", name=title
-            ),
-        }
-        for caption, path in pictures.items():
-            text += [f"### {caption}", f"![{caption}]({path.name})"]
-            files.append(path)
-        text += [SWEEP, sweep_table(by_name[main].sweeps[protocol])]
-    readme = folder / "README.md"
-    write_text(readme, "\n\n".join(part.strip() for part in text) + "\n")
-    return [readme, *files]
+    return page.write("results.json", document)
 
 
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
-    rows = [
-        (
-            experiment.name,
-            _trained(experiment),
-            PROTOCOLS[protocol],
-            percent(evaluation.result_of("1nn").accuracy),
-        )
-        for experiment in experiments
-        for protocol, evaluation in experiment.evaluations.items()
-    ]
+    rows = []
+    for experiment in experiments:
+        settings = experiment.details.get("settings", {})
+        trained = TRAINED.get(settings.get("model", {}).get("trained", ""), "")
+        for protocol, evaluation in experiment.evaluations.items():
+            accuracy = percent(evaluation.result_of("1nn").accuracy)
+            rows.append((experiment.name, trained, PROTOCOLS[protocol], accuracy))
     return write_rows(("embedding", "trained", "protocol", "1NN accuracy %"), rows)
-
-
-def _trained(experiment: Experiment) -> str:
-    """Which part of the network learnt."""
-    settings = experiment.details.get("settings", {})
-    return TRAINED.get(settings.get("model", {}).get("trained", ""), "")

@@ -62,16 +62,16 @@ def reproduce(
             f"{len(split.queries.classes)} unseen ones"
         )
         embedding = EmbeddingRun(run, split, cache)
-        queries = EmbeddingSet(embedding.embeddings("queries"), np.asarray(split.queries.labels))
-        gallery = None
-        if split.gallery is not None:
-            vectors = embedding.embeddings("gallery")
-            gallery = EmbeddingSet(vectors, np.asarray(split.gallery.labels))
-        history = embedding.history
+        embedded = {
+            part: EmbeddingSet(embedding.embeddings(part), np.asarray(images.labels))
+            for part, images in split.parts.items()
+            if part != "train"
+        }
+        history = embedding.trained.history
         experiment = run_experiment(
             name,
-            queries,
-            gallery,
+            embedded["queries"],
+            embedded.get("gallery"),
             settings,
             cache=cache,
             key=embedding.training_stage.key,

@@ -1,20 +1,21 @@
 """Markdown tables of results, beside the numbers of the paper."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
-from nearsure.comparison import TITLES
+from nearsure.comparison import TITLES, Better, best_places, percent, write_rows
 from nearsure.errors import NearsureError
+from nearsure.lab.cache import from_plain
 from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.lab.protocols import ProtocolName
 from nearsure.metrics import Interval
-from nearsure.rules import RULE_NAMES, RuleName
+from nearsure.rules import RULE_NAMES
 
 # The loss of the paper's Table 1, and those of its Table 4.
 TABLE_1_LOSS = "normalized-softmax"
@@ -43,7 +44,7 @@ class PaperCell:
     note: str = field(default="", repr=False)
 
 
-def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
+def paper_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
     """What the paper reports about a rule on clean images.
 
     Parameters
@@ -70,7 +71,7 @@ def paper_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     return _cell(_tables()["clean"].get(dataset, {}).get(loss, {}).get(rule))
 
 
-def corrupted_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
+def corrupted_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
     """What the paper reports in the mean over 15 corruptions at 5 severities (Table 2).
 
     Parameters
@@ -91,7 +92,7 @@ def corrupted_cell(dataset: str, loss: str, rule: RuleName) -> PaperCell | None:
     return _cell(_tables()["corrupted_15x5_average"].get(dataset, {}).get(loss, {}).get(rule))
 
 
-def attacked_cell(dataset: str, attack: str, epsilon: float, rule: RuleName) -> PaperCell | None:
+def attacked_cell(dataset: str, attack: str, epsilon: float, rule: str) -> PaperCell | None:
     """What the paper reports about attacked images (Table 3).
 
     Parameters
@@ -152,34 +153,11 @@ LEGEND = (
 PAPER_LEGEND = ' "paper 74.9, -11.0": the paper has 74.9, and we 11.0 points less.'
 
 Column = Literal["accuracy", "ece", "brier"]
-Better = Literal["more", "less"]
-
-
-def write_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table of rows."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def write_table(columns: Mapping[str, Sequence[str]]) -> str:
     """A Markdown table of columns of equal length."""
     return write_rows(list(columns), zip(*columns.values(), strict=True))
-
-
-def percent(interval: Interval, *, bold: bool = False, scale: float = 100, digits: int = 2) -> str:
-    """An interval in percent, or on another scale.
-
-    Examples
-    --------
-    >>> percent(Interval(0.75, 0.7, 0.8, 0.95), bold=True)
-    '**75.00** (70.00 to 80.00)'
-    """
-    if isnan(interval.estimate):
-        return "none"
-    ends = (interval.estimate, interval.low, interval.high)
-    estimate, low, high = (f"{scale * end:.{digits}f}" for end in ends)
-    estimate = f"**{estimate}**" if bold else estimate
-    return estimate if isnan(interval.low) else f"{estimate} ({low} to {high})"
 
 
 def points(interval: Interval, *, scale: float = 100, digits: int = 2) -> str:
@@ -208,22 +186,18 @@ def beside(paper: float | None, ours: float, *, mark: str = "", digits: int = 1)
     return f"; paper {100 * paper:.{digits}f}{mark}, {100 * (ours - paper):+.{digits}f}"
 
 
-def best_places(intervals: Sequence[Interval], better: Better | None) -> list[bool]:
-    """Which cells of a column hold the best value as it is printed: ties share it.
+def bold_best(cells: Sequence[str], better: Better | None) -> list[str]:
+    """The cells of a column with the best number bold; none where neither more nor less is better.
 
-    Parameters
-    ----------
-    intervals : sequence of Interval
-        The column.
-    better : {"more", "less"} or None
-        Which is best; None where neither is.
+    Examples
+    --------
+    >>> bold_best(["7.50 (7.00 to 8.00)", "9.00"], "less")
+    ['**7.50** (7.00 to 8.00)', '9.00']
     """
-    printed = [round(interval.estimate, 4) for interval in intervals]
-    known = [value for value in printed if not isnan(value)]
-    if better is None or not known:
-        return [False] * len(printed)
-    best = max(known) if better == "more" else min(known)
-    return [value == best for value in printed]
+    if better is None:
+        return list(cells)
+    marked = zip(cells, best_places(cells, better), strict=True)
+    return [re.sub(r"^\S+", r"**\g<0>**", cell) if best else cell for cell, best in marked]
 
 
 def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
@@ -263,14 +237,13 @@ def best_k_table(evaluation: Evaluation) -> str:
     as it is chosen on the very queries, every accuracy here is a little too good.
     """
     curve = evaluation.curve
-    columns: dict[str, list[str]] = {"rule": [], "its best k": [], "accuracy %": [], "ECE %": []}
+    rows = []
     for rule in RULE_NAMES:
         best = max(range(len(curve.ks)), key=lambda i: curve.accuracy[rule][i])
-        columns["rule"].append(TITLES[rule])
-        columns["its best k"].append("1" if rule == "1nn" else str(curve.ks[best]))
-        columns["accuracy %"].append(f"{100 * curve.accuracy[rule][best]:.2f}")
-        columns["ECE %"].append(f"{100 * curve.ece[rule][best]:.2f}")
-    return write_table(columns)
+        k = "1" if rule == "1nn" else str(curve.ks[best])
+        figures = (f"{100 * values[rule][best]:.2f}" for values in (curve.accuracy, curve.ece))
+        rows.append([TITLES[rule], k, *figures])
+    return write_rows(["rule", "its best k", "accuracy %", "ECE %"], rows)
 
 
 def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
@@ -328,12 +301,11 @@ def _notes(evaluation: Evaluation) -> list[str]:
 def _column(dataset: str, loss: str, evaluation: Evaluation, column: Column) -> list[str]:
     """The cells of all rules, the best bold, beside the paper's."""
     intervals: list[Interval] = [getattr(evaluation.result_of(rule), column) for rule in RULE_NAMES]
-    best = best_places(intervals, "more" if column == "accuracy" else "less")
     scale, digits = (1, 4) if column == "brier" else (100, 2)
-    cells = [
-        percent(interval, bold=bold, scale=scale, digits=digits)
-        for interval, bold in zip(intervals, best, strict=True)
-    ]
+    cells = bold_best(
+        [percent(interval, scale=scale, digits=digits) for interval in intervals],
+        "more" if column == "accuracy" else "less",
+    )
     # The strict protocol is not the paper's: half the gallery makes another task.
     if evaluation.protocol == "gallery_and_queries" or column == "brier":
         return cells
@@ -396,7 +368,7 @@ def summary(folder: Path) -> str:
     for path in paths:
         document = json.loads(path.read_text(encoding="utf-8"))
         for name, run in document["runs"].items():
-            evaluations = map(Evaluation.from_dict, run["evaluations"].values())
+            evaluations = map(partial(from_plain, Evaluation), run["evaluations"].values())
             rows += [(document["dataset"], name, *_row(found)) for found in evaluations]
     return write_rows(HEADER, rows)
 

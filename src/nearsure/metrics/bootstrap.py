@@ -235,15 +235,27 @@ def bootstrap_interval(
     for draw in range(n_resamples):
         rows = rng.integers(0, n_rows, size=n_rows)
         values[draw] = metric(*(_take(source, rows) for source in sources))
-    defined = values[~np.isnan(values)]
-    n_undefined = n_resamples - len(defined)
+    plug_in = float(traits.plug_in(*sources))
+    return basic_interval(estimate, values, plug_in, level, (low, high))
+
+
+def basic_interval(
+    estimate: float,
+    resampled: FloatArray,
+    plug_in: float,
+    level: float,
+    bounds: tuple[float, float],
+) -> Interval:
+    """The basic interval of an estimate from its resamples; `bootstrap_interval` explains it."""
+    defined = resampled[~np.isnan(resampled)]
+    n_undefined = len(resampled) - len(defined)
     tail = (1.0 - level) / 2.0
-    if isnan(estimate) or n_undefined > tail * n_resamples:
+    if isnan(estimate) or n_undefined > tail * len(resampled):
         return Interval(estimate, nan, nan, level, n_undefined)
     # An observed value for each quantile, as interpolation between infinities would be NaN.
     q_low, q_high = np.quantile(defined, (tail, 1.0 - tail), method="inverted_cdf")
-    centre = estimate + float(traits.plug_in(*sources))
-    ends = np.clip((centre - q_high, centre - q_low), low, high)
+    centre = estimate + plug_in
+    ends = np.clip((centre - q_high, centre - q_low), *bounds)
     return Interval(estimate, float(ends[0]), float(ends[1]), level, n_undefined)
 
 

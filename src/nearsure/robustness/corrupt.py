@@ -1,6 +1,6 @@
 """`corrupt`: an image damaged in one of fifteen ways, at one of five severities."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from math import log
@@ -86,7 +86,8 @@ def check_name(name: object) -> str:
     close = get_close_matches(str(name).lower().replace(" ", "_"), CORRUPTIONS, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise InvalidInputError(
-        f"The 'name' parameter must be one of {_listed(CORRUPTIONS)}. Got {name!r} instead.{hint}"
+        f"The 'name' parameter must be one of {', '.join(map(repr, CORRUPTIONS))}. "
+        f"Got {name!r} instead.{hint}"
     )
 
 
@@ -113,10 +114,6 @@ def check_generator(rng: object) -> np.random.Generator:
     raise InvalidInputError(
         f"The 'rng' parameter must be a numpy Generator. Got {rng!r} instead: pass {remedy}."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
 
 
 def severity_constants(name: str, severity: int, size: int) -> Mapping[str, float]:

@@ -394,29 +394,14 @@ def plasma(size: int, decay: float, rng: np.random.Generator) -> Float32Array:
 def _double(corners: Float32Array, wobble: Float32Array) -> Float32Array:
     side = len(corners)
     finer = np.empty((2 * side, 2 * side), np.float32)
-    below, right = _next_row(corners), _next_column(corners)
-    centres = (corners + below + right + _next_column(below)) / 4 + wobble[0]
+    below, right = np.roll(corners, -1, axis=0), np.roll(corners, -1, axis=1)
+    centres = (corners + below + right + np.roll(below, -1, axis=1)) / 4 + wobble[0]
+    above, left = np.roll(centres, 1, axis=0), np.roll(centres, 1, axis=1)
     finer[::2, ::2] = corners
     finer[1::2, 1::2] = centres
-    finer[::2, 1::2] = (corners + right + centres + _last_row(centres)) / 4 + wobble[1]
-    finer[1::2, ::2] = (corners + below + centres + _last_column(centres)) / 4 + wobble[2]
+    finer[::2, 1::2] = (corners + right + centres + above) / 4 + wobble[1]
+    finer[1::2, ::2] = (corners + below + centres + left) / 4 + wobble[2]
     return finer
-
-
-def _next_row(grid: Float32Array) -> Float32Array:
-    return np.concatenate((grid[1:], grid[:1]))
-
-
-def _next_column(grid: Float32Array) -> Float32Array:
-    return np.concatenate((grid[:, 1:], grid[:, :1]), axis=1)
-
-
-def _last_row(grid: Float32Array) -> Float32Array:
-    return np.concatenate((grid[-1:], grid[:-1]))
-
-
-def _last_column(grid: Float32Array) -> Float32Array:
-    return np.concatenate((grid[:, -1:], grid[:, :-1]), axis=1)
 
 
 SIDE = 384

@@ -6,7 +6,8 @@ import numpy as np
 
 from nearsure.lab.ablation.results import AblationResults, CorruptedResult, Measured, TrialResult
 from nearsure.lab.ablation.trials import Condition, Labelled
-from nearsure.lab.ablation.variants import MAIN_VARIANTS, SLOW_VARIANTS, VARIANTS, Variant
+from nearsure.lab.ablation.variants import MAIN_VARIANTS, SLOW_VARIANTS, VARIANTS
+from nearsure.lab.robust.methods import Method
 from nearsure.metrics import Interval
 
 K = 50
@@ -30,7 +31,7 @@ def results() -> AblationResults:
         condition: Condition,
         seed: int = 0,
         k: int = K,
-        variants: tuple[Variant, ...] = VARIANTS,
+        variants: tuple[Method, ...] = VARIANTS,
     ) -> TrialResult:
         rows = tuple(_any_row(rng, v, single=condition in {"given", "all"}) for v in variants)
         return TrialResult(dataset, condition, seed, k, 100, 90, 5, rows, ())
@@ -48,7 +49,7 @@ def results() -> AblationResults:
     return AblationResults((*halves, *others, *slow), (damaged,), ("third: it is not there",))
 
 
-def _any_row(rng: np.random.Generator, variant: Variant, *, single: bool) -> Measured:
+def _any_row(rng: np.random.Generator, variant: Method, *, single: bool) -> Measured:
     lowest, highest = (0.6, 0.0, 0.0, 0.4, -0.1), (0.64, 0.2, 0.02, 0.6, 0.1)
     accuracy, ece, floor, brier, above = rng.uniform(lowest, highest).tolist()
     if not single or variant not in MAIN_VARIANTS:

@@ -1,23 +1,37 @@
 """The page and the pictures come from the stored numbers alone."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.isotonic import isotonic_regression
 from small_ablation import results
 
-from nearsure.lab.ablation.report import page, write_ablation
+from nearsure.lab.ablation.report import make_page, spread, write_ablation
 from nearsure.lab.ablation.results import AblationResults
 from nearsure.lab.ablation.tables import group_table, ladder_table
 from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS, VARIANTS
+from nearsure.lab.cache import from_plain, to_plain
 
 RESULTS = Path(__file__).parents[3] / "results" / "ablation"
+
+
+def stored_results(document: dict[str, Any]) -> AblationResults:
+    names = [field.name for field in fields(AblationResults)]
+    found: AblationResults = from_plain(AblationResults, {name: document[name] for name in names})
+    return found
 
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="no ablation was run")
 def test_the_page_says_what_the_numbers_say() -> None:
     document = json.loads((RESULTS / "ablation.json").read_text(encoding="utf-8"))
-    assert page(document) == (RESULTS / "README.md").read_text(encoding="utf-8")
+    page = make_page(RESULTS, stored_results(document), command=document["command"])
+    assert page.text() == (RESULTS / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_report_is_a_page_numbers_and_pictures(tmp_path: Path) -> None:
@@ -30,7 +44,8 @@ def test_a_report_is_a_page_numbers_and_pictures(tmp_path: Path) -> None:
     ]
     text = files[0].read_text(encoding="utf-8")
     document = json.loads(files[1].read_text(encoding="utf-8"))
-    assert page(document) == text
+    stored = stored_results(document)
+    assert make_page(tmp_path, stored, command=document["command"]).text() == text
     for path in files[2:]:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert f"]({path.name})" in text
@@ -41,13 +56,13 @@ def test_a_report_is_a_page_numbers_and_pictures(tmp_path: Path) -> None:
 
 
 def test_results_come_back_from_json() -> None:
-    stored = json.loads(json.dumps(results().to_dict()))
-    assert AblationResults.from_dict(stored).to_dict() == results().to_dict()
+    stored = json.loads(json.dumps(to_plain(results())))
+    assert from_plain(AblationResults, stored) == results()
 
 
 def test_tables_hold_means_over_the_splits() -> None:
-    group = results().group("first", "half", 50)
-    assert group is not None
+    group = results().groups("half")[1]
+    assert (group.first.dataset, group.first.k) == ("first", 50)
     assert len(group.trials) == 3  # two splits, and one more of the slow variants
     rows = [trial.rows for trial in group.trials]
     accuracies = [row.accuracy for trial in rows for row in trial if row.variant == DEFAULT.name]
@@ -60,7 +75,22 @@ def test_tables_hold_means_over_the_splits() -> None:
 
 
 def test_slow_variants_say_how_many_splits_they_had() -> None:
-    group = results().group("first", "half", 50)
-    assert group is not None
+    group = results().groups("half")[1]
+    assert (group.first.dataset, group.first.k) == ("first", 50)
     (line,) = [x for x in group_table(group).splitlines() if SLOW_VARIANTS[0].title in x]
     assert line.endswith("| 1 |")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.3))
+def test_labels_move_as_little_as_they_must(places: list[float], gap: float) -> None:
+    found = spread(places, gap)
+    order = np.argsort(places, kind="stable")
+    ranks = gap * np.arange(len(places))
+    expected = isotonic_regression(np.array(places)[order] - ranks) + ranks
+    np.testing.assert_allclose(found[order], expected, atol=1e-9)
+    assert (np.diff(found[order]) >= gap - 1e-9).all()
+
+
+def test_labels_stay_inside() -> None:
+    found = spread([0.0, 0.9, 1.0, 1.0], 0.2, low=0.1, high=1.0)
+    np.testing.assert_allclose(found, [0.1, 0.6, 0.8, 1.0])

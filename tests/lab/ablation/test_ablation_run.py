@@ -14,7 +14,8 @@ from nearsure.lab.ablation import run as plan
 from nearsure.lab.ablation.results import CELLS, cached_corrupted, measure
 from nearsure.lab.ablation.run import AbsentError, load_birds, load_sentences
 from nearsure.lab.ablation.trials import Labelled
-from nearsure.lab.ablation.variants import DEFAULT, Variant
+from nearsure.lab.ablation.variants import DEFAULT
+from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import frozen_supports
 from nearsure.posterior import Posterior
 
@@ -63,7 +64,8 @@ def test_what_is_absent_is_said_and_what_is_done_is_kept(
         ("scarce", 0, 5),
         ("half", 0, 5),
     ]
-    assert plan.count_trials({"cub200": points()}, {}) == len(kinds)
+    planned = run.plan_trials({"cub200": points()}, {})
+    assert sum(len(ks) for _, ks, _ in planned) == len(kinds)
     assert said[0] == "skipped: glyphs: not in cache"
     assert said[1] == "skipped: clinc150: clinc150_minilm.npz is not in the data folder"
     assert [line.partition(":")[2].split(",")[0] for line in said[2:]] == [
@@ -147,7 +149,7 @@ def test_corrupted_queries_are_scored_with_what_clean_ones_fitted(tmp_path: Path
         sq_distances, ids = support.index.search(moved.vectors, 1)
         nearest = Posterior(np.arange(len(ids) + 1), support.codes[ids[:, 0]], np.ones(len(ids)), 8)
         assert sq_distances.shape == (len(rows), 1)
-        means.append(measure(Variant("1nn"), nearest, moved.codes, seed=0).accuracy)
+        means.append(measure(Method("1nn"), nearest, moved.codes, seed=0).accuracy)
     assert by_name["1nn"].accuracy == pytest.approx(np.mean(means))
     assert by_name[DEFAULT.name].ece > {row.variant: row for row in found.clean}[DEFAULT.name].ece
     assert cached_corrupted(tmp_path, "own", support, rows, queries_of, k=10) == found

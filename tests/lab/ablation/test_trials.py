@@ -5,7 +5,7 @@ import pytest
 from small_ablation import points
 
 from nearsure.index import ExactIndex
-from nearsure.lab.ablation.trials import Labelled, all_trial, half_trial, scarce_trial
+from nearsure.lab.ablation.trials import Labelled, Trial, half_trial, scarce_trial
 from nearsure.lab.protocols import gallery_and_queries
 
 
@@ -23,7 +23,7 @@ def test_a_half_split_is_the_strict_protocol() -> None:
 
 
 def test_all_against_others_never_finds_the_point_itself() -> None:
-    gallery, queries = all_trial("own", points()).searched(10)
+    gallery, queries = Trial("own", "all", 0, points(), None).searched(10)
     ids = np.asarray(queries.neighbors.ids)
     assert not (ids == np.arange(len(ids))[:, None]).any()
     assert queries.neighbors is not None

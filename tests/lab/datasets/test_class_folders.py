@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from image_trees import write_class_folders, write_images
 
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.lab.datasets.class_folders import load_class_folders
 from nearsure.lab.datasets.images import ImageSplit
 
 FIVE = {"b": 2, "a": 3, "e": 2, "C": 2, "d": 4}
 
 
-def load(root: Path, *, n_train_classes: int | None = None) -> ImageSplit:
-    return load_class_folders(root, dataset="letters", n_train_classes=n_train_classes)
+def load(root: Path) -> ImageSplit:
+    return load_class_folders(root, dataset="letters")
 
 
 def test_the_first_half_is_seen_and_the_rest_unseen(tmp_path: Path) -> None:
@@ -22,14 +22,6 @@ def test_the_first_half_is_seen_and_the_rest_unseen(tmp_path: Path) -> None:
     assert split.queries.classes == ("b", "d", "e")
     assert split.train.names == ("C/0.jpg", "C/1.jpg", "a/0.jpg", "a/1.jpg", "a/2.jpg")
     assert split.gallery is None
-
-
-def test_the_number_of_seen_classes_can_be_given(tmp_path: Path) -> None:
-    write_class_folders(tmp_path, FIVE)
-    assert load(tmp_path, n_train_classes=4).train.classes == ("C", "a", "b", "d")
-    for n in (0, 5, -1):
-        with pytest.raises(InvalidInputError, match=f"from 1 to 4.*Got {n} instead"):
-            load(tmp_path, n_train_classes=n)
 
 
 def test_each_name_reads_its_own_file(tmp_path: Path) -> None:
@@ -48,8 +40,6 @@ def test_train_and_test_folders_are_the_split(tmp_path: Path) -> None:
     assert split.train.classes == ("x", "y")
     assert split.queries.names == ("test/a/0.jpg", "test/a/1.jpg", "test/a/2.jpg")
     assert split.queries.read(0).shape == (2, 3, 3)
-    with pytest.raises(InvalidInputError, match="n_train_classes must be None"):
-        load(tmp_path, n_train_classes=1)
     with pytest.raises(DatasetError, match="One image only: z"):
         load(tmp_path)
 

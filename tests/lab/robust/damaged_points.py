@@ -39,7 +39,7 @@ def clean() -> ProtocolNeighbors:
 
 @cache
 def frozen() -> FrozenMethods:
-    return FrozenMethods.fit(clean().own, clean().own_codes, k=K)
+    return FrozenMethods.fit(clean().own.first(K), clean().own_codes)
 
 
 def moved(noise: float, seed: int = 1) -> Neighbors:
@@ -54,7 +54,7 @@ def corrupted() -> Iterator[tuple[Variant, Neighbors, IntArray]]:
     for place, name in enumerate(CORRUPTIONS):
         for severity in range(1, 6):
             noise = 0.2 * severity * (1 + place)
-            yield Variant.corruption(name, severity), moved(noise, place), clean().query_codes
+            yield Variant("corruption", name, severity), moved(noise, place), clean().query_codes
 
 
 def attacked() -> Iterator[tuple[Variant, Neighbors, IntArray]]:
@@ -62,9 +62,10 @@ def attacked() -> Iterator[tuple[Variant, Neighbors, IntArray]]:
     plan = [(name, epsilon) for name in ("fgsm", "bim", "pgd") for epsilon in (0.1, 0.3)]
     plan += [(name, epsilon) for name in ("pgd", "confidence") for epsilon in small]
     for place, (name, epsilon) in enumerate(plan):
-        variant = Variant.attack(
+        variant = Variant(
+            "attack",
             name,
-            epsilon,
+            epsilon=epsilon,
             mean_distance=0.9 * epsilon,
             max_distance=epsilon,
             n_without_gradient=7 if name == "fgsm" else 0,

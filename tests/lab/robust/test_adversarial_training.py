@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,19 +10,18 @@ import torch
 from small_runs import ADVERSARIAL, SIZE, adversarial_run, clean_run
 from torch import Tensor, nn
 
-from nearsure.errors import ConfigError, NearsureError
+from nearsure.errors import NearsureError
 from nearsure.lab import embedding, training
 from nearsure.lab.embedding import EmbeddingRun, Trained
 from nearsure.lab.network import to_tensor
 from nearsure.lab.robust import adversarial_training
 from nearsure.lab.robust.adversarial_training import (
     AdversarialRun,
-    AttackedBatch,
     seeded_generator,
 )
 from nearsure.lab.robust.damaged import central_views
 from nearsure.lab.training import CHECKPOINT, read_tensors, train
-from nearsure.robustness.attacks import perturb, pgd
+from nearsure.robustness.attacks import Attack, perturb, pgd
 
 STEPS = 8  # of the short run
 SHORT = {"epochs": 5}
@@ -31,7 +31,7 @@ SHORT = {"epochs": 5}
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds the clean run, trained once."""
     folder = tmp_path_factory.mktemp("cache")
-    assert len(clean_run(folder).history) == 45
+    assert len(clean_run(folder).trained.history) == 45
     return folder
 
 
@@ -117,16 +117,16 @@ def test_a_run_that_dies_is_taken_up_from_its_last_checkpoint(
     run = adversarial_run(cache, **SHORT)
     whole = run.trained
     forget(run)
-    attacks = AttackedBatch.__call__
+    attacks = AdversarialRun.attack_batch
 
-    def dies(self: AttackedBatch, images: Tensor, codes: Tensor, step: int) -> Tensor:
-        if step == 5:
+    def dies(self: AdversarialRun, *given: Any) -> Tensor:  # noqa: ANN401
+        if given[-1] == 5:
             raise KeyboardInterrupt
-        return attacks(self, images, codes, step)
+        return attacks(self, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", -1)
-        patch.setattr(AttackedBatch, "__call__", dies)
+        patch.setattr(AdversarialRun, "attack_batch", dies)
         with pytest.raises(KeyboardInterrupt):
             _ = adversarial_run(cache, **SHORT).trained
     assert read_tensors(run.training_stage.folder / CHECKPOINT)[1] == 5
@@ -136,7 +136,7 @@ def test_a_run_that_dies_is_taken_up_from_its_last_checkpoint(
 def test_a_finished_run_is_not_trained_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = adversarial_run(cache, **SHORT).trained
     vectors = adversarial_run(cache, **SHORT).embeddings("queries")
-    monkeypatch.setattr(AttackedBatch, "__call__", None)
+    monkeypatch.setattr(AdversarialRun, "attack_batch", pytest.fail)
     monkeypatch.setattr(embedding, "random_view", None)
     monkeypatch.setattr(embedding, "forward_in_batches", None)
     again = adversarial_run(cache, **SHORT)
@@ -181,18 +181,18 @@ def test_a_training_that_another_version_began_is_not_continued(
     forget(run)
 
 
-@pytest.mark.parametrize("trained", ["head", "nothing"])
-def test_a_network_that_stands_still_cannot_be_trained_on(tmp_path: Path, trained: str) -> None:
-    model = {"backbone": "efficientnet-lite0", "trained": trained}
-    run = AdversarialRun(clean_run(tmp_path, model=model), ADVERSARIAL)
-    with pytest.raises(ConfigError, match=rf"must be 'all'\. Got '{trained}' instead"):
-        _ = run.trained
-    assert not list(tmp_path.iterdir())
-
-
-def attacked_batch(run: EmbeddingRun, **changes: object) -> AttackedBatch:
-    made = AdversarialRun(run, ADVERSARIAL)._make_attacked_batch(run.trained, steps=10)
-    return AttackedBatch(**{**vars(made), **changes})
+def attacked(
+    run: EmbeddingRun, step: int = 9, model: Trained | None = None, **changes: object
+) -> tuple[Tensor, Tensor]:
+    """A batch before and after, at a step of ten."""
+    images, codes = batch(run)
+    given = images.clone()
+    settings = ADVERSARIAL.model_copy(update=changes)
+    found = AdversarialRun(run, settings).attack_batch(
+        model or run.trained, 10, images, codes, step
+    )
+    assert torch.equal(images, given)
+    return images, found
 
 
 def batch(run: EmbeddingRun) -> tuple[Tensor, Tensor]:
@@ -202,12 +202,8 @@ def batch(run: EmbeddingRun) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("share", [0.5, 0.75, 1.0])
 def test_only_the_chosen_share_of_every_class_is_attacked(cache: Path, share: float) -> None:
     run = clean_run(cache)
-    images, codes = batch(run)
-    given = images.clone()
-    setting = ADVERSARIAL.model_copy(update={"attacked_share": share})
-    attacked = AdversarialRun(run, setting)._make_attacked_batch(run.trained, steps=10)
-    found = attacked(images, codes, 9)
-    assert torch.equal(images, given)
+    images, found = attacked(run, attacked_share=share)
+    codes = batch(run)[1]
     touched = (found != images).flatten(1).any(dim=1)
     for code in codes.unique().tolist():  # type: ignore[no-untyped-call]
         assert int(touched[codes == code].sum()) == round(4 * share)
@@ -218,53 +214,51 @@ def test_only_the_chosen_share_of_every_class_is_attacked(cache: Path, share: fl
 
 def test_a_loss_of_pairs_has_pairs_to_attack(tmp_path: Path) -> None:
     two = clean_run(tmp_path, training={"images_per_class": 2, "epochs": 1})
-    made = AdversarialRun(two, ADVERSARIAL)._make_attacked_batch(two.trained, steps=10)
-    assert (made.n_of_each_class, made.images_per_class) == (2, 2)
+    assert AdversarialRun(two, ADVERSARIAL).attacked_share == 1
+    images, found = attacked(two)
+    assert (found != images).flatten(1).any(dim=1).all()
 
 
 def test_the_attack_raises_the_loss_of_the_model_in_use_and_leaves_no_trace(cache: Path) -> None:
     run = clean_run(cache)
-    images, codes = batch(run)
-    attack = attacked_batch(run, n_of_each_class=4)
-    attack.embedder.train()
-    before = weights(run.trained)
+    model = run.trained
+    model.embedder.train()
+    before = weights(model)
     state = {name: tensor.clone() for name, tensor in before.items()}
-    found = attack(images, codes, 9)
-    assert attack.embedder.training
+    images, found = attacked(run, attacked_share=1.0)
+    assert model.embedder.training
     assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
-    attack.embedder.eval()
+    model.embedder.eval()
+    codes = batch(run)[1]
     with torch.no_grad():
-        clean, attacked = (attack.loss(attack.embedder(x), codes) for x in (images, found))
-    assert attacked > clean + 1
+        usual, under_attack = (model.loss(model.embedder(x), codes) for x in (images, found))
+    assert under_attack > usual + 1
 
 
 def test_seed_and_step_decide_the_attack(cache: Path) -> None:
     run = clean_run(cache)
-    images, codes = batch(run)
-    first = attacked_batch(run)
+    assert torch.equal(attacked(run, 3)[1], attacked(run, 3)[1])
+    other = AdversarialRun(clean_run(cache, seed=1), ADVERSARIAL.model_copy(update={"ramp": 0.0}))
     # At a full epsilon from the start, so that nothing but the random start differs.
-    flat = ADVERSARIAL.model_copy(update={"ramp": 0.0})
-    same, other = (attacked_batch(run, settings=flat, seed=seed) for seed in (0, 1))
-    assert torch.equal(first(images, codes, 3), first(images, codes, 3))
-    found = [same(images, codes, 3), same(images, codes, 4), other(images, codes, 3)]
+    found = [attacked(run, step, ramp=0.0)[1] for step in (3, 4)]
+    found.append(other.attack_batch(run.trained, 10, *batch(run), 3))
     assert len({tuple(x.flatten().tolist()) for x in found}) == 3
 
 
 def test_epsilon_and_step_rise_together_and_stay(cache: Path) -> None:
-    run = clean_run(cache)
-    ramp = ADVERSARIAL.model_copy(update={"ramp": 0.5})
-    attacks = [attacked_batch(run, settings=ramp, steps=10).attack_at(i) for i in range(10)]
+    def attack_at(step: int, steps: int, ramp: float) -> Attack:
+        settings = ADVERSARIAL.model_copy(update={"ramp": ramp})
+        return AdversarialRun(clean_run(cache), settings).attack_at(step, steps)
+
+    attacks = [attack_at(step, 10, 0.5) for step in range(10)]
     shares = [0.2, 0.4, 0.6, 0.8, 1, 1, 1, 1, 1, 1]
     np.testing.assert_allclose([attack.epsilon for attack in attacks], np.multiply(0.1, shares))
     np.testing.assert_allclose([attack.step for attack in attacks], np.multiply(0.06, shares))
     assert all(attack.n_steps == 2 and attack.random_start for attack in attacks)
-    none = ADVERSARIAL.model_copy(update={"ramp": 0.0})
-    assert attacked_batch(run, settings=none).attack_at(0).epsilon == 0.1
-    whole = ADVERSARIAL.model_copy(update={"ramp": 1.0})
-    last = attacked_batch(run, settings=whole, steps=7).attack_at(6)
-    assert last.epsilon == pytest.approx(0.1)
+    assert attack_at(0, 10, 0.0).epsilon == 0.1
+    assert attack_at(6, 7, 1.0).epsilon == pytest.approx(0.1)
     # A run of one step is not an attack of no size.
-    assert attacked_batch(run, settings=ramp, steps=1).attack_at(0).epsilon == 0.1
+    assert attack_at(0, 1, 0.5).epsilon == 0.1
 
 
 def test_streams_of_other_numbers_are_other_streams() -> None:
@@ -285,6 +279,5 @@ def test_a_batch_without_a_loss_is_no_error(cache: Path) -> None:
             return 0 * (embeddings.sum() + codes.sum())
 
     run = clean_run(cache)
-    images, codes = batch(run)
-    found = attacked_batch(run, loss=Settled())(images, codes, 9)
+    images, found = attacked(run, model=run.trained._replace(loss=Settled()))
     assert 0 < (found - images).abs().max() <= 0.1 + 1e-6

@@ -1,7 +1,8 @@
-"""Robust evaluations: means of the right things, joint intervals, to JSON and back."""
+"""Outcomes of changed queries, and the joint bootstrap: the numbers that one gets one by one."""
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,20 +18,30 @@ from damaged_points import (
     moved,
 )
 
-from nearsure.arrays import FloatArray
+from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import from_plain, to_plain
+from nearsure.lab.robust import evaluation
 from nearsure.lab.robust.evaluation import (
     FLOOR_SIMULATIONS,
     INTERVALS,
+    JointBootstrap,
     Outcome,
     RobustEvaluation,
     evaluate_variants,
+    interval_of,
+    mean_of,
 )
-from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.methods import METHODS, NED, Method, Scores
 from nearsure.lab.robust.settings import Variant
-from nearsure.metrics import bootstrap_interval, calibration_floor, expected_calibration_error
+from nearsure.metrics import (
+    accuracy,
+    bootstrap_interval,
+    calibration_floor,
+    expected_calibration_error,
+)
 
-SOME_VARIANT = Variant.corruption("fog", 2)
+SOME_VARIANT = Variant("corruption", "fog", 2)
 
 
 def evaluate(*variants: tuple[Variant, float], **options: int) -> RobustEvaluation:
@@ -77,7 +88,7 @@ def test_the_clean_outcome_is_that_of_the_unmoved_queries() -> None:
 
 def test_a_variant_does_not_depend_on_the_others() -> None:
     alone = evaluate((SOME_VARIANT, 0.7)).variants[0]
-    amid = evaluate((Variant.attack("pgd", 0.1), 2.0), (SOME_VARIANT, 0.7)).variants[1]
+    amid = evaluate((Variant("attack", "pgd", epsilon=0.1), 2.0), (SOME_VARIANT, 0.7)).variants[1]
     assert alone == amid
 
 
@@ -108,7 +119,7 @@ def test_means_are_over_corruptions_severities_or_both(name: str) -> None:
 
 
 def test_attacks_have_no_part_in_the_means_over_corruptions() -> None:
-    both = evaluate((SOME_VARIANT, 0.7), (Variant.attack("pgd", 0.1), 3.0))
+    both = evaluate((SOME_VARIANT, 0.7), (Variant("attack", "pgd", epsilon=0.1), 3.0))
     assert both.mean is not None
     assert both.mean == both.variants[0].outcome
     assert [len(both.corruptions), len(both.attacks)] == [1, 1]
@@ -152,12 +163,12 @@ def test_circumstances() -> None:
 
 
 def test_to_json_and_back() -> None:
-    for evaluation in (corruption_evaluation(), attack_evaluation()):
-        fields = evaluation.to_dict()
-        back = RobustEvaluation.from_dict(json.loads(json.dumps(fields, allow_nan=False)))
-        assert back.to_dict() == fields
+    for made in (corruption_evaluation(), attack_evaluation()):
+        fields = to_plain(made)
+        back = from_plain(RobustEvaluation, json.loads(json.dumps(fields, allow_nan=False)))
+        assert to_plain(back) == fields
         # A fit with its arrays equals only itself.
-        assert replace(back, temperature_fit=evaluation.temperature_fit) == evaluation
+        assert replace(back, temperature_fit=made.temperature_fit) == made
 
 
 def test_what_is_unknown_becomes_none_in_json() -> None:
@@ -197,11 +208,115 @@ def test_notes() -> None:
         n_resamples=2,
     )
     assert any("among them those that ask" in note for note in own.notes)
-    uneven = evaluate((SOME_VARIANT, 0.1), (Variant.corruption("snow", 3), 0.2))
+    uneven = evaluate((SOME_VARIANT, 0.1), (Variant("corruption", "snow", 3), 0.2))
     assert any("2 variants in place of 4" in note for note in uneven.notes)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"model": "a"}', "[]"])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="RobustEvaluation must be"):
-        RobustEvaluation.from_dict(json.loads(text))
+        from_plain(RobustEvaluation, json.loads(text))
+
+
+DRAW_SEED = 5
+N_DRAWS = 40
+
+
+def scores(noise: float = 0.6) -> Scores:
+    return frozen().scores(moved(noise), clean().query_codes)
+
+
+def draws(n: int = 150) -> JointBootstrap:
+    return JointBootstrap(n, seed=DRAW_SEED, n_resamples=N_DRAWS)
+
+
+def resampled_rows() -> list[IntArray]:
+    rng = np.random.default_rng(DRAW_SEED)
+    return [np.arange(150), *(rng.integers(0, 150, size=150) for _ in range(N_DRAWS))]
+
+
+def test_every_measure_is_what_the_drawn_rows_give() -> None:
+    found = draws().measure(scores())
+    for place in range(len(METHODS)):
+        confidence, correct = scores().confidence[place], scores().correct[place]
+        for draw, rows in enumerate(resampled_rows()):
+            c, r = confidence[rows], correct[rows]
+            expected = {
+                "accuracy": r.mean(),
+                "ece": expected_calibration_error(c, r),
+                "confidence": c.mean(),
+                "confidently_wrong": np.mean(~r & (c >= 0.9)),
+                "confidence_when_wrong": c[~r].mean(),
+                "top_label_brier": np.mean((c - r) ** 2),
+            }
+            assert expected.keys() == found.keys()
+            for name, value in expected.items():
+                assert found[name][draw, place] == pytest.approx(value, abs=1e-12), name
+
+
+def test_intervals_are_those_of_bootstrap_interval_with_the_same_seed() -> None:
+    found = draws().measure(scores())
+    for place in range(len(METHODS)):
+        confidence, correct = scores().confidence[place], scores().correct[place]
+        ece = partial(bootstrap_interval, expected_calibration_error, confidence, correct)
+        right = partial(bootstrap_interval, accuracy, correct)
+        for values, interval in ((found["ece"], ece), (found["accuracy"], right)):
+            expected = interval(seed=DRAW_SEED, n_resamples=N_DRAWS)
+            ours = interval_of(values[:, place])
+            for name in ("estimate", "low", "high"):
+                assert getattr(ours, name) == pytest.approx(getattr(expected, name), abs=1e-7)
+
+
+def test_the_mean_over_variants_draws_the_same_queries_in_all_of_them() -> None:
+    variants = [scores(noise) for noise in (0.2, 0.6, 1.0)]
+    mean = mean_of([draws().measure(some) for some in variants])
+
+    def mean_ece(confidence: FloatArray, correct: BoolArray) -> float:
+        pairs = zip(confidence.T, correct.T, strict=True)
+        return float(np.mean([expected_calibration_error(c, r) for c, r in pairs]))
+
+    expected = bootstrap_interval(
+        mean_ece,
+        np.stack([some.confidence[4] for some in variants], axis=1),
+        np.stack([some.correct[4] for some in variants], axis=1),
+        seed=DRAW_SEED,
+        n_resamples=N_DRAWS,
+        bounds=(0, 1),
+    )
+    ours = interval_of(mean["ece"][:, 4])
+    assert (ours.estimate, ours.low, ours.high) == pytest.approx(
+        (expected.estimate, expected.low, expected.high), abs=1e-7
+    )
+
+
+def test_a_mean_of_equal_variants_is_as_uncertain_as_one_of_them() -> None:
+    """Independent draws would make the interval narrower by the root of their number."""
+    one = draws().measure(scores())
+    same = mean_of([one] * 9)
+    for place in range(len(METHODS)):
+        assert interval_of(same["ece"][:, place]) == interval_of(one["ece"][:, place])
+
+
+def test_blocks_do_not_change_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    summands = np.random.default_rng(0).random((150, 3))
+    whole = draws().sums(summands)
+    monkeypatch.setattr(evaluation, "BLOCK_ENTRIES", 450)
+    np.testing.assert_allclose(draws().sums(summands), whole, rtol=1e-14)
+    assert whole.shape == (1 + N_DRAWS, 3)
+    np.testing.assert_allclose(whole[0], summands.sum(axis=0))
+
+
+def test_without_a_wrong_answer_their_confidence_is_unknown() -> None:
+    right = Scores(np.full((15, 4), 0.8), np.ones((15, 4), np.bool_))
+    found = JointBootstrap(4, seed=0, n_resamples=10).measure(right)
+    assert np.isnan(found["confidence_when_wrong"]).all()
+    interval = interval_of(found["confidence_when_wrong"][:, 0])
+    assert np.isnan([interval.estimate, interval.low, interval.high]).all()
+    assert interval.n_undefined == 10
+    assert (found["confidently_wrong"] == 0).all()
+
+
+def test_0_9_itself_counts_as_confident() -> None:
+    wrong = Scores(np.tile([0.9, 0.89], (15, 1)), np.zeros((15, 2), np.bool_))
+    found = JointBootstrap(2, seed=0, n_resamples=1).measure(wrong)
+    assert (found["confidently_wrong"][0] == 0.5).all()

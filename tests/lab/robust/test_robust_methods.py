@@ -20,7 +20,7 @@ def test_there_are_fifteen_methods_raw_ones_first_in_the_order_of_the_rules() ->
     assert METHODS[:5] == tuple(Method(rule) for rule in RULE_NAMES)
     assert METHODS[4] == NED
     assert (
-        len({method.title for method in METHODS}) == len({method.key for method in METHODS}) == 15
+        len({method.title for method in METHODS}) == len({method.name for method in METHODS}) == 15
     )
 
 
@@ -51,9 +51,9 @@ def test_calibration_changes_confidence_and_never_the_label() -> None:
     scores = frozen().scores(moved(0.5), clean().query_codes)
     by_method = dict(zip(METHODS, zip(scores.confidence, scores.correct, strict=True), strict=True))
     for method, (confidence, correct) in by_method.items():
-        raw_confidence, raw_correct = by_method[Method(method.rule)]
+        raw_confidence, raw_correct = by_method[Method(method.base)]
         np.testing.assert_array_equal(correct, raw_correct)
-        if method.calibration != "raw":
+        if method.step != "raw":
             expected = frozen().calibrators[method](raw_confidence)
             np.testing.assert_array_equal(confidence, expected)
             assert not np.array_equal(confidence, raw_confidence)
@@ -70,7 +70,7 @@ def test_1nn_calibrated_says_the_share_of_the_gallery_that_it_has_right() -> Non
 
 def test_scores_of_some_queries_do_not_depend_on_any_others() -> None:
     """Nothing is fitted, normalised or remembered while scoring."""
-    methods = FrozenMethods.fit(clean().own, clean().own_codes, k=K)
+    methods = FrozenMethods.fit(clean().own.first(K), clean().own_codes)
     codes = clean().query_codes
     before = methods.scores(moved(0.5), codes)
     temperature, calibrators = methods.temperature_fit, dict(methods.calibrators)
@@ -92,7 +92,7 @@ def test_nothing_can_be_exchanged_afterwards() -> None:
     with pytest.raises(TypeError):
         frozen().calibrators[NED] = Platt(1.0, 0.0)  # type: ignore[index]
     codes = clean().own_codes.copy()
-    methods = FrozenMethods.fit(clean().own, codes, k=K)
+    methods = FrozenMethods.fit(clean().own.first(K), codes)
     codes[:] = 0
     np.testing.assert_array_equal(methods.gallery_codes, points()[1])
 
@@ -101,7 +101,7 @@ def test_a_gallery_without_an_error_can_be_fitted() -> None:
     codes = np.repeat([0, 1], 10)
     vectors = np.arange(20.0)[:, None] + 1000.0 * codes[:, None]
     found = all_against_others(vectors, codes, k=5)
-    scores = FrozenMethods.fit(found.own, codes, k=5).scores(found.queries, codes)
+    scores = FrozenMethods.fit(found.own, codes).scores(found.queries, codes)
     assert scores.correct.all()
     np.testing.assert_array_equal(scores.confidence, 1.0)
 

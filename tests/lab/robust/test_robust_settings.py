@@ -7,6 +7,7 @@ from nearsure.lab.robust.settings import (
     ROBUST,
     AdversarialTraining,
     RobustSettings,
+    Variant,
     robust_settings,
 )
 
@@ -80,3 +81,10 @@ def test_a_step_across_the_ball_is_allowed() -> None:
 def test_attacks_of_other_steps_do_not_meet_in_a_table(epsilons: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"epsilons must be 0.1 or more, and small_epsilons less"):
         robust_settings("cub200", epsilons, source="x.toml")
+
+
+def test_they_name_themselves() -> None:
+    assert str(Variant("clean", "clean")) == "clean"
+    assert str(Variant("corruption", "fog", 5)) == "fog, severity 5"
+    assert str(Variant("attack", "bim", epsilon=0.3)) == "bim, epsilon 0.3"
+    assert str(Variant("attack", "pgd", epsilon=1 / 255)) == "pgd, epsilon 1/255"

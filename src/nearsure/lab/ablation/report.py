@@ -1,11 +1,11 @@
 """The ablation to a folder: README.md, ablation.json, figures."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLUE, GREEN, GREY, VERMILION
@@ -14,22 +14,18 @@ from nearsure.lab.ablation import tables
 from nearsure.lab.ablation.results import AblationResults, Group
 from nearsure.lab.ablation.run import MAIN_K
 from nearsure.lab.ablation.variants import (
-    BASE_TITLES,
     BASELINE_RULES,
     CALIBRATED_BASELINES,
     DEFAULT,
     MAIN_VARIANTS,
     NED,
-    RAW,
     RAW_BASELINES,
-    STEP_TITLES,
     UNCORRECTED,
-    Variant,
 )
-from nearsure.lab.cache import to_plain, write_text
-from nearsure.lab.figures import entitle, new_figure, save_figure
-from nearsure.lab.report import versions
-from nearsure.lab.robust.figures import legend_below
+from nearsure.lab.cache import to_plain
+from nearsure.lab.figures import legend_below, new_figure, save_figure
+from nearsure.lab.report import Page, versions
+from nearsure.lab.robust.methods import RAW, STEP_TITLES, Method, base_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,18 +59,9 @@ def spread(
     array([ 0.,  9., 11.])
     """
     order = np.argsort(places, kind="stable")
-    # Less its rank times the gap, a label must only not lie below the one before it: this is
-    # isotonic regression, whose blocks are pooled from the left.
-    blocks: list[tuple[float, int]] = []
-    for rank, place in enumerate(np.asarray(places, np.float64)[order]):
-        mean, size = float(place - rank * gap), 1
-        while blocks and blocks[-1][0] > mean:
-            before, n_before = blocks.pop()
-            mean = (before * n_before + mean * size) / (n_before + size)
-            size += n_before
-        blocks.append((mean, size))
-    moved = np.concatenate([np.full(size, mean) for mean, size in blocks])
     steps = gap * np.arange(len(order))
+    # Less its rank times the gap, a label must only not lie below the one before it.
+    moved = isotonic_regression(np.asarray(places, np.float64)[order] - steps).x
     found = np.empty(len(order))
     found[order] = np.clip(moved, low, high - steps[-1]) + steps
     return found
@@ -100,7 +87,7 @@ LABEL_HEIGHT = 0.034
 SHOWN_BELOW_DEFAULT = 0.045
 
 
-def draw_accuracy_and_calibration(results: AblationResults, k: int, path: str | Path) -> Path:
+def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) -> Path:
     """Accuracy against ECE above its floor, all variants, a panel for each data set.
 
     A calibrator leaves labels alone, so the variants of one base lie on one level, which is named
@@ -116,15 +103,15 @@ def draw_accuracy_and_calibration(results: AblationResults, k: int, path: str | 
         Where to write the PNG.
     """
     groups = [group for group in results.groups("half") if group.first.k == k]
-    figure = new_figure((6.0 * len(groups), 8.5))
+    what = f"Accuracy and calibration of every variant, k = {k}, half splits"
+    figure = new_figure((6.0 * len(groups), 8.5), what)
     for ax, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         _draw_field(ax, group)
     _marker_legend(figure)
-    entitle(figure, None, f"Accuracy and calibration of every variant, k = {k}, half splits")
     return save_figure(figure, path)
 
 
-def draw_calibration_by_k(results: AblationResults, path: str | Path) -> Path:
+def draw_calibration_by_k(results: AblationResults, path: Path) -> Path:
     """ECE against k, a panel for each data set.
 
     Parameters
@@ -133,13 +120,12 @@ def draw_calibration_by_k(results: AblationResults, path: str | Path) -> Path:
         As of `draw_accuracy_and_calibration`.
     """
     names = results.datasets
-    figure = new_figure((5.4 * len(names), 5.6))
+    what = "ECE against the number of neighbours, half splits"
+    figure = new_figure((5.4 * len(names), 5.6), what)
     for ax, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        groups = [group for group in results.groups("half") if group.first.dataset == name]
-        _draw_curves(ax, [group for group in groups if DEFAULT in group.variants])
+        _draw_curves(ax, [group for group in _half(results) if group.first.dataset == name])
         ax.set_title(name)
     legend_below(figure, 4)
-    entitle(figure, None, "ECE against the number of neighbours, half splits")
     return save_figure(figure, path)
 
 
@@ -165,19 +151,18 @@ def _draw_field(ax: "Axes", group: Group) -> None:
     ax.axvline(100 * tables.ALLOWED_EXCESS, color=GREY, linestyle=":", linewidth=1)
     # Even steps up to one point, then powers of ten: both ends of the field stay readable.
     ax.set_xscale("symlog", linthresh=1.0, linscale=1.6)
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
     ax.set_xticks([-1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50])
-    ax.set_xlim(-0.7, 60)
-    ax.xaxis.set_minor_locator(ticker.NullLocator())
-    ax.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    ax.set_xlabel("ECE less its floor, points (dotted: one point)")
-    ax.set_ylabel("Accuracy")
+    ax.set_xticks([], minor=True)
+    ax.xaxis.set_major_formatter(lambda excess, _: f"{excess:g}")
+    what = "ECE less its floor, points (dotted: one point)"
+    ax.set(xlim=(-0.7, 60), xlabel=what, ylabel="Accuracy")
+    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
     ax.yaxis.set_major_locator(ticker.MultipleLocator(0.01))
-    below = [f"{BASE_TITLES[base]} {level_of[base]:.1%}" for base in level_of if base not in shown]
+    below = [f"{base_title(base)} {level_of[base]:.1%}" for base in level_of if base not in shown]
     title = f"{group.first.dataset}, mean of {len(group.rows(DEFAULT))} splits"
     ax.set_title(f"{title}\nfar below: {', '.join(below)}" if below else title, fontsize=11)
     ax.grid(visible=True, alpha=0.25)
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=0))
+    ax.yaxis.set_major_formatter("{x:.0%}")
     _name_levels(ax, shown)
 
 
@@ -188,9 +173,9 @@ def _name_levels(ax: "Axes", level_of: Mapping[str, float]) -> None:
     gap = LABEL_HEIGHT * (high - low)
     places = spread([level_of[name] for name in names], gap, low=low + gap / 2, high=high - gap / 2)
     for name, place in zip(names, places, strict=True):
-        color = _color(Variant(name))
+        color = _color(Method(name))
         ax.annotate(
-            BASE_TITLES[name],
+            base_title(name),
             (1.0, level_of[name]),
             (1.06, place),
             xycoords=("axes fraction", "data"),
@@ -214,7 +199,7 @@ def _name_levels(ax: "Axes", level_of: Mapping[str, float]) -> None:
 def _marker_legend(figure: "Figure") -> None:
     """What the shapes mean; colours are named beside the panels."""
     lines = require("matplotlib.lines", extra="plot", purpose="A figure")
-    shapes = [(STEP_TITLES[step] or RAW, marker, GREY, 7) for step, marker in MARKERS.items()]
+    shapes = [(STEP_TITLES.get(step, step), shape, GREY, 7) for step, shape in MARKERS.items()]
     shapes.append(("default: adaptive + shrunk", "*", VERMILION, 15))
     handles = [
         lines.Line2D([], [], linestyle="", marker=shape, color=color, markersize=size, label=name)
@@ -226,7 +211,7 @@ def _marker_legend(figure: "Figure") -> None:
 def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
     ks = [group.first.k for group in groups]
 
-    def line(variant: Variant, **style: Any) -> None:  # noqa: ANN401
+    def line(variant: Method, **style: Any) -> None:  # noqa: ANN401
         ax.plot(ks, [group.mean(variant).ece for group in groups], **style)
 
     for place, variant in enumerate(RAW_BASELINES[1:]):
@@ -242,22 +227,18 @@ def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
         label="best calibrated baseline, chosen at each k",
     )
     line(NED, color=BLUE, marker="o", label=NED.title)
-    line(Variant("adaptive"), color=GREEN, marker="^", label="Adaptive, before Platt")
+    line(Method("adaptive"), color=GREEN, marker="^", label="Adaptive, before Platt")
     line(DEFAULT, color=VERMILION, marker="*", markersize=12, linewidth=2, label="Default")
     floors = [group.mean(DEFAULT).floor for group in groups]
     ax.plot(ks, floors, color=VERMILION, linestyle=(0, (1, 3)), label="Default's floor")
-    ax.set_xlabel("k")
-    ax.set_xticks(ks)
-    ax.set_yscale("log")
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
+    ax.set(xlabel="k", xticks=ks, yscale="log", ylabel="Expected calibration error")
     ax.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5])
-    ax.yaxis.set_minor_locator(ticker.NullLocator())
-    ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda share, _: f"{100 * share:g}%"))
-    ax.set_ylabel("Expected calibration error")
+    ax.set_yticks([], minor=True)
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
     ax.grid(visible=True, alpha=0.25)
 
 
-def _color(variant: Variant) -> str:
+def _color(variant: Method) -> str:
     base = variant.base.removesuffix(UNCORRECTED)
     if base in BASELINE_RULES:
         return PALE
@@ -288,6 +269,10 @@ Every point asks all the others, and everything is fitted on the very points tha
 isotonic or histogram calibrator has an ECE of 0 here by construction, so no goal is read off these
 tables. A query's own class lacks one member, too, which the leave-one-out correction gives back as
 if the query came from outside."""
+CORRUPTED = """\
+Gallery, parameters and calibrators are those of clean images. Means over 15 corruptions at 5 \
+severities, strict protocol."""
+CLOUD, CURVES = "accuracy-and-calibration.png", "calibration-by-k.png"
 GOALS_HEAD = {
     "half": "Means over the splits:",
     "given": "The data set's own split:",
@@ -310,52 +295,50 @@ def write_ablation(folder: Path, results: AblationResults, *, command: str) -> l
     document = {
         "command": command,
         "versions": versions(),
-        **results.to_dict(),
+        **to_plain(results),
         "goals": to_plain(list(tables.all_goals(results))),
     }
-    path = folder / "ablation.json"
-    write_text(path, json.dumps(document, indent=1) + "\n")
-    pictures = [
-        draw_accuracy_and_calibration(results, MAIN_K, folder / "accuracy-and-calibration.png"),
-        draw_calibration_by_k(results, folder / "calibration-by-k.png"),
-    ]
-    readme = folder / "README.md"
-    write_text(readme, page(document))
-    return [readme, path, *pictures]
+    draw_accuracy_and_calibration(results, MAIN_K, folder / CLOUD)
+    draw_calibration_by_k(results, folder / CURVES)
+    return make_page(folder, results, command=command).write("ablation.json", document)
 
 
-def page(document: dict[str, Any]) -> str:
-    """The README of a stored ablation.
-
-    Parameters
-    ----------
-    document : dict
-        What ablation.json holds.
-    """
-    results = AblationResults.from_dict(document)
-    text = ["# Ablation", f"Made by `{document['command']}`.", INTRODUCTION]
-    text += _goals(list(tables.all_goals(results)))
-    text += [
-        "![Accuracy and calibration](accuracy-and-calibration.png)",
-        "![ECE by k](calibration-by-k.png)",
-    ]
-    text += ["## What each part of the default adds", f"Half and half, k = {MAIN_K}, in points."]
-    for group in _at_main_k(results):
-        text += [f"### {group.first.dataset}", tables.ladder_table(group)]
-    text += [f"## Every variant, k = {MAIN_K}"]
-    for group in _at_main_k(results):
-        text += [f"### {_circumstances(group)}", tables.group_table(group)]
-    text += ["## Main variants at each k"]
+def make_page(folder: Path, results: AblationResults, *, command: str) -> Page:
+    """The README of an ablation whose pictures are in a folder."""
+    page = Page(folder)
+    page.add("# Ablation", f"Made by `{command}`.", INTRODUCTION)
+    page.add(*_goals(list(tables.all_goals(results))))
+    page.add_picture("Accuracy and calibration", folder / CLOUD)
+    page.add_picture("ECE by k", folder / CURVES)
+    main_groups = [group for group in _half(results) if group.first.k == MAIN_K]
+    page.add("## What each part of the default adds", f"Half and half, k = {MAIN_K}, in points.")
+    for group in main_groups:
+        page.add(f"### {group.first.dataset}", tables.ladder_table(group))
+    page.add(f"## Every variant, k = {MAIN_K}")
+    for group in main_groups:
+        page.add(f"### {_circumstances(group)}", tables.group_table(group))
+    page.add("## Main variants at each k")
     for name in results.datasets:
-        groups = [g for g in _half(results) if g.first.dataset == name]
-        text += [f"### {name}, half and half", tables.by_k_table(groups, MAIN_VARIANTS)]
-    text += _single(results)
-    text += ["## Scarce galleries"]
+        groups = [group for group in _half(results) if group.first.dataset == name]
+        page.add(f"### {name}, half and half", tables.by_k_table(groups, MAIN_VARIANTS))
+    page.add("## Single splits, with bootstrap intervals over the queries")
+    every = results.groups("all")
+    for groups, head in (
+        (results.groups("given"), ""),
+        (every, ALL_AGAINST_OTHERS if every else ""),
+    ):
+        page.add(head)
+        for group in groups:
+            page.add(f"### {_circumstances(group)}", tables.interval_table(group, MAIN_VARIANTS))
+    page.add("## Scarce galleries")
     for group in results.groups("scarce"):
-        text += [f"### {_circumstances(group)}", tables.group_table(group, MAIN_VARIANTS)]
-    text += _corrupted(results)
-    text += _remarks(results)
-    return "\n\n".join(part.strip() for part in text) + "\n"
+        page.add(f"### {_circumstances(group)}", tables.group_table(group, MAIN_VARIANTS))
+    page.add(*(("## Corrupted queries", CORRUPTED) if results.corrupted else ()))
+    for result in results.corrupted:
+        page.add(f"### {result.dataset}, {result.n_queries:,} queries, k = {result.k}")
+        page.add(tables.corrupted_table(result))
+    page.add(*_remarks(results))
+    return page
 
 
 def _goals(goals: Sequence[tables.Goal]) -> Iterator[str]:
@@ -365,30 +348,6 @@ def _goals(goals: Sequence[tables.Goal]) -> Iterator[str]:
         if chosen:
             yield f"{head} {tables.goal_sentence(chosen)}"
             yield tables.goal_table(chosen)
-
-
-def _single(results: AblationResults) -> Iterator[str]:
-    yield "## Single splits, with bootstrap intervals over the queries"
-    for condition in ("given", "all"):
-        groups = list(results.groups(condition))
-        if condition == "all" and groups:
-            yield ALL_AGAINST_OTHERS
-        for group in groups:
-            yield f"### {_circumstances(group)}"
-            yield tables.interval_table(group, MAIN_VARIANTS)
-
-
-def _corrupted(results: AblationResults) -> Iterator[str]:
-    if not results.corrupted:
-        return
-    yield "## Corrupted queries"
-    yield (
-        "Gallery, parameters and calibrators are those of clean images. Means over 15 corruptions "
-        "at 5 severities, strict protocol."
-    )
-    for result in results.corrupted:
-        yield f"### {result.dataset}, {result.n_queries:,} queries, k = {result.k}"
-        yield tables.corrupted_table(result)
 
 
 def _remarks(results: AblationResults) -> Iterator[str]:
@@ -406,10 +365,6 @@ def _remarks(results: AblationResults) -> Iterator[str]:
 
 def _half(results: AblationResults) -> list[Group]:
     return [group for group in results.groups("half") if DEFAULT in group.variants]
-
-
-def _at_main_k(results: AblationResults) -> list[Group]:
-    return [group for group in _half(results) if group.first.k == MAIN_K]
 
 
 def _circumstances(group: Group) -> str:

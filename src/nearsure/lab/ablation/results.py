@@ -1,14 +1,15 @@
 """Numbers that the ablation measured, cached, and paired by split."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t
+from tqdm import tqdm
 
 from nearsure.arrays import IntArray
 from nearsure.lab.ablation.trials import Condition, Labelled, Trial
@@ -18,9 +19,9 @@ from nearsure.lab.ablation.variants import (
     Competition,
     Gallery,
     Searched,
-    Variant,
 )
-from nearsure.lab.cache import CachedStep, fields_from_plain, fields_to_plain, from_plain, to_plain
+from nearsure.lab.cache import CachedStep, to_plain
+from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import FrozenSupport
 from nearsure.metrics import (
     Interval,
@@ -73,11 +74,11 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types; intervals only where there are any."""
-        return {name: value for name, value in fields_to_plain(self).items() if value is not None}
+        return {name: to_plain(value) for name, value in vars(self).items() if value is not None}
 
 
 def measure(
-    variant: Variant,
+    variant: Method,
     posterior: Posterior,
     codes: IntArray,
     *,
@@ -88,7 +89,7 @@ def measure(
 
     Parameters
     ----------
-    variant : Variant
+    variant : Method
         The variant.
     posterior : Posterior
         Of n queries.
@@ -166,16 +167,14 @@ class TrialResult:
     notes: tuple[str, ...]
 
 
-def run_trial(
-    trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
-) -> TrialResult:
+def run_trial(trial: Trial, variants: Sequence[Method], *, k: int, n_resamples: int) -> TrialResult:
     """Fit all variants on the gallery and measure them on the queries.
 
     Parameters
     ----------
     trial : Trial
         Gallery and queries.
-    variants : sequence of Variant
+    variants : sequence of Method
         The variants to measure.
     k : int
         Neighbours; fewer where the gallery has no more.
@@ -186,15 +185,14 @@ def run_trial(
     gallery, queries = trial.searched(k)
     competition = Competition.fit(gallery, variants)
     codes = trial.asking.codes
+    with_intervals = MAIN_VARIANTS if trial.condition in SINGLE else ()
     rows = [
         measure(
             variant,
             posterior,
             codes,
             seed=trial.seed,
-            n_resamples=(
-                n_resamples if trial.condition in SINGLE and variant in MAIN_VARIANTS else None
-            ),
+            n_resamples=n_resamples if variant in with_intervals else None,
         )
         for variant, posterior in competition.posteriors(queries)
     ]
@@ -212,7 +210,7 @@ def run_trial(
 
 
 def cached_trial(
-    cache: Path, trial: Trial, variants: Sequence[Variant], *, k: int, n_resamples: int
+    cache: Path, trial: Trial, variants: Sequence[Method], *, k: int, n_resamples: int
 ) -> TrialResult:
     """The same, kept in a folder of stages."""
     inputs = {
@@ -227,16 +225,12 @@ def cached_trial(
         "n_resamples": n_resamples if trial.condition in SINGLE else None,
         "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
     }
-    stage = CachedStep(cache, "ablation", inputs)
-    found = stage.document(
-        "result", lambda: to_plain(run_trial(trial, variants, k=k, n_resamples=n_resamples))
+    return CachedStep(cache, "ablation", inputs).result(
+        TrialResult, "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples)
     )
-    result: TrialResult = from_plain(TrialResult, found)
-    return result
 
 
 CELLS = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
-Track = Callable[[Iterable[str]], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -270,7 +264,6 @@ def cached_corrupted(
     queries_of: Callable[[str], Labelled],
     *,
     k: int,
-    track: Track = iter,
 ) -> CorruptedResult:
     """Fit on the clean gallery, score every cell, and keep the means.
 
@@ -284,8 +277,6 @@ def cached_corrupted(
         As `sources.corrupted` gives them.
     k : int
         Neighbours.
-    track : callable
-        Wraps the cells, to show progress.
     """
     gallery = Labelled(support.vectors, support.codes)
     inputs = {
@@ -299,7 +290,7 @@ def cached_corrupted(
         "version": VERSION,
     }
 
-    def compute() -> dict[str, Any]:
+    def compute() -> CorruptedResult:
         own = Searched(support.own_neighbors(k), support.vectors)
         competition = Competition.fit(Gallery(own, support.codes), MAIN_VARIANTS)
 
@@ -312,15 +303,14 @@ def cached_corrupted(
             )
 
         clean = measured("clean")
-        by_variant = zip(*(measured(cell) for cell in track(CELLS)), strict=True)
+        cells = tqdm(CELLS, desc=f"{dataset}, corrupted", disable=None)
+        by_variant = zip(*map(measured, cells), strict=True)
         means = tuple(map(mean_of, by_variant))
-        return fields_to_plain(
-            CorruptedResult(dataset, k, len(support.codes), len(rows), len(CELLS), clean, means)
-        )
+        n_gallery, n_cells = len(support.codes), len(CELLS)
+        return CorruptedResult(dataset, k, n_gallery, len(rows), n_cells, clean, means)
 
-    found = CachedStep(cache, "ablation-corrupted", inputs).document("result", compute)
-    result: CorruptedResult = from_plain(CorruptedResult, found)
-    return result
+    stage = CachedStep(cache, "ablation-corrupted", inputs)
+    return stage.result(CorruptedResult, "result", compute)
 
 
 @dataclass(frozen=True)
@@ -341,12 +331,12 @@ class Group:
         return self.trials[0]
 
     @property
-    def variants(self) -> list[Variant]:
+    def variants(self) -> list[Method]:
         """Who was measured at least once, in the order of the trials."""
         names = dict.fromkeys(row.variant for trial in self.trials for row in trial.rows)
-        return [Variant.from_name(name) for name in names]
+        return list(map(Method.from_name, names))
 
-    def rows(self, variant: Variant) -> dict[int, Measured]:
+    def rows(self, variant: Method) -> dict[int, Measured]:
         """What was measured of a variant, by seed."""
         return {
             trial.seed: row
@@ -355,11 +345,11 @@ class Group:
             if row.variant == variant.name
         }
 
-    def mean(self, variant: Variant) -> Measured:
+    def mean(self, variant: Method) -> Measured:
         """Mean over the seeds."""
         return mean_of(list(self.rows(variant).values()))
 
-    def best(self, variants: Sequence[Variant], measure: str, *, most: bool = False) -> Variant:
+    def best(self, variants: Sequence[Method], measure: str, *, most: bool = False) -> Method:
         """The variant whose mean is least, or greatest; the earlier one of equals."""
         sign = -1.0 if most else 1.0
         return min(variants, key=lambda variant: sign * float(getattr(self.mean(variant), measure)))
@@ -383,50 +373,32 @@ class AblationResults:
     corrupted: tuple[CorruptedResult, ...] = ()
     skipped: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types."""
-        return fields_to_plain(self)
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; other keys of the document are left alone."""
-        names = [field.name for field in fields(cls)]
-        results: Self = fields_from_plain(cls, {name: document[name] for name in names})
-        return results
-
     @property
     def datasets(self) -> list[str]:
         """Names of the data sets of the trials."""
         return list(dict.fromkeys(trial.dataset for trial in self.trials))
 
-    def group(self, dataset: str, condition: Condition, k: int) -> Group | None:
-        """The trials of one kind; None if there are none."""
-        asked = (dataset, condition, k)
-        found = [t for t in self.trials if (t.dataset, t.condition, t.k) == asked]
-        return Group(tuple(found)) if found else None
-
-    def groups(self, condition: Condition) -> Iterator[Group]:
-        """All groups of one condition, by data set, then by k."""
-        kinds = dict.fromkeys((t.dataset, t.k) for t in self.trials if t.condition == condition)
-        order = {name: place for place, name in enumerate(self.datasets)}
-        for dataset, k in sorted(kinds, key=lambda kind: (order[kind[0]], kind[1])):
-            group = self.group(dataset, condition, k)
-            if group is not None:
-                yield group
+    def groups(self, condition: Condition) -> list[Group]:
+        """The trials of one condition, by data set, then by k."""
+        chosen = [trial for trial in self.trials if trial.condition == condition]
+        return [
+            Group(tuple(found))
+            for dataset in self.datasets
+            for k in sorted({trial.k for trial in chosen})
+            if (found := [t for t in chosen if (t.dataset, t.k) == (dataset, k)])
+        ]
 
 
 LEVEL = 0.95
 
 
-def t_interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
+def t_interval(values: ArrayLike) -> Interval:
     """Mean of a few numbers with Student's interval; its ends are NaN for a single number.
 
     Parameters
     ----------
     values : array of shape (n,)
         One for each seed.
-    level : float
-        Nominal coverage.
 
     Examples
     --------
@@ -437,20 +409,20 @@ def t_interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
     numbers = np.asarray(values, np.float64)
     mean = float(numbers.mean())
     if len(numbers) == 1:
-        return Interval(mean, float("nan"), float("nan"), level)
+        return Interval(mean, float("nan"), float("nan"), LEVEL)
     error = float(numbers.std(ddof=1)) / float(np.sqrt(len(numbers)))
-    reach = float(t.ppf((1 + level) / 2, len(numbers) - 1)) * error
-    return Interval(mean, mean - reach, mean + reach, level)
+    reach = float(t.ppf((1 + LEVEL) / 2, len(numbers) - 1)) * error
+    return Interval(mean, mean - reach, mean + reach, LEVEL)
 
 
-def difference(group: Group, one: Variant, other: Variant, measure: str) -> Interval:
+def difference(group: Group, one: Method, other: Method, measure: str) -> Interval:
     """What `one` has more than `other`, on the seeds that both were measured with.
 
     Parameters
     ----------
     group : Group
         The trials.
-    one, other : Variant
+    one, other : Method
         Whom to compare.
     measure : {"accuracy", "ece", "floor", "brier", "overconfidence"}
         In what.

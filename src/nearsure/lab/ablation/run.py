@@ -1,7 +1,6 @@
 """The plan, the sources and the run of the ablation."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -19,14 +18,15 @@ from nearsure.lab.ablation.results import (
     cached_corrupted,
     cached_trial,
 )
-from nearsure.lab.ablation.trials import Labelled, Trial, all_trial, half_trial, scarce_trial
-from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS, Variant
+from nearsure.lab.ablation.trials import Labelled, Trial, half_trial, scarce_trial
+from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun, embeddings_step
 from nearsure.lab.protocols import encode_labels
 from nearsure.lab.recipes import recipe
 from nearsure.lab.robust.experiments import corrupted_step
+from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import FrozenSupport, damaged_rows, frozen_supports
 from nearsure.lab.robust.settings import robust_settings
 
@@ -38,28 +38,13 @@ SCARCE_SEEDS = 3
 SLOW_SEEDS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """One entry of the plan.
-
-    Parameters
-    ----------
-    trial : Trial
-        Gallery and queries.
-    k : int
-        Neighbours.
-    variants : tuple of Variant
-        The variants to measure.
-    """
-
-    trial: Trial
-    k: int
-    variants: tuple[Variant, ...] = VARIANTS
+# A trial that is yet to be made, the numbers of neighbours, and the variants to measure.
+Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[Method, ...]]
 
 
 def plan_trials(
     sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
-) -> Iterator[Asked]:
+) -> Iterator[Planned]:
     """All trials of the data sets that are there.
 
     Parameters
@@ -71,36 +56,18 @@ def plan_trials(
     """
     for name, points in sets.items():
         for seed in range(HALF_SEEDS[name]):
-            yield from _at_each_k(half_trial(name, points, seed))
-    for name, (gallery, queries) in own_splits.items():
-        yield from _at_each_k(Trial(name, "given", 0, gallery, queries))
+            yield partial(half_trial, name, points, seed), KS, VARIANTS
+    for name, parts in own_splits.items():
+        yield partial(Trial, name, "given", 0, *parts), KS, VARIANTS
     for name, points in sets.items():
         if name not in own_splits:
-            yield from _at_each_k(all_trial(name, points))
-    for name in _there(sets, SCARCE_SETS):
+            yield partial(Trial, name, "all", 0, points, None), KS, VARIANTS
+    for name in filter(sets.__contains__, SCARCE_SETS):
         for seed in range(SCARCE_SEEDS):
-            yield Asked(scarce_trial(name, sets[name], seed), MAIN_K)
+            yield partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS
     for name, points in sets.items():
         for seed in range(SLOW_SEEDS):
-            yield Asked(half_trial(name, points, seed), MAIN_K, SLOW_VARIANTS)
-
-
-def count_trials(
-    sets: dict[str, Labelled], own_splits: dict[str, tuple[Labelled, Labelled]]
-) -> int:
-    """How many trials `plan_trials` gives."""
-    halves = sum(HALF_SEEDS[name] for name in sets)
-    single = len(set(sets) | set(own_splits))
-    scarce = SCARCE_SEEDS * len(_there(sets, SCARCE_SETS))
-    return len(KS) * (halves + single) + scarce + SLOW_SEEDS * len(sets)
-
-
-def _at_each_k(trial: Trial) -> Iterator[Asked]:
-    return (Asked(trial, k) for k in KS)
-
-
-def _there(sets: dict[str, Labelled], names: Sequence[str]) -> list[str]:
-    return [name for name in names if name in sets]
+            yield partial(half_trial, name, points, seed), (MAIN_K,), SLOW_VARIANTS
 
 
 BIRDS_FILE = "cub200_unseen_embeddings.npz"
@@ -192,7 +159,7 @@ def _load_embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labell
     _check_cached(
         stage, [f"queries-{start:07d}" for start in starts], f"nearsure reproduce {dataset}"
     )
-    vectors = stage.rows("queries", len(split.queries), _never, chunk=FEATURE_CHUNK)
+    vectors = stage.rows("queries", len(split.queries), _never, chunk=FEATURE_CHUNK)["rows"]
     codes, _ = encode_labels(np.asarray(split.queries.labels))
     return Labelled(vectors, codes), training, run.dataset.image_size
 
@@ -254,24 +221,22 @@ def run_ablation(
             own_splits[name] = (own_split[0], own_split[1])
     if not sets:
         raise NearsureError(f"There is nothing to measure. {'; '.join(skipped)}.")
-    trials = [
-        cached_trial(cache, asked.trial, asked.variants, k=asked.k, n_resamples=n_resamples)
-        for asked in tqdm(
-            plan_trials(sets, own_splits),
-            total=count_trials(sets, own_splits),
-            desc="trials",
-            disable=None,
-        )
-    ]
+    plan = list(plan_trials(sets, own_splits))
+    trials = []
+    with tqdm(total=sum(len(ks) for _, ks, _ in plan), desc="trials", disable=None) as bar:
+        for make_trial, ks, variants in plan:
+            trial = make_trial()
+            for k in ks:
+                trials.append(cached_trial(cache, trial, variants, k=k, n_resamples=n_resamples))
+                bar.update()
     damaged: list[CorruptedResult] = []
     for dataset in CORRUPTED_SETS:
-        track = partial(tqdm, desc=f"{dataset}, corrupted", disable=None)
         try:
             found = corrupted(dataset, data, cache)
         except AbsentError as error:
             skip(f"{dataset}, corrupted", error)
             continue
-        damaged.append(cached_corrupted(cache, dataset, *found, k=MAIN_K, track=track))
+        damaged.append(cached_corrupted(cache, dataset, *found, k=MAIN_K))
     return AblationResults(tuple(trials), tuple(damaged), tuple(skipped))
 
 

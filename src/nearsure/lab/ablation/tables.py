@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isnan
-from typing import Literal
 
+from nearsure.comparison import Better, percent, write_rows
 from nearsure.lab.ablation.results import (
     AblationResults,
     CorruptedResult,
@@ -19,28 +19,19 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     LADDER,
     RAW_BASELINES,
-    Variant,
 )
-from nearsure.lab.tables import percent, points, write_table
+from nearsure.lab.robust.methods import Method
+from nearsure.lab.tables import bold_best, points, write_table
 from nearsure.metrics import Interval
 
-Cell = Callable[[Measured], str]
-FIGURES: dict[str, Cell] = {
-    "accuracy %": lambda row: f"{100 * row.accuracy:.2f}",
-    "ECE %": lambda row: f"{100 * row.ece:.2f}",
-    "floor %": lambda row: f"{100 * row.floor:.2f}",
-    "ECE less floor": lambda row: f"{100 * row.excess:+.2f}",
-    "Brier": lambda row: f"{row.brier:.4f}",
-    "confidence less accuracy": lambda row: f"{100 * row.overconfidence:+.2f}",
-}
-# What is best where, or None where neither more nor less is.
-BETTER: dict[str, Literal["most", "least"] | None] = {
-    "accuracy %": "most",
-    "ECE %": "least",
-    "floor %": None,
-    "ECE less floor": "least",
-    "Brier": "least",
-    "confidence less accuracy": None,
+# The text of each figure, and which is better, where either is.
+FIGURES: dict[str, tuple[Callable[[Measured], str], Better | None]] = {
+    "accuracy %": (lambda row: f"{100 * row.accuracy:.2f}", "more"),
+    "ECE %": (lambda row: f"{100 * row.ece:.2f}", "less"),
+    "floor %": (lambda row: f"{100 * row.floor:.2f}", None),
+    "ECE less floor": (lambda row: f"{100 * row.excess:+.2f}", "less"),
+    "Brier": (lambda row: f"{row.brier:.4f}", "less"),
+    "confidence less accuracy": (lambda row: f"{100 * row.overconfidence:+.2f}", None),
 }
 PARTS = (
     "NED",
@@ -61,15 +52,14 @@ def variant_table(rows: Sequence[Measured], *, splits: Sequence[int] | None = No
     splits : sequence of int, optional
         How many splits each is a mean over, where they differ.
     """
-    columns = {"variant": [Variant.from_name(row.variant).title for row in rows]}
-    for name, text in FIGURES.items():
-        columns[name] = _bold([text(row) for row in rows], BETTER[name])
+    columns = {"variant": [Method.from_name(row.variant).title for row in rows]}
+    columns |= {name: _column(rows, name) for name in FIGURES}
     if splits is not None and len(set(splits)) > 1:
         columns["splits"] = list(map(str, splits))
     return write_table(columns)
 
 
-def group_table(group: Group, variants: Sequence[Variant] | None = None) -> str:
+def group_table(group: Group, variants: Sequence[Method] | None = None) -> str:
     """Means over the splits of a group."""
     shown = group.variants if variants is None else variants
     splits = [len(group.rows(variant)) for variant in shown]
@@ -81,7 +71,7 @@ def ladder_table(group: Group) -> str:
     columns: dict[str, list[str]] = {"part": list(PARTS)}
     means = [group.mean(variant) for variant in LADDER]
     for name in ("accuracy %", "ECE %", "floor %", "Brier"):
-        columns[name] = [FIGURES[name](row) for row in means]
+        columns[name] = _column(means, name, bold=False)
     for measure, name in (
         ("accuracy", "adds to accuracy"),
         ("ece", "adds to ECE"),
@@ -92,17 +82,17 @@ def ladder_table(group: Group) -> str:
     return write_table(columns)
 
 
-def by_k_table(groups: Sequence[Group], variants: Sequence[Variant]) -> str:
+def by_k_table(groups: Sequence[Group], variants: Sequence[Method]) -> str:
     """Accuracy, ECE and Brier score of some variants at each k."""
     columns = {"variant": [variant.title for variant in variants]}
     for group in groups:
         for name in ("accuracy %", "ECE %", "Brier"):
-            cells = [FIGURES[name](group.mean(variant)) for variant in variants]
-            columns[f"{name}, k = {group.first.k}"] = _bold(cells, BETTER[name])
+            means = [group.mean(variant) for variant in variants]
+            columns[f"{name}, k = {group.first.k}"] = _column(means, name)
     return write_table(columns)
 
 
-def interval_table(group: Group, variants: Sequence[Variant]) -> str:
+def interval_table(group: Group, variants: Sequence[Method]) -> str:
     """A single split: accuracy and ECE with bootstrap intervals."""
     rows = [group.rows(variant)[group.first.seed] for variant in variants]
     return write_table(
@@ -110,34 +100,24 @@ def interval_table(group: Group, variants: Sequence[Variant]) -> str:
             "variant": [variant.title for variant in variants],
             "accuracy %": [_ranged(row.accuracy_interval, row.accuracy) for row in rows],
             "ECE %": [_ranged(row.ece_interval, row.ece) for row in rows],
-            "floor %": [FIGURES["floor %"](row) for row in rows],
-            "Brier": _bold([FIGURES["Brier"](row) for row in rows], "least"),
+            "floor %": _column(rows, "floor %"),
+            "Brier": _column(rows, "Brier"),
         }
     )
 
 
 def corrupted_table(result: CorruptedResult) -> str:
     """Main variants on clean and on corrupted queries."""
-    columns = {"variant": [Variant.from_name(row.variant).title for row in result.mean]}
-    for name in ("accuracy %", "ECE %"):
-        cells = [FIGURES[name](row) for row in result.clean]
-        columns[f"clean: {name}"] = _bold(cells, BETTER[name])
-    for name, text in FIGURES.items():
-        cells = [text(row) for row in result.mean]
-        columns[f"corrupted: {name}"] = _bold(cells, BETTER[name])
+    columns = {"variant": [Method.from_name(row.variant).title for row in result.mean]}
+    columns |= {f"clean: {name}": _column(result.clean, name) for name in ("accuracy %", "ECE %")}
+    columns |= {f"corrupted: {name}": _column(result.mean, name) for name in FIGURES}
     return write_table(columns)
 
 
-def _bold(cells: Sequence[str], better: Literal["most", "least"] | None) -> list[str]:
-    """The best cells as they are printed; equals share it."""
-    if better is None:
-        return list(cells)
-    numbers = list(map(float, cells))
-    best = max(numbers) if better == "most" else min(numbers)
-    return [
-        f"**{cell}**" if number == best else cell
-        for cell, number in zip(cells, numbers, strict=True)
-    ]
+def _column(rows: Sequence[Measured], name: str, *, bold: bool = True) -> list[str]:
+    """The cells of one figure, the best bold."""
+    text, better = FIGURES[name]
+    return bold_best(list(map(text, rows)), better if bold else None)
 
 
 def _ranged(interval: Interval | None, value: float) -> str:
@@ -202,7 +182,7 @@ def goals_of(group: Group) -> tuple[Goal, ...]:
     where = group.first
     place = (where.dataset, where.condition, where.k, len(group.rows(DEFAULT)))
 
-    def against(name: str, rival: Variant, measure: str, *, met: bool) -> Goal:
+    def against(name: str, rival: Method, measure: str, *, met: bool) -> Goal:
         theirs = group.mean(rival)
         return Goal(
             *place,
@@ -251,55 +231,40 @@ def goal_table(goals: Sequence[Goal]) -> str:
     goals : sequence of Goal
         The four goals of each place, in the order of `GOALS`.
     """
-    columns: dict[str, list[str]] = {"data": [], "split": [], "splits": [], "k": []}
-    columns |= {name: [] for name in GOALS}
-    for goal in goals:
-        if goal.goal == GOALS[0]:
-            columns["data"].append(goal.dataset)
-            columns["split"].append(CONDITIONS[goal.condition])
-            columns["splits"].append(str(goal.n_seeds))
-            columns["k"].append(str(goal.k))
-        columns[goal.goal].append(_cell(goal))
-    return write_table(columns)
+    rows = []
+    for first in range(0, len(goals), len(GOALS)):
+        place = goals[first]
+        where = [place.dataset, CONDITIONS[place.condition], str(place.n_seeds), str(place.k)]
+        rows.append([*where, *map(_cell, goals[first : first + len(GOALS)])])
+    return write_rows(["data", "split", "splits", "k", *GOALS], rows)
 
 
 def goal_sentence(goals: Sequence[Goal]) -> str:
     """How many are met, and which are not."""
     met = sum(goal.met for goal in goals)
-    sentence = f"{met} of {len(goals)} are met."
     places: dict[str, dict[str, list[str]]] = {}
     for goal in goals:
         if not goal.met:
             places.setdefault(goal.goal, {}).setdefault(goal.dataset, []).append(str(goal.k))
-    if not places:
-        return sentence
     missed = []
     for name, found in places.items():
         where = ", ".join(f"{data} at k = {' and '.join(ks)}" for data, ks in found.items())
         missed.append(f"{name} ({where})")
-    return f"{sentence} Missed: {'; '.join(missed)}."
+    sentence = f"{met} of {len(goals)} are met."
+    return f"{sentence} Missed: {'; '.join(missed)}." if missed else sentence
 
 
 def _cell(goal: Goal) -> str:
     """For example: met, 65.25 against 63.55 (WkNN (Gou)), +1.70 (+1.20 to +2.20)."""
-    value, bound = _number(goal, goal.value), _number(goal, goal.bound)
+    scale, digits = (1, 4) if goal.goal == BRIER else (100, 2)
+    value, bound = (f"{scale * number:.{digits}f}" for number in (goal.value, goal.bound))
     verdict = "met" if goal.met else "**missed**"
-    if goal.goal == FLOOR:
+    if goal.rival is None:
         return f"{verdict}: {value}, allowed {bound}"
-    rival = Variant.from_name(goal.rival).title if goal.rival else ""
+    rival, lead = Method.from_name(goal.rival).title, ""
     if goal.floors is not None:
         ours, theirs = (f"floor {100 * floor:.2f}" for floor in goal.floors)
         value, rival = f"{value} ({ours})", f"{rival}, {theirs}"
-    return f"{verdict}: {value} against {bound} ({rival}){_lead(goal)}"
-
-
-def _number(goal: Goal, value: float) -> str:
-    return f"{value:.4f}" if goal.goal == BRIER else f"{100 * value:.2f}"
-
-
-def _lead(goal: Goal) -> str:
-    lead = goal.lead
-    if lead is None or isnan(lead.low):
-        return ""
-    digits, scale = (4, 1) if goal.goal == BRIER else (2, 100)
-    return f", {points(lead, scale=scale, digits=digits)}"
+    if goal.lead is not None and not isnan(goal.lead.low):
+        lead = f", {points(goal.lead, scale=scale, digits=digits)}"
+    return f"{verdict}: {value} against {bound} ({rival}){lead}"

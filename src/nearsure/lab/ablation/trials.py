@@ -1,7 +1,6 @@
 """Which points are the gallery and which ask: one trial for each split of a data set."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -9,11 +8,13 @@ from typing import Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.index import ExactIndex
 from nearsure.lab.ablation.variants import Gallery, Searched
-from nearsure.lab.protocols import gallery_half
-from nearsure.loo import search_leaving_one_out
-from nearsure.neighbors import Neighbors
+from nearsure.lab.protocols import (
+    ProtocolNeighbors,
+    all_against_others,
+    gallery_half,
+    given_gallery,
+)
 
 Condition = Literal["half", "given", "all", "scarce"]
 FEWEST_MEMBERS, MOST_MEMBERS = 2, 12
@@ -78,28 +79,17 @@ class Trial:
 
     def searched(self, k: int) -> tuple[Gallery, Searched]:
         """Neighbours of the gallery's points among each other, and of the queries."""
-        widest_own, widest_queries = self._widest
-        own, queries = widest_own.first(k), widest_queries.first(k)
-        return (
-            Gallery(Searched(own, self.gallery.vectors), self.gallery.codes),
-            Searched(queries, self.asking.vectors),
-        )
+        own = Searched(self._widest.own.first(k), self.gallery.vectors)
+        queries = Searched(self._widest.queries.first(k), self.asking.vectors)
+        return Gallery(own, self.gallery.codes), queries
 
     @cached_property
-    def _index(self) -> ExactIndex:
-        return ExactIndex(self.gallery.vectors)
-
-    @cached_property
-    def _widest(self) -> tuple[Neighbors, Neighbors]:
-        codes = self.gallery.codes
+    def _widest(self) -> ProtocolNeighbors:
+        vectors, codes = self.gallery.vectors, self.gallery.codes
         k = min(WIDEST_K, len(codes) - 1)
-        own = search_leaving_one_out(
-            self._index, self.gallery.vectors, np.arange(len(codes)), codes, k=k
-        )
         if self.queries is None:
-            return own, own
-        sq_distances, ids = self._index.search(self.queries.vectors, k)
-        return own, Neighbors(sq_distances, codes[ids], ids)
+            return all_against_others(vectors, codes, k=k)
+        return given_gallery(vectors, codes, self.queries.vectors, self.queries.codes, k=k)
 
 
 # Searched once; smaller k are the first of these neighbours.
@@ -110,11 +100,6 @@ def half_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     """Half of every class the gallery, the other half queries."""
     half = gallery_half(points.codes, seed=seed)
     return Trial(dataset, "half", seed, points.take(half), points.take(~half))
-
-
-def all_trial(dataset: str, points: Labelled) -> Trial:
-    """Every point a query against all others, and the fits on the very same points."""
-    return Trial(dataset, "all", 0, points, None)
 
 
 def scarce_trial(dataset: str, points: Labelled, seed: int) -> Trial:
@@ -143,14 +128,10 @@ def scarce_trial(dataset: str, points: Labelled, seed: int) -> Trial:
     asked = np.floor(a_member * members + rng.random(len(totals))).astype(np.int64)
     asked = np.minimum(asked, totals - members)
     gallery, queries = [], []
-    for rows, n_members, n_asked in zip(_by_class(points.codes), members, asked, strict=True):
+    by_class = np.split(np.argsort(points.codes, kind="stable"), np.cumsum(totals)[:-1])
+    for rows, n_members, n_asked in zip(by_class, members, asked, strict=True):
         drawn = rng.permutation(rows)
         gallery.append(drawn[:n_members])
         queries.append(drawn[n_members : n_members + n_asked])
     chosen = (np.sort(np.concatenate(rows)) for rows in (gallery, queries))
     return Trial(dataset, "scarce", seed, *map(points.take, chosen))
-
-
-def _by_class(codes: IntArray) -> Iterator[IntArray]:
-    order = np.argsort(codes, kind="stable")
-    yield from np.split(order, np.cumsum(np.bincount(codes))[:-1])

@@ -1,26 +1,25 @@
 """The variants of the ablation: bases, steps, and their fits on one gallery."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import NoReturn, Self
+from typing import Literal, NoReturn, Self
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, PosteriorTemperature
 from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
-from nearsure.comparison import TITLES
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
 from nearsure.lab.evaluation import collect_fit_warnings
+from nearsure.lab.robust.methods import RAW, Method
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
 
-RAW = "raw"
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
 TEMPERATURE = "temperature"
 MISSED_SHARE = "missed share"
@@ -31,114 +30,54 @@ CLASS_VARIANCE = "class variance"
 DIAGONAL = "class covariance, diagonal"
 FULL = "class covariance, full"
 
-BASE_TITLES: dict[str, str] = {
-    **dict(TITLES.items()),
-    "sharpened": "Sharpened",
-    f"sharpened{UNCORRECTED}": "Sharpened, uncorrected",
-    "adaptive": "Adaptive",
-    f"adaptive{UNCORRECTED}": "Adaptive, uncorrected",
-    CLASS_VARIANCE: "Class variance",
-    DIAGONAL: "Class covariance, diagonal",
-    FULL: "Class covariance, full",
-}
-STEP_TITLES = {
-    RAW: "",
-    **{step: step for step in CALIBRATOR_STEPS},
-    "platt": "Platt",
-    "bbq": "BBQ",
-    TEMPERATURE: "temperature",
-    MISSED_SHARE: "missed share",
-    MISSED_BY_CONFIDENCE: "missed by confidence",
-}
 
-
-@dataclass(frozen=True)
-class Variant:
-    """One competitor.
-
-    Parameters
-    ----------
-    base : str
-        What makes a posterior of neighbours; a key of `BASE_TITLES`.
-    step : str
-        What is done to the posterior, fitted on leave-one-out scores; a key of `STEP_TITLES`.
-
-    Examples
-    --------
-    >>> Variant("gou", "platt").title
-    'WkNN (Gou) + Platt'
-    >>> Variant.from_name("gou + platt") == Variant("gou", "platt")
-    True
-    """
-
-    base: str
-    step: str = RAW
-
-    @property
-    def name(self) -> str:
-        """For files."""
-        return self.base if self.step == RAW else f"{self.base} + {self.step}"
-
-    @property
-    def title(self) -> str:
-        """For tables."""
-        title, step = BASE_TITLES[self.base], STEP_TITLES[self.step]
-        return f"{title} + {step}" if step else title
-
-    @classmethod
-    def from_name(cls, name: str) -> Self:
-        """The inverse of `name`."""
-        base, _, step = name.partition(" + ")
-        return cls(base, step or RAW)
-
-
-def _forms(name: str) -> tuple[Variant, ...]:
+def _forms(name: str) -> tuple[Method, ...]:
     steps = (RAW, "shrunk", "platt", "isotonic", "beta")
-    return (Variant(f"{name}{UNCORRECTED}"), *(Variant(name, step) for step in steps))
+    return (Method(f"{name}{UNCORRECTED}"), *(Method(name, step) for step in steps))
 
 
 BASELINE_RULES = ("1nn", "knn", "dudani", "gou")
-RAW_BASELINES = tuple(map(Variant, BASELINE_RULES))
+RAW_BASELINES = tuple(map(Method, BASELINE_RULES))
 # Without 1NN: its confidence is always 1, and calibrated it is the base rate, the same number for
 # every query. The ECE of that is about 0 and means nothing.
 CALIBRATED_BASELINES = tuple(
-    Variant(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
+    Method(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
 )
-NED = Variant("ned")
+NED = Method("ned")
 # The default of NEDClassifier.
-DEFAULT = Variant("adaptive", "shrunk")
+DEFAULT = Method("adaptive", "shrunk")
 VARIANTS = (
     *RAW_BASELINES,
     *CALIBRATED_BASELINES,
     NED,
-    *(Variant("ned", step) for step in (*CALIBRATOR_STEPS, TEMPERATURE)),
-    Variant("ned", MISSED_SHARE),
-    Variant("ned", MISSED_BY_CONFIDENCE),
+    *(Method("ned", step) for step in (*CALIBRATOR_STEPS, TEMPERATURE)),
+    Method("ned", MISSED_SHARE),
+    Method("ned", MISSED_BY_CONFIDENCE),
     *_forms("sharpened"),
     *_forms("adaptive"),
-    Variant(CLASS_VARIANCE),
-    Variant(DIAGONAL),
+    Method(CLASS_VARIANCE),
+    Method(DIAGONAL),
 )
 # Minutes where the others take seconds; measured on fewer splits.
-SLOW_VARIANTS = (Variant(FULL),)
+SLOW_VARIANTS = (Method(FULL),)
 # What the default is put together from, one part at a time.
 LADDER = (
     NED,
-    Variant(f"sharpened{UNCORRECTED}"),
-    Variant(f"adaptive{UNCORRECTED}"),
-    Variant("adaptive"),
+    Method(f"sharpened{UNCORRECTED}"),
+    Method(f"adaptive{UNCORRECTED}"),
+    Method("adaptive"),
     DEFAULT,
 )
 # Measured under every condition.
 MAIN_VARIANTS = (
     *RAW_BASELINES,
     NED,
-    Variant("gou", "isotonic"),
-    Variant("gou", "platt"),
-    Variant("ned", "platt"),
-    Variant("sharpened"),
-    Variant("sharpened", "shrunk"),
-    Variant("adaptive"),
+    Method("gou", "isotonic"),
+    Method("gou", "platt"),
+    Method("ned", "platt"),
+    Method("sharpened"),
+    Method("sharpened", "shrunk"),
+    Method("adaptive"),
     DEFAULT,
 )
 
@@ -179,12 +118,12 @@ class Gallery:
         """How many classes there are."""
         return int(self.codes.max()) + 1
 
-    @property
-    def own_pass(self) -> SelfSearch:
-        """The same in the classifier's terms."""
-        rows = np.arange(len(self.codes))
-        factors = own_class_factors(self.codes, rows)
-        return SelfSearch(rows, self.own.neighbors, self.codes, factors, mark=0)
+
+def _no_own_scores() -> NoReturn:
+    raise InvalidInputError(
+        "A class's variance or covariance has seen the gallery's points, and their scores under it "
+        "would be too good to calibrate by. Use these bases with the step 'raw'."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +139,7 @@ class FittedBase:
     """
 
     posterior: Callable[[Searched], Posterior]
-    own: Callable[[], Posterior]
+    own: Callable[[], Posterior] = _no_own_scores
 
 
 def fit_base(name: str, gallery: Gallery) -> FittedBase:
@@ -209,69 +148,48 @@ def fit_base(name: str, gallery: Gallery) -> FittedBase:
     Parameters
     ----------
     name : str
-        One of `variants.BASE_TITLES`.
+        The base of a variant.
     gallery : Gallery
         All that it may see.
     """
+    neighbors, support, n_classes = gallery.own.neighbors, gallery.own.vectors, gallery.n_classes
     if name == CLASS_VARIANCE:
-        return _class_variance(gallery)
-    if name in {DIAGONAL, FULL}:
-        return _class_covariance(gallery, full=name == FULL)
-    return _rule(name, gallery)
+        variances = fit_class_variance(neighbors, gallery.codes, n_classes=n_classes)
+
+        def weigh(found: Searched) -> FloatArray:
+            return class_variance_weights(found.neighbors, variances)
+    elif name in {DIAGONAL, FULL}:
+        kind: Literal["full", "diagonal"] = "full" if name == FULL else "diagonal"
+        form = fit_class_covariance(
+            neighbors, gallery.codes, support, n_classes=n_classes, kind=kind
+        )
+
+        def weigh(found: Searched) -> FloatArray:
+            return class_covariance_weights(found.neighbors, found.vectors, support, form)
+    else:
+        return _fit_rule_base(name, gallery)
+    return FittedBase(
+        lambda queries: aggregate(queries.neighbors, weigh(queries), n_classes=n_classes)
+    )
 
 
-def _rule(name: str, gallery: Gallery) -> FittedBase:
-    rule, own = name.removesuffix(UNCORRECTED), gallery.own_pass
-    if name.endswith(UNCORRECTED):
-        own = replace(own, factors=np.ones(len(gallery.codes)))
+def _fit_rule_base(name: str, gallery: Gallery) -> FittedBase:
+    codes, n_classes, rows = gallery.codes, gallery.n_classes, np.arange(len(gallery.codes))
+    corrected = not name.endswith(UNCORRECTED)
+    factors = own_class_factors(codes, rows) if corrected else np.ones(len(codes))
+    own = SelfSearch(rows, gallery.own.neighbors, codes, factors, mark=0)
     fitted = fit_rule(
-        rule,
+        name.removesuffix(UNCORRECTED),
         own,
         temperature=None,
         objective="nll",
         calibration="none",
-        class_sizes=np.bincount(gallery.codes),
+        class_sizes=np.bincount(codes),
         prior_factors=None,
     )
     return FittedBase(
-        lambda queries: fitted.uncalibrated_posterior(
-            queries.neighbors, n_classes=gallery.n_classes
-        ),
-        lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=gallery.n_classes, own=own),
-    )
-
-
-def _class_variance(gallery: Gallery) -> FittedBase:
-    form = fit_class_variance(gallery.own.neighbors, gallery.codes, n_classes=gallery.n_classes)
-    return _class_form(gallery, lambda found: class_variance_weights(found.neighbors, form))
-
-
-def _class_covariance(gallery: Gallery, *, full: bool) -> FittedBase:
-    support = gallery.own.vectors
-    form = fit_class_covariance(
-        gallery.own.neighbors,
-        gallery.codes,
-        support,
-        n_classes=gallery.n_classes,
-        kind="full" if full else "diagonal",
-    )
-    return _class_form(
-        gallery,
-        lambda found: class_covariance_weights(found.neighbors, found.vectors, support, form),
-    )
-
-
-def _class_form(gallery: Gallery, weigh: Callable[[Searched], FloatArray]) -> FittedBase:
-    def posterior(searched: Searched) -> Posterior:
-        return aggregate(searched.neighbors, weigh(searched), n_classes=gallery.n_classes)
-
-    return FittedBase(posterior, _no_own_scores)
-
-
-def _no_own_scores() -> NoReturn:
-    raise InvalidInputError(
-        "A class's variance or covariance has seen the gallery's points, and their scores under it "
-        "would be too good to calibrate by. Use these bases with the step 'raw'."
+        lambda queries: fitted.uncalibrated_posterior(queries.neighbors, n_classes=n_classes),
+        lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=n_classes, own=own),
     )
 
 
@@ -284,7 +202,7 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
     Parameters
     ----------
     name : str
-        One of `variants.STEP_TITLES`.
+        The step of a variant.
     own : callable
         Gives the posterior of the gallery's points, each without itself; not called for "raw".
     gallery : Gallery
@@ -325,23 +243,23 @@ class Competition:
     ----------
     bases : dict of str to FittedBase
         By name.
-    steps : dict of Variant to Step
+    steps : dict of Method to Step
         What follows the base of each variant.
     notes : tuple of str
         What the fits warned of, each once.
     """
 
     bases: dict[str, FittedBase]
-    steps: dict[Variant, Step]
+    steps: dict[Method, Step]
     notes: tuple[str, ...]
 
     @classmethod
-    def fit(cls, gallery: Gallery, variants: Sequence[Variant]) -> Self:
+    def fit(cls, gallery: Gallery, variants: Sequence[Method]) -> Self:
         """Fit variants on a gallery; a base that many share is fitted once."""
         names = dict.fromkeys(variant.base for variant in variants)
         with collect_fit_warnings() as notes:
             bases = {name: fit_base(name, gallery) for name in names}
-            steps: dict[Variant, Step] = {}
+            steps: dict[Method, Step] = {}
             for name, base in bases.items():
                 scores = cache(base.own)
                 for variant in variants:
@@ -349,7 +267,7 @@ class Competition:
                         steps[variant] = fit_step(variant.step, scores, gallery)
         return cls(bases, steps, tuple(dict.fromkeys(notes)))
 
-    def posteriors(self, queries: Searched) -> Iterator[tuple[Variant, Posterior]]:
+    def posteriors(self, queries: Searched) -> Iterator[tuple[Method, Posterior]]:
         """Each variant's answer, those of one base together."""
         for name, base in self.bases.items():
             claimed = base.posterior(queries)

@@ -1,8 +1,8 @@
 """Image data sets for metric learning, one file each."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from nearsure.lab.config import DatasetSettings
 from nearsure.lab.datasets.cars196 import load_cars196
@@ -13,15 +13,7 @@ from nearsure.lab.datasets.images import ImageSplit
 from nearsure.lab.datasets.in_shop import load_in_shop
 from nearsure.lab.datasets.products import load_products
 
-
-class Loader(Protocol):
-    """A data set on disk: a function of its folder."""
-
-    def __call__(self, root: Path, *, drop_single_images: bool) -> ImageSplit:
-        """Find the images below `root`."""
-
-
-ON_DISK: dict[str, Loader] = {
+ON_DISK: dict[str, Callable[..., ImageSplit]] = {
     "cub200": load_cub200,
     "cars196": load_cars196,
     "sop": load_products,

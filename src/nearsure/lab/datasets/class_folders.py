@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nearsure.errors import DatasetError, InvalidInputError
+from nearsure.errors import DatasetError
 from nearsure.lab.datasets.images import (
     ImageSplit,
     LabelledImages,
@@ -20,17 +20,13 @@ EXPECTED = "a folder for each class, with the images of the class in it"
 
 
 def load_class_folders(
-    root: str | os.PathLike[str],
-    *,
-    dataset: str,
-    n_train_classes: int | None = None,
-    drop_single_images: bool = False,
+    root: str | os.PathLike[str], *, dataset: str, drop_single_images: bool = False
 ) -> ImageSplit:
     """Read a folder of class folders and split it by class.
 
     If the root holds the two folders ``train`` and ``test`` and no other, these hold the class
-    folders. Else its own sub-folders are the classes; sorted by name, the first are seen and the
-    others unseen.
+    folders. Else its own sub-folders are the classes; sorted by name, the first half of them,
+    rounded down, are seen and the others unseen.
 
     Hidden files, notes (.txt, .md, .csv, .json, .xml) and what desktop systems leave behind
     (Thumbs.db and the like) are passed over. Anything else in a class folder that does not have
@@ -42,8 +38,6 @@ def load_class_folders(
         The folder.
     dataset : str
         Name of the data set.
-    n_train_classes : int, optional
-        How many classes are seen; by default half of them, rounded down.
     drop_single_images : bool
         Leave out classes of one image, in place of an error. The split is made before, so that no
         class changes its side.
@@ -57,26 +51,24 @@ def load_class_folders(
     ------
     DatasetError
         If the root or a class folder is missing, empty or holds what it should not.
-    InvalidInputError
-        If `n_train_classes` leaves a part without classes, or comes with ``train`` and ``test``.
     """
     folder = require_folder(root, dataset=dataset, expected=EXPECTED)
     names = class_names(folder, dataset=dataset)
     if set(names) == {"train", "test"}:
-        if n_train_classes is not None:
-            raise InvalidInputError(
-                f"n_train_classes must be None where the folders train and test of {folder} say "
-                f"which classes are seen. Got {n_train_classes} instead."
-            )
         parts = [_part(folder, part, dataset=dataset) for part in ("train", "test")]
         if drop_single_images:
             parts = [part.without_single_images() for part in parts]
         return ImageSplit(dataset, *parts)
     images = read_class_folders(folder, names, dataset=dataset)
+    if len(names) == 1:
+        raise DatasetError(
+            f"{dataset}: {folder} should hold two class folders or more, one to learn from and "
+            f"one to be tested on. Got {names[0]} alone."
+        )
     return split_by_class(
         images,
         dataset=dataset,
-        seen_classes=names[: _n_seen(names, n_train_classes, folder, dataset)],
+        seen_classes=names[: len(names) // 2],
         drop_single_images=drop_single_images,
     )
 
@@ -150,22 +142,6 @@ def read_class_folders(
 def _part(folder: Path, part: str, *, dataset: str) -> LabelledImages:
     names = class_names(folder / part, dataset=dataset)
     return read_class_folders(folder / part, names, dataset=dataset, below=f"{part}/")
-
-
-def _n_seen(names: list[str], n_train_classes: int | None, folder: Path, dataset: str) -> int:
-    if len(names) == 1:
-        raise DatasetError(
-            f"{dataset}: {folder} should hold two class folders or more, one to learn from and "
-            f"one to be tested on. Got {names[0]} alone."
-        )
-    if n_train_classes is None:
-        return len(names) // 2
-    if not 0 < n_train_classes < len(names):
-        raise InvalidInputError(
-            f"n_train_classes must be from 1 to {len(names) - 1}, as {folder} has {len(names)} "
-            f"classes and some must stay unseen. Got {n_train_classes} instead."
-        )
-    return n_train_classes
 
 
 def _images_of(folder: Path, *, dataset: str) -> list[str]:

@@ -188,8 +188,7 @@ def smooth_noise(
     kernel = _kernel(size, correlation)
     lattice = generator.standard_normal((fields, kernel.shape[1], kernel.shape[1]))
     # The Gaussian separates into rows and columns, which is far cheaper than a filter of the plane.
-    smooth: FloatArray = kernel @ lattice @ kernel.T
-    return smooth
+    return kernel @ lattice @ kernel.T
 
 
 @lru_cache(maxsize=16)

@@ -183,6 +183,8 @@ def first_few(names: Sequence[str]) -> str:
 PURPOSE = "Reading images"
 BROKEN_SHOWN = 10
 BATCH = 1024
+# Images that are decoded at a time.
+N_DECODED = 4
 # Rows that are laid on white at a time.
 BAND = 64
 
@@ -262,10 +264,7 @@ def decode_image(data: bytes, *, name: str | Path, limits: ImageLimits | None = 
 
 
 def find_broken(
-    images: LabelledImages,
-    *,
-    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
-    n_threads: int = 4,
+    images: LabelledImages, *, progress: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[str, str]:
     """Read every image once, and tell which cannot be decoded.
 
@@ -275,8 +274,6 @@ def find_broken(
         What to read.
     progress : callable
         Wraps the range of image numbers, as ``tqdm`` does, and passes on its items.
-    n_threads : int
-        Images that are decoded at a time.
 
     Returns
     -------
@@ -296,7 +293,7 @@ def find_broken(
         for start in range(0, len(images), BATCH):
             yield from pool.map(complaint, range(start, min(start + BATCH, len(images))))
 
-    with ThreadPoolExecutor(n_threads) as pool:
+    with ThreadPoolExecutor(N_DECODED) as pool:
         found = zip(progress(range(len(images))), complaints(), strict=True)
         return {images.names[i]: message for i, message in found if message is not None}
 

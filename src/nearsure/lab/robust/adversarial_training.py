@@ -2,14 +2,13 @@
 
 import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nearsure.arrays import AnyArray
-from nearsure.errors import ConfigError
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.config import TrainingSettings
 from nearsure.lab.embedding import (
@@ -24,7 +23,7 @@ from nearsure.lab.robust.settings import AdversarialTraining
 from nearsure.lab.training import n_steps, train
 from nearsure.robustness.attacks import Attack, perturb
 
-# Of the streams of random numbers that start from a run's seed; see `lab.batches`.
+# Of the streams of random numbers that start from a run's seed; see `lab.training`.
 ATTACK_STREAM = 2
 
 
@@ -35,7 +34,7 @@ class AdversarialRun:
     Parameters
     ----------
     clean : EmbeddingRun
-        The run whose trained network and proxies it starts from.
+        The run whose trained network and proxies it starts from; the whole network is trained.
     settings : AdversarialTraining
         How.
     """
@@ -52,17 +51,10 @@ class AdversarialRun:
     @cached_property
     def trained(self) -> Trained:
         """The embedder after adversarial training, in eval mode, with its loss."""
-        if self.clean.settings.model.trained != "all":
-            raise ConfigError(
-                "Adversarial training changes the whole network: model.trained must be 'all'. "
-                f"Got {self.clean.settings.model.trained!r} instead."
-            )
         start = copy.deepcopy(self.clean.trained)
         modules: dict[str, nn.Module] = {"embedder": start.embedder, "loss": start.loss}
         labels = self.clean.split.train.labels
-        steps = n_steps(self._schedule, len(labels))
-        stage = self.training_stage
-        stage.describe()
+        stage, steps = self.training_stage, n_steps(self._schedule, len(labels))
         refuse_other_versions(stage, stage.document("versions", versions), steps)
         history = train(
             start.embedder,
@@ -71,13 +63,13 @@ class AdversarialRun:
             self._schedule,
             steps=steps,
             folder=stage.folder,
-            disturb=self._make_attacked_batch(start, steps),
+            disturb=partial(self.attack_batch, start, steps),
         )
         return start._replace(history=history)
 
     def embeddings(self, part: str) -> AnyArray:
         """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
-        images, embedder = self.clean.images_of(part), self.trained.embedder
+        images, embedder = self.clean.split.parts[part], self.trained.embedder
         stage = embeddings_step(self.clean.cache, self.training_stage.key)
         size = self.clean.settings.dataset.image_size
         return embed_images(stage, part, images, embedder, size=size)
@@ -90,53 +82,13 @@ class AdversarialRun:
     @property
     def attacked_share(self) -> float:
         """Share of every class that is attacked: whole images, and a pair at least."""
+        # Losses without proxies compare the attacked images themselves.
         per_class = self.clean.settings.training.images_per_class
         return max(2, round(self.settings.attacked_share * per_class)) / per_class
 
-    def _make_attacked_batch(self, trained: Trained, steps: int) -> "AttackedBatch":
-        clean = self.clean.settings
-        per_class = clean.training.images_per_class
-        return AttackedBatch(
-            trained.embedder,
-            trained.loss,
-            self.settings,
-            # At least a pair, as losses without proxies compare the attacked images themselves.
-            n_of_each_class=round(self.attacked_share * per_class),
-            images_per_class=per_class,
-            steps=steps,
-            seed=clean.seed,
-        )
-
-
-@dataclass(frozen=True)
-class AttackedBatch:
-    """A batch to the same images, some of them under attack; a function of seed and step alone.
-
-    Parameters
-    ----------
-    embedder, loss : nn.Module
-        The model as it is being trained, and the loss that it is trained with.
-    settings : AdversarialTraining
-        Of the attack.
-    n_of_each_class, images_per_class : int
-        Images of a class stand together in a batch; the first of them are attacked.
-    steps : int
-        Length of the run, of which epsilon rises in the first part.
-    seed : int
-        Of the random starts.
-    """
-
-    embedder: nn.Module
-    loss: nn.Module
-    settings: AdversarialTraining
-    n_of_each_class: int
-    images_per_class: int
-    steps: int
-    seed: int
-
-    def attack_at(self, step: int) -> Attack:
-        """The attack at a step of the training."""
-        rising = self.settings.ramp * self.steps
+    def attack_at(self, step: int, steps: int) -> Attack:
+        """The attack at a step of the training; epsilon rises in the first part of its steps."""
+        rising = self.settings.ramp * steps
         share = min(1.0, (step + 1) / rising) if rising else 1.0
         return Attack(
             "pgd",
@@ -146,16 +98,31 @@ class AttackedBatch:
             random_start=True,
         )
 
-    def __call__(self, images: Tensor, codes: Tensor, step: int) -> Tensor:
-        """Attack the model as it stands at this step."""
-        chosen = torch.arange(len(images)) % self.images_per_class < self.n_of_each_class
+    def attack_batch(
+        self, model: Trained, steps: int, images: Tensor, codes: Tensor, step: int
+    ) -> Tensor:
+        """A batch with some images under attack; a function of model, seed and step alone.
+
+        Parameters
+        ----------
+        model : Trained
+            The model as it stands at this step, and the loss that it is trained with.
+        steps : int
+            Length of the run.
+        images, codes : tensor of shape (n, ...)
+            The batch; images of a class stand together, and the first of them are attacked.
+        step : int
+            Which step.
+        """
+        per_class = self.clean.settings.training.images_per_class
+        chosen = torch.arange(len(images)) % per_class < round(self.attacked_share * per_class)
         own = codes[chosen]
         attacked = perturb(
-            self.embedder,
+            model.embedder,
             images[chosen],
-            lambda embeddings: self.loss(embeddings, own),
-            self.attack_at(step),
-            seeded_generator(self.seed, ATTACK_STREAM, step),
+            lambda embeddings: model.loss(embeddings, own),
+            self.attack_at(step, steps),
+            seeded_generator(self.clean.settings.seed, ATTACK_STREAM, step),
             # Triplets of a batch may all be settled: there is nothing to attack, nor to learn.
             gradient_required=False,
         )

@@ -1,22 +1,21 @@
 """Outcomes of methods on changed queries, with a joint bootstrap."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
-from nearsure.arrays import FloatArray, IntArray
-from nearsure.lab.cache import fields_from_plain, fields_to_plain
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.lab.cache import to_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
 from nearsure.lab.robust.settings import Variant
 from nearsure.metrics import Interval, calibration_floor
+from nearsure.metrics.bootstrap import basic_interval
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.neighbors import Neighbors
-from nearsure.rules import RuleName
 from nearsure.temperature import TemperatureFit
-from nearsure.validation import check_positive_integer, generator_of
 
 # One set of resampled queries for every variant and method, and fast sums over all of them.
 #
@@ -37,35 +36,8 @@ DECIMALS = 7
 BLOCK_ENTRIES = 1 << 21
 
 
-@dataclass(frozen=True, eq=False)
-class Measures:
-    """Numbers of every method on the queries (row 0) and on each resample (the other rows).
-
-    Parameters
-    ----------
-    accuracy : array of shape (1 + n_resamples, n_methods)
-        Share of queries whose label is right.
-    ece : array of the same shape
-        Expected calibration error, 15 bins of equal width.
-    confidence : array of the same shape
-        Mean confidence.
-    confidently_wrong : array of the same shape
-        Share of queries, of all, that are wrong with a confidence of 0.9 or more.
-    confidence_when_wrong : array of the same shape
-        Mean confidence of the wrong answers; NaN where none is wrong.
-    top_label_brier : array of the same shape
-        Mean squared difference between confidence and being right (1) or wrong (0).
-    """
-
-    accuracy: FloatArray
-    ece: FloatArray
-    confidence: FloatArray
-    confidently_wrong: FloatArray
-    confidence_when_wrong: FloatArray
-    top_label_brier: FloatArray
-
-
-MEASURE_NAMES: tuple[str, ...] = tuple(Measures.__dataclass_fields__)
+# Of every method, columns, on the queries (row 0) and on each resample (the other rows).
+Measures = Mapping[str, FloatArray]
 
 
 class JointBootstrap:
@@ -82,9 +54,8 @@ class JointBootstrap:
     """
 
     def __init__(self, n_queries: int, *, seed: int, n_resamples: int) -> None:
-        self.n_queries = check_positive_integer("n_queries", n_queries)
-        n_resamples = check_positive_integer("n_resamples", n_resamples)
-        rng = generator_of(seed)
+        self.n_queries = n_queries
+        rng = np.random.default_rng(seed)
         # Row 0 is the data themselves. A byte is enough: a query is drawn once on average, and 256
         # times with a chance below 1e-500.
         self._drawn = np.ones((1 + n_resamples, n_queries), np.uint8)
@@ -107,23 +78,25 @@ class JointBootstrap:
         )
 
     def measure(self, scores: Scores) -> Measures:
-        """Every measure of every method."""
+        """Every measure of every method; see `MethodResult`."""
         confidence, correct = scores.confidence.T, scores.correct.T
+
         # Summed in groups of columns, so that memory stays bounded by a few columns a method.
-        right = self.sums(correct.astype(np.float64)) / self.n_queries
-        wrong_confidence = self.sums(np.where(correct, 0.0, confidence)) / self.n_queries
-        wrong = 1.0 - right
-        return Measures(
-            accuracy=right,
-            ece=self._calibration_errors(scores),
-            confidence=self.sums(confidence) / self.n_queries,
-            confidently_wrong=self.sums((~correct & (confidence >= SURE)).astype(np.float64))
-            / self.n_queries,
-            confidence_when_wrong=np.divide(
+        def mean(summands: AnyArray) -> FloatArray:
+            return self.sums(summands.astype(np.float64)) / self.n_queries
+
+        right = mean(correct)
+        wrong_confidence, wrong = mean(np.where(correct, 0.0, confidence)), 1.0 - right
+        return {
+            "accuracy": right,
+            "ece": self._calibration_errors(scores),
+            "confidence": mean(confidence),
+            "confidently_wrong": mean(~correct & (confidence >= SURE)),
+            "confidence_when_wrong": np.divide(
                 wrong_confidence, wrong, out=np.full_like(wrong, np.nan), where=wrong > 0
             ),
-            top_label_brier=self.sums((confidence - correct) ** 2) / self.n_queries,
-        )
+            "top_label_brier": mean((confidence - correct) ** 2),
+        }
 
     def _calibration_errors(self, scores: Scores) -> FloatArray:
         n_methods = len(scores.confidence)
@@ -137,47 +110,25 @@ class JointBootstrap:
         return np.asarray(absolute.sum(axis=2) / self.n_queries, np.float64)
 
 
-def mean_of(measures: list[Measures]) -> Measures:
+def mean_of(measures: Sequence[Measures]) -> Measures:
     """The mean over variants, in the data and in each resample."""
-    return Measures(
-        **{
-            name: np.mean([getattr(found, name) for found in measures], axis=0)
-            for name in MEASURE_NAMES
-        }
-    )
+    return {name: np.mean([found[name] for found in measures], axis=0) for name in measures[0]}
 
 
-def basic_interval(values: FloatArray, *, low: float = 0.0, high: float = 1.0) -> Interval:
-    """The basic bootstrap interval of an estimate, `values[0]`, from its resamples, the rest.
-
-    It is the interval of `bootstrap_interval`, which says why it is not the percentile one.
+def interval_of(values: FloatArray, *, low: float = 0.0) -> Interval:
+    """The basic bootstrap interval of a measure.
 
     Parameters
     ----------
     values : array of shape (1 + n_resamples,)
         The measure on the data and on each resample; NaN where it is not defined.
-    low, high : float
-        Range of the measure, which the interval is clipped to.
+    low : float
+        The least that the measure may be; the most is 1.
     """
-    estimate, resampled = float(values[0]), values[1:]
-    defined = resampled[~np.isnan(resampled)]
-    n_undefined = len(resampled) - len(defined)
-    tail = (1.0 - LEVEL) / 2.0
-    if np.isnan(estimate) or n_undefined > tail * len(resampled):
-        ends = np.full(2, np.nan)
-    else:
-        q_low, q_high = np.quantile(defined, (tail, 1.0 - tail), method="inverted_cdf")
-        ends = np.clip((2 * estimate - q_high, 2 * estimate - q_low), low, high)
-    return Interval(
-        round(estimate, DECIMALS),
-        round(float(ends[0]), DECIMALS),
-        round(float(ends[1]), DECIMALS),
-        LEVEL,
-        n_undefined,
-    )
-
-
-INTERVALS = (*MEASURE_NAMES, "overconfidence", "accuracy_less_ned", "ece_less_ned")
+    estimate = float(values[0])
+    found = basic_interval(estimate, values[1:], estimate, LEVEL, (low, 1.0))
+    estimate, low, high = (round(end, DECIMALS) for end in (estimate, found.low, found.high))
+    return Interval(estimate, low, high, LEVEL, found.n_undefined)
 
 
 @dataclass(frozen=True)
@@ -231,10 +182,15 @@ class MethodResult:
         return {**ends, "ece_floor": self.ece_floor}
 
     @classmethod
-    def from_dict(cls, method: Method, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, method: Method, stored: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        ends = {name: _interval_from_list(fields[name]) for name in INTERVALS}
-        return cls(method, ece_floor=fields["ece_floor"], **ends)
+        ends = {name: _interval_from_list(stored[name]) for name in INTERVALS}
+        return cls(method, ece_floor=stored["ece_floor"], **ends)
+
+
+INTERVALS = tuple(
+    field.name for field in fields(MethodResult) if field.name not in {"method", "ece_floor"}
+)
 
 
 @dataclass(frozen=True)
@@ -262,50 +218,48 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
-        by_method = {result.method.key: result.to_dict() for result in self.results}
+        by_method = {_key(result.method): result.to_dict() for result in self.results}
         return {"n_variants": self.n_variants, "methods": by_method}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
         by_method = fields["methods"]
-        results = (MethodResult.from_dict(method, by_method[method.key]) for method in METHODS)
+        results = (MethodResult.from_dict(method, by_method[_key(method)]) for method in METHODS)
         return cls(tuple(results), fields["n_variants"])
 
 
-def outcome_of(measures: Measures, floors: list[float], *, n_variants: int = 1) -> Outcome:
-    """Intervals from measures on the queries and on their resamples.
+def outcome_of(measured: Sequence[Measures]) -> Outcome:
+    """Intervals of the mean over variants.
 
     Parameters
     ----------
-    measures : Measures
-        Of one variant, or of the mean over some.
-    floors : list of float
-        ECE floor of every method.
-    n_variants : int
-        How many the mean is over.
+    measured : sequence of Measures
+        Of one variant or more, each with the "ece_floor" of every method.
     """
-    ned = METHODS.index(NED)
+    mean = dict(mean_of(measured))
+    floors, ned = mean.pop("ece_floor"), METHODS.index(NED)
+    changes = {
+        "overconfidence": mean["confidence"] - mean["accuracy"],
+        "accuracy_less_ned": mean["accuracy"] - mean["accuracy"][:, [ned]],
+        "ece_less_ned": mean["ece"] - mean["ece"][:, [ned]],
+    }
     results = []
     for place, method in enumerate(METHODS):
-        intervals = {
-            name: basic_interval(getattr(measures, name)[:, place]) for name in MEASURE_NAMES
-        }
-        too_sure = measures.confidence[:, place] - measures.accuracy[:, place]
-        intervals["overconfidence"] = basic_interval(too_sure, low=-1.0)
-        for name in ("accuracy", "ece"):
-            values = getattr(measures, name)
-            intervals[f"{name}_less_ned"] = basic_interval(
-                values[:, place] - values[:, ned], low=-1.0
-            )
-        floor = round(floors[place], DECIMALS)
+        intervals = {name: interval_of(values[:, place]) for name, values in mean.items()}
+        for name, values in changes.items():
+            intervals[name] = interval_of(values[:, place], low=-1.0)
+        floor = round(float(floors[place]), DECIMALS)
         results.append(MethodResult(method, ece_floor=floor, **intervals))
-    return Outcome(tuple(results), n_variants)
+    return Outcome(tuple(results), len(measured))
+
+
+def _key(method: Method) -> str:
+    return f"{method.base}-{method.step}"
 
 
 def _interval_to_list(interval: Interval) -> list[float | int | None]:
-    numbers = (interval.estimate, interval.low, interval.high)
-    ends: list[float | int | None] = [None if np.isnan(end) else end for end in numbers]
+    ends: list[float | int | None] = to_plain([interval.estimate, interval.low, interval.high])
     return [*ends, interval.n_undefined] if interval.n_undefined else ends
 
 
@@ -406,16 +360,6 @@ class RobustEvaluation:
         """The attacked variants."""
         return tuple(found for found in self.variants if found.variant.family == "attack")
 
-    def to_dict(self) -> dict[str, Any]:
-        """In JSON's types; NaN becomes None."""
-        return fields_to_plain(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        evaluation: Self = fields_from_plain(cls, fields)
-        return evaluation
-
 
 def evaluate_variants(
     model: str,
@@ -456,17 +400,31 @@ def evaluate_variants(
     """
     neighbors, codes = clean
     draws = JointBootstrap(len(neighbors), seed=seed, n_resamples=n_resamples)
-    base = _Measured.of(draws, frozen.scores(neighbors, codes), seed)
-    measured: dict[Variant, _Measured] = {}
-    for variant, changed, changed_codes in variants:
-        measured[variant] = _Measured.of(draws, frozen.scores(changed, changed_codes), seed)
+
+    def measure(found: Neighbors, found_codes: IntArray) -> Measures:
+        scores = frozen.scores(found, found_codes)
+        floors = [
+            calibration_floor(row, seed=seed, n_bins=N_BINS, n_simulations=FLOOR_SIMULATIONS)
+            for row in scores.confidence
+        ]
+        return {**draws.measure(scores), "ece_floor": np.array(floors)}
+
+    base = measure(*clean)
+    measured = {variant: measure(changed, its_codes) for variant, changed, its_codes in variants}
     corruptions = {v: found for v, found in measured.items() if v.severity is not None}
-    names = dict.fromkeys(variant.name for variant in corruptions)
-    severities = sorted({v.severity for v in corruptions if v.severity is not None})
+
+    def mean_by(trait: str) -> dict[Any, Outcome]:
+        groups: dict[Any, list[Measures]] = {}
+        for variant, found in corruptions.items():
+            groups.setdefault(getattr(variant, trait), []).append(found)
+        return {value: outcome_of(group) for value, group in groups.items()}
+
+    by_corruption, by_severity = mean_by("name"), mean_by("severity")
+    n_full = len(by_corruption) * len(by_severity)
     return RobustEvaluation(
         model=model,
         protocol=protocol,
-        n_gallery=frozen.n_gallery,
+        n_gallery=len(frozen.gallery_codes),
         n_queries=len(neighbors),
         n_unknown_queries=int((~np.isin(codes, frozen.gallery_codes)).sum()),
         n_classes=len(np.unique(frozen.gallery_codes)),
@@ -474,49 +432,17 @@ def evaluate_variants(
         seed=seed,
         n_resamples=n_resamples,
         temperature_fit=frozen.temperature_fit,
-        clean=base.outcome(),
-        variants=tuple(VariantOutcome(v, found.outcome()) for v, found in measured.items()),
-        mean=_mean(list(corruptions.values())) if corruptions else None,
-        by_corruption={
-            name: _mean([found for v, found in corruptions.items() if v.name == name])
-            for name in names
-        },
-        by_severity={
-            severity: _mean([found for v, found in corruptions.items() if v.severity == severity])
-            for severity in severities
-        },
-        notes=frozen.notes + _notes(protocol, neighbors, corruptions, len(names) * len(severities)),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """Measures of one variant on all resamples, and the floors."""
-
-    measures: Measures
-    floors: list[float]
-
-    @classmethod
-    def of(cls, draws: JointBootstrap, scores: Scores, seed: int) -> Self:
-        floors = [
-            calibration_floor(row, seed=seed, n_bins=N_BINS, n_simulations=FLOOR_SIMULATIONS)
-            for row in scores.confidence
-        ]
-        return cls(draws.measure(scores), floors)
-
-    def outcome(self) -> Outcome:
-        return outcome_of(self.measures, self.floors)
-
-
-def _mean(measured: list[_Measured]) -> Outcome:
-    floors = np.mean([found.floors for found in measured], axis=0).tolist()
-    return outcome_of(
-        mean_of([found.measures for found in measured]), floors, n_variants=len(measured)
+        clean=outcome_of([base]),
+        variants=tuple(VariantOutcome(v, outcome_of([found])) for v, found in measured.items()),
+        mean=outcome_of(list(corruptions.values())) if corruptions else None,
+        by_corruption=by_corruption,
+        by_severity={severity: by_severity[severity] for severity in sorted(by_severity)},
+        notes=frozen.notes + _notes(protocol, neighbors, len(corruptions), n_full),
     )
 
 
 def _notes(
-    protocol: ProtocolName, clean: Neighbors, corruptions: Mapping[Variant, _Measured], n_full: int
+    protocol: ProtocolName, clean: Neighbors, n_corruptions: int, n_full: int
 ) -> tuple[str, ...]:
     notes = []
     if protocol == "all_against_others":
@@ -531,18 +457,18 @@ def _notes(
             f"{copies} of {len(clean)} clean queries equal a gallery point but for rounding. If "
             "these are the same items, the figures are too good."
         )
-    if len(corruptions) != n_full:
+    if n_corruptions != n_full:
         notes.append(
             "Not every corruption has every severity, so means over severities or corruptions "
-            f"are not of the same things: {len(corruptions)} variants in place of {n_full}."
+            f"are not of the same things: {n_corruptions} variants in place of {n_full}."
         )
     return tuple(notes)
 
 
 # Calibrated 1NN has one confidence for all queries: a rate.
-BASELINE_RULES: tuple[RuleName, ...] = ("knn", "dudani", "gou")
+BASELINE_RULES = ("knn", "dudani", "gou")
 CALIBRATED_BASELINES = tuple(
-    method for method in METHODS if method.rule in BASELINE_RULES and method.calibration != "raw"
+    method for method in METHODS if method.base in BASELINE_RULES and method.step != "raw"
 )
 
 

@@ -10,13 +10,10 @@ from tqdm import tqdm
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import ZeroGradientError
-from nearsure.lab.cache import CachedStep, digest
-from nearsure.lab.datasets.images import LabelledImages
+from nearsure.lab.cache import Arrays, CachedStep, digest
 from nearsure.lab.losses import SOFTMAX_TEMPERATURE
 from nearsure.lab.robust.damaged import (
-    AttackedEmbeddings,
-    AttackedQueries,
-    CorruptedQueries,
+    DamagedQueries,
     central_views,
     score_damaged,
 )
@@ -33,57 +30,44 @@ from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
 
 # Raised when the corruptions give other pixels, so that old embeddings are not taken for new ones.
 CORRUPTIONS_VERSION = 1
+CORRUPTED_BATCH = 64
 
 
 def corruption_experiment(
-    model: RobustModel,
-    images: LabelledImages,
-    *,
-    size: int,
-    n_queries: int | None,
-    n_resamples: int,
-    seed: int,
+    model: RobustModel, *, n_queries: int | None, n_resamples: int
 ) -> list[RobustEvaluation]:
     """Corrupt queries in all 75 ways and score them by every protocol.
 
     Parameters
     ----------
     model : RobustModel
-        Trained, with its clean galleries.
-    images : LabelledImages
-        The query images.
-    size : int
-        Side of what the network sees; corruptions are of that picture.
+        Trained, with its clean galleries; its seed is that of the choice of queries, of the
+        corruptions and of the intervals, too. Corruptions are of the square that it sees.
     n_queries : int, optional
         How many to corrupt, at random; None for all.
     n_resamples : int
         Of every interval.
-    seed : int
-        Of the choice of queries, the corruptions and the intervals.
     """
-    rows = damaged_rows(model.strict, n_queries, seed=seed)
-    stage = corrupted_step(model.cache, model.key, rows, size=size, seed=seed)
-    corrupted = CorruptedQueries(
-        stage, model.embed, central_views(images, rows, size), rows, seed=seed
-    )
+    rows = damaged_rows(model.strict, n_queries, seed=model.seed)
+    size = model.images.settings.dataset.image_size
+    stage = corrupted_step(model.cache, model.key, rows, size=size, seed=model.seed)
+    queries = _queries(model, stage, rows, CORRUPTED_BATCH)
     kinds = [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES]
     for name, severity in tqdm(kinds, desc=f"corrupt {len(rows)} queries", disable=None):
-        corrupted.corrupted(name, severity)
+        queries.corrupted(name, severity)
 
     def damaged() -> Iterator[tuple[Variant, AnyArray]]:
         for name, severity in tqdm(kinds, desc="score corruptions", disable=None):
-            yield Variant.corruption(name, severity), corrupted.corrupted(name, severity)
+            yield Variant("corruption", name, severity), queries.corrupted(name, severity)
 
-    return score_damaged(
-        model,
-        stage,
-        rows,
-        corrupted.clean(),
-        damaged,
-        plan=[f"{name}-{severity}" for name, severity in kinds],
-        seed=seed,
-        n_resamples=n_resamples,
-    )
+    plan = [f"{name}-{severity}" for name, severity in kinds]
+    return score_damaged(model, queries, damaged, plan=plan, n_resamples=n_resamples)
+
+
+def _queries(model: RobustModel, stage: CachedStep, rows: IntArray, batch: int) -> DamagedQueries:
+    images = model.images
+    views = central_views(images.split.queries, rows, images.settings.dataset.image_size)
+    return DamagedQueries(stage, model.embedder, views, rows, model.seed, batch)
 
 
 def corrupted_step(
@@ -100,9 +84,10 @@ def corrupted_step(
     return CachedStep(cache, "corrupted", inputs)
 
 
-# Raised when attacks give other images, also because of CHUNK or the softmax temperature, so that
-# old results are not taken for new ones.
+# Raised when attacks give other images, also because of the batch or the softmax temperature, so
+# that old results are not taken for new ones.
 ATTACKS_VERSION = 1
+ATTACKED_BATCH = 50
 ON_LABEL, ON_CONFIDENCE = "proxies", "confidence"
 
 
@@ -118,13 +103,7 @@ def plan_attacks(settings: RobustSettings) -> list[Attack]:
 
 
 def attack_experiment(
-    model: RobustModel,
-    images: LabelledImages,
-    *,
-    size: int,
-    settings: RobustSettings,
-    n_resamples: int,
-    seed: int,
+    model: RobustModel, settings: RobustSettings, *, n_resamples: int
 ) -> list[RobustEvaluation]:
     """Attack queries in all planned ways and score them by every protocol.
 
@@ -135,87 +114,68 @@ def attack_experiment(
     Parameters
     ----------
     model : RobustModel
-        Trained, with its clean galleries.
-    images : LabelledImages
-        The query images.
-    size : int
-        Side of what the network sees.
+        Trained, with its clean galleries; its seed is that of the choice of queries, of random
+        starts and of the intervals, too.
     settings : RobustSettings
         Which attacks, on how many queries.
     n_resamples : int
         Of every interval.
-    seed : int
-        Of the choice of queries, random starts and intervals.
     """
     strict = model.strict
-    rows = damaged_rows(strict, settings.attacked_queries, seed=seed)
+    rows = damaged_rows(strict, settings.attacked_queries, seed=model.seed)
     # No rule can be right about a class that the gallery lacks; there is nothing to attack.
     rows = rows[strict.may_ask(rows) & np.isin(strict.query_codes[rows], strict.codes)]
-    frozen = model.frozen[strict.protocol]
     inputs = {
         "training": model.key,
         "rows": digest(rows.tolist()),
-        "size": size,
-        "seed": seed,
-        "T": frozen.temperature_fit.temperature,
+        "size": model.images.settings.dataset.image_size,
+        "seed": model.seed,
+        "T": model.frozen[strict.protocol].temperature_fit.temperature,
         "attacks": ATTACKS_VERSION,
     }
     stage = CachedStep(model.cache, "attacked", inputs)
-    attacked = AttackedQueries(stage, model.embedder, central_views(images, rows, size), seed=seed)
+    queries = _queries(model, stage, rows, ATTACKED_BATCH)
     attacks = plan_attacks(settings)
-    found = {attack: _attack_queries(attacked, attack, model, rows) for attack in attacks}
+    found = {attack: _attack_queries(queries, attack, model) for attack in attacks}
 
     def damaged() -> Iterator[tuple[Variant, AnyArray]]:
         for attack, result in found.items():
-            variant = Variant.attack(
+            variant = Variant(
+                "attack",
                 attack.name,
-                attack.epsilon,
-                mean_distance=float(result.distance.mean()),
-                max_distance=float(result.distance.max()),
-                n_without_gradient=int((~result.had_gradient).sum()),
+                epsilon=attack.epsilon,
+                mean_distance=float(result["distance"].mean()),
+                max_distance=float(result["distance"].max()),
+                n_without_gradient=int((result["had_gradient"] == 0).sum()),
             )
-            yield variant, result.vectors
+            yield variant, result["vectors"]
 
-    return score_damaged(
-        model,
-        stage,
-        rows,
-        attacked.clean(),
-        damaged,
-        plan=[str(attack) for attack in attacks],
-        seed=seed,
-        n_resamples=n_resamples,
-    )
+    plan = [str(attack) for attack in attacks]
+    return score_damaged(model, queries, damaged, plan=plan, n_resamples=n_resamples)
 
 
-def _attack_queries(
-    attacked: AttackedQueries, attack: Attack, model: RobustModel, rows: IntArray
-) -> AttackedEmbeddings:
+def _attack_queries(queries: DamagedQueries, attack: Attack, model: RobustModel) -> Arrays:
     support = model.strict
-
-    def codes(part: slice) -> torch.Tensor:
-        return torch.from_numpy(support.query_codes[rows[part]])
+    codes = torch.from_numpy(support.query_codes[queries.rows])
 
     def on_label(part: slice) -> EmbeddingLoss:
-        return against_proxies(model.class_means, codes(part), temperature=SOFTMAX_TEMPERATURE)
+        return against_proxies(model.class_means, codes[part], temperature=SOFTMAX_TEMPERATURE)
 
     def on_confidence(part: slice) -> EmbeddingLoss:
         return confidence_in_a_wrong_class(
             torch.from_numpy(support.vectors),
             torch.from_numpy(support.codes),
-            codes(part),
+            codes[part],
             temperature=model.frozen[support.protocol].temperature_fit.temperature,
         )
 
-    description = f"{model.name}, {attack.name} {attack.epsilon:.3g}"
-    is_on_confidence = attack.name == ON_CONFIDENCE
-    found = attacked.under(
-        attack,
-        ON_CONFIDENCE if is_on_confidence else ON_LABEL,
-        on_confidence if is_on_confidence else on_label,
-        track=partial(tqdm, desc=description, disable=None),
+    on_what = (
+        (ON_CONFIDENCE, on_confidence) if attack.name == ON_CONFIDENCE else (ON_LABEL, on_label)
     )
-    if not found.had_gradient.any():
+    description = f"{model.name}, {attack.name} {attack.epsilon:.3g}"
+    track = partial(tqdm, desc=description, disable=None)
+    found = queries.attacked(attack, *on_what, track=track)
+    if not found["had_gradient"].any():
         raise ZeroGradientError(
             f"The gradient was zero for every query under {attack.name} with epsilon "
             f"{attack.epsilon:g}: nothing was attacked, and a table of it would look like "

@@ -1,15 +1,15 @@
 """Figures of robustness results as PNG, drawn from stored numbers alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
 from nearsure.extras import require
-from nearsure.lab.figures import entitle, new_figure, save_figure
+from nearsure.lab.figures import legend_below, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.settings import epsilon_text
@@ -19,7 +19,6 @@ from nearsure.rules import RULE_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 # What the paper's mean ECEs stay below.
@@ -47,28 +46,10 @@ def draw_claims(ax: "Axes") -> None:
     )
 
 
-def legend_below(figure: "Figure", n_columns: int) -> None:
-    """One legend for all panels, each label once."""
-    handle_of = {
-        label: handle
-        for ax in figure.axes
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        list(handle_of.values()),
-        list(handle_of),
-        loc="outside lower center",
-        ncols=n_columns,
-        frameon=False,
-    )
-
-
 DARK = 0.6  # of a colour scale; on it text is white
 
 
-def draw_severity_curves(
-    evaluation: RobustEvaluation, path: str | Path, *, name: str | None = None
-) -> Path:
+def draw_severity_curves(evaluation: RobustEvaluation, path: Path, *, name: str) -> Path:
     """Accuracy and ECE against the severity, mean over the corruptions, 0 being clean.
 
     Parameters
@@ -77,7 +58,7 @@ def draw_severity_curves(
         The numbers; it must have corruptions.
     path : path
         Where to write the PNG; its folder is made if need be.
-    name : str, optional
+    name : str
         Name of the data, for the title.
 
     Returns
@@ -89,7 +70,8 @@ def draw_severity_curves(
     mean = mean_of_corruptions(evaluation)
     calibrated = best_baseline([mean])
     own = mean.lowest_ece([Method("ned", "isotonic"), Method("ned", "platt")]).method
-    figure = new_figure((16, 5.6))
+    what = f"mean over {len(evaluation.by_corruption)} corruptions"
+    figure = new_figure((16, 5.6), _title(evaluation, name, what))
     left, middle, right = figure.subplots(1, 3)
     # Calibration leaves the labels alone, so accuracy has a line for each rule only.
     for rule in RULE_NAMES:
@@ -104,23 +86,17 @@ def draw_severity_curves(
     for ax in (middle, right):
         draw_claims(ax)
         ax.set_ylim(bottom=0)
-    left.set_ylabel("Accuracy")
-    middle.set_ylabel("Expected calibration error")
-    right.set_ylabel("Expected calibration error, enlarged")
-    for ax in (left, middle, right):
-        ax.set_xlabel("Severity")
+    error = "Expected calibration error"
+    for ax, title in ((left, "Accuracy"), (middle, error), (right, f"{error}, enlarged")):
+        ax.set(xlabel="Severity", ylabel=title)
         ax.set_xticks(list(outcomes), ["clean", *map(str, evaluation.by_severity)])
         in_percent(ax)
         ax.grid(visible=True, alpha=0.3)
     legend_below(figure, 4)
-    what = f"mean over {len(evaluation.by_corruption)} corruptions"
-    entitle(figure, name, _circumstances(evaluation, what))
     return save_figure(figure, path)
 
 
-def draw_corruption_map(
-    evaluation: RobustEvaluation, path: str | Path, *, name: str | None = None
-) -> Path:
+def draw_corruption_map(evaluation: RobustEvaluation, path: Path, *, name: str) -> Path:
     """NED's accuracy and ECE under every corruption at every severity, and a baseline's ECE.
 
     Parameters
@@ -135,7 +111,7 @@ def draw_corruption_map(
     """
     baseline = best_baseline([mean_of_corruptions(evaluation)])
     height = 1.6 + 0.36 * (len(evaluation.by_corruption) + 1)
-    figure = new_figure((15, height))
+    figure = new_figure((15, height), _title(evaluation, name, "every corruption and severity"))
     axes = figure.subplots(1, 3, sharey=True)
     accuracy = _grid(evaluation, NED, "accuracy")
     errors = {method: _grid(evaluation, method, "ece") for method in (NED, baseline)}
@@ -148,36 +124,39 @@ def draw_corruption_map(
         _map(ax, evaluation, error, "Oranges", (0.0, largest))
         clean = evaluation.clean.of(method)
         ax.set_title(f"{method.title}: ECE %, clean {100 * clean.ece.estimate:.1f}")
-    entitle(figure, name, _circumstances(evaluation, "every corruption and severity"))
     return save_figure(figure, path)
 
 
 def _line(
     ax: "Axes", outcomes: Mapping[int, Outcome], method: Method, measure: str, *, band: bool = True
 ) -> None:
-    style = _style(method)
-    intervals = [outcome.of(method).interval(measure) for outcome in outcomes.values()]
-    x = list(outcomes)
-    ax.plot(
-        x,
-        [interval.estimate for interval in intervals],
-        color=style.color,
-        linestyle=style.dash,
-        marker=style.marker,
-        markersize=5,
-        linewidth=2.4 if method == NED else 1.5,
-        label=method.title,
-    )
+    style, x = _style(method), list(outcomes)
+    line = [outcome.of(method).interval(measure) for outcome in outcomes.values()]
+    width = 2.4 if method == NED else 1.5
+    look = {"linestyle": style.dash, "markersize": 5, "linewidth": width, "label": method.title}
+    low, high = _plot(ax, x, line, style, **look)
     if band:
-        ends = np.array([(interval.low, interval.high) for interval in intervals])
-        ax.fill_between(x, ends[:, 0], ends[:, 1], color=style.color, alpha=0.12, linewidth=0)
+        ax.fill_between(x, low, high, color=style.color, alpha=0.12, linewidth=0)
+
+
+def _plot(
+    ax: "Axes",
+    x: Sequence[float],
+    line: Sequence[Interval],
+    style: LineStyle,
+    **look: Any,  # noqa: ANN401
+) -> tuple[list[float], list[float]]:
+    """Draw the estimates; gives the low and the high ends."""
+    estimates = [interval.estimate for interval in line]
+    ax.plot(x, estimates, color=style.color, marker=style.marker, **look)
+    return [interval.low for interval in line], [interval.high for interval in line]
 
 
 def _style(method: Method) -> LineStyle:
     """A rule's own style; calibrated ones have the two that no rule has."""
-    if method.calibration == "raw":
-        return line_style(RULE_NAMES.index(method.rule))
-    return line_style(len(RULE_NAMES) + (method.rule == "ned"))
+    if method.step == "raw":
+        return line_style(RULE_NAMES.index(method.base))
+    return line_style(len(RULE_NAMES) + (method.base == "ned"))
 
 
 def _grid(evaluation: RobustEvaluation, method: Method, measure: str) -> FloatArray:
@@ -220,8 +199,9 @@ def _map(
     ax.set_xlabel("Severity")
 
 
-def _circumstances(evaluation: RobustEvaluation, what: str) -> str:
-    return f"{evaluation.model}, {what}, {evaluation.n_queries:,} queries, k = {evaluation.k}"
+def _title(evaluation: RobustEvaluation, name: str, what: str) -> str:
+    asked = f"{evaluation.n_queries:,} queries, k = {evaluation.k}"
+    return f"{name}: {evaluation.model}, {what}, {asked}"
 
 
 TITLES = {
@@ -233,7 +213,7 @@ DASHES = ("-", "--", ":", "-.")  # one a model
 
 
 def draw_attack_curves(
-    evaluations: Mapping[str, RobustEvaluation], path: str | Path, *, name: str | None = None
+    evaluations: Mapping[str, RobustEvaluation], path: Path, *, name: str
 ) -> Path:
     """NED's accuracy, ECE and share of confidently wrong answers against epsilon.
 
@@ -243,7 +223,7 @@ def draw_attack_curves(
         By model, of the same protocol; they must have attacks.
     path : path
         Where to write the PNG; its folder is made if need be.
-    name : str, optional
+    name : str
         Name of the data, for the title.
 
     Returns
@@ -258,7 +238,9 @@ def draw_attack_curves(
     # A logarithmic axis has no 0: clean queries stand a little before the first epsilon.
     places = {epsilon: float(np.log2(epsilon)) for epsilon in epsilons}
     places[0.0] = places[epsilons[0]] - 1.5
-    figure = new_figure((16, 6))
+    counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
+    asked = " or ".join(f"{n:,}" for n in counts)
+    figure = new_figure((16, 6), f"{name}: NED under attack, {asked} queries")
     axes = figure.subplots(1, 3)
     for ax, (measure, title) in zip(axes, TITLES.items(), strict=True):
         for number, (model, outcomes) in enumerate(found.items()):
@@ -266,11 +248,14 @@ def draw_attack_curves(
                 line = _intervals(outcomes, attack, measure, first=epsilons[0])
                 # A little apart, so that intervals at one epsilon do not hide each other.
                 aside = 0.05 * (color + len(names) * number)
-                placed = {places[epsilon] + aside: found for epsilon, found in line.items()}
-                _draw(ax, placed, (color, number))
-                ax.get_lines()[-1].set_label(f"{AttackKey(attack, 0).title}, {model}")
-        ax.set_ylabel(title)
-        ax.set_xlabel("Largest change of a pixel, epsilon")
+                x = [places[epsilon] + aside for epsilon in line]
+                dash, label = DASHES[number % len(DASHES)], f"{AttackKey(attack, 0).title}, {model}"
+                look = {"linestyle": dash, "markersize": 6, "label": label}
+                style = line_style(color)
+                low, high = _plot(ax, x, list(line.values()), style, **look)
+                # Not error bars: an interval that takes the bias off may lie beside its estimate.
+                ax.vlines(x, low, high, color=style.color, linewidth=0.9, alpha=0.8)
+        ax.set(xlabel="Largest change of a pixel, epsilon", ylabel=title)
         texts = ["clean", *map(epsilon_text, epsilons)]
         ax.set_xticks([places[epsilon] for epsilon in (0.0, *epsilons)], texts, rotation=30)
         ax.set_ylim(bottom=0)
@@ -280,8 +265,6 @@ def draw_attack_curves(
     floor = max(evaluation.clean.of(NED).ece_floor for evaluation in evaluations.values())
     axes[1].axhline(floor, color=GREY, linestyle=":", label="ECE floor of NED, clean")
     legend_below(figure, len(names))
-    counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
-    entitle(figure, name, f"NED under attack, {' or '.join(f'{n:,}' for n in counts)} queries")
     return save_figure(figure, path)
 
 
@@ -294,13 +277,3 @@ def _intervals(
     if first in chosen:
         chosen[0.0] = outcomes[NO_ATTACK]
     return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}
-
-
-def _draw(ax: "Axes", line: Mapping[float, Interval], look: tuple[int, int]) -> None:
-    style, dash = line_style(look[0]), DASHES[look[1] % len(DASHES)]
-    x = list(line)
-    estimates = [interval.estimate for interval in line.values()]
-    ax.plot(x, estimates, color=style.color, linestyle=dash, marker=style.marker, markersize=6)
-    # Not error bars: an interval that takes the bias off may lie beside its estimate.
-    lows, highs = ([getattr(i, end) for i in line.values()] for end in ("low", "high"))
-    ax.vlines(x, lows, highs, color=style.color, linewidth=0.9, alpha=0.8)

@@ -3,59 +3,69 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Self
 
 import numpy as np
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
-from nearsure.calibration import Calibrator, Isotonic, Platt, Unchanged
-from nearsure.comparison import TITLES, score_by
+from nearsure.calibration import CALIBRATORS, Calibrator, Unchanged
+from nearsure.comparison import score_by, title_of
 from nearsure.lab.evaluation import fit_with_notes
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.temperature import TemperatureFit
 
-Calibration = Literal["raw", "isotonic", "platt"]
-CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
-CALIBRATION_TITLES: dict[Calibration, str] = {
-    "raw": "",
-    "isotonic": " + isotonic",
-    "platt": " + Platt",
-}
+RAW = "raw"
+STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
+
+
+def base_title(base: str) -> str:
+    """What the base of a method is called in tables."""
+    return title_of(base) if base in RULE_NAMES else base.capitalize()
 
 
 @dataclass(frozen=True)
 class Method:
-    """Whose labels, and what is done to the confidence in them.
+    """What makes a posterior of neighbours, and what is done to it.
 
     Parameters
     ----------
-    rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        Gives the label and a confidence.
-    calibration : {"raw", "isotonic", "platt"}
-        What follows; "raw" is nothing.
+    base : str
+        A rule, or a form of NED: it gives the label and a confidence.
+    step : str
+        A calibrator, or another step that is fitted on leave-one-out scores; "raw" is none.
 
     Examples
     --------
     >>> Method("gou", "platt").title
     'WkNN (Gou) + Platt'
+    >>> Method.from_name("gou + platt") == Method("gou", "platt")
+    True
     """
 
-    rule: RuleName
-    calibration: Calibration = "raw"
+    base: str
+    step: str = RAW
 
     @property
     def title(self) -> str:
-        """For people."""
-        return TITLES[self.rule] + CALIBRATION_TITLES[self.calibration]
+        """For tables."""
+        title = base_title(self.base)
+        return title if self.step == RAW else f"{title} + {STEP_TITLES.get(self.step, self.step)}"
 
     @property
-    def key(self) -> str:
-        """For programs."""
-        return f"{self.rule}-{self.calibration}"
+    def name(self) -> str:
+        """For files."""
+        return self.base if self.step == RAW else f"{self.base} + {self.step}"
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """The inverse of `name`."""
+        base, _, step = name.partition(" + ")
+        return cls(base, step or RAW)
 
 
-METHODS = tuple(Method(rule, calibration) for calibration in CALIBRATIONS for rule in RULE_NAMES)
+STEPS = (RAW, "isotonic", "platt")
+METHODS = tuple(Method(rule, step) for step in STEPS for rule in RULE_NAMES)
 NED = Method("ned")
 
 
@@ -73,9 +83,6 @@ class Scores:
 
     confidence: FloatArray
     correct: BoolArray
-
-    def __len__(self) -> int:
-        return int(self.confidence.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,32 +110,24 @@ class FrozenMethods:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, own: Neighbors, own_codes: IntArray, *, k: int) -> "FrozenMethods":
+    def fit(cls, own: Neighbors, codes: IntArray) -> Self:
         """Fit T by leave-one-out likelihood, and the calibrators on the same neighbours.
 
         Parameters
         ----------
         own : Neighbors
-            Neighbours of each clean gallery point among the others, at least k of them.
-        own_codes : array of shape (n_gallery,)
+            The k neighbours of each clean gallery point among the others.
+        codes : array of shape (n_gallery,)
             Class codes of the gallery.
-        k : int
-            Neighbours to use.
         """
-        own, codes = own.first(k), np.asarray(own_codes)
         temperature_fit, notes = fit_with_notes(own, codes)
         calibrators: dict[Method, Calibrator] = {}
         for rule in RULE_NAMES:
             confidence, correct = _top_label(rule, own, codes, temperature_fit.temperature)
-            calibrators[Method(rule, "raw")] = Unchanged()
-            calibrators[Method(rule, "isotonic")] = Isotonic.fit(confidence, correct)
-            calibrators[Method(rule, "platt")] = Platt.fit(confidence, correct)
-        return cls(k, temperature_fit, MappingProxyType(calibrators), codes.copy(), notes)
-
-    @property
-    def n_gallery(self) -> int:
-        """Points of the support set."""
-        return len(self.gallery_codes)
+            for step in STEPS:
+                fitted = Unchanged() if step == RAW else CALIBRATORS[step].fit(confidence, correct)
+                calibrators[Method(rule, step)] = fitted
+        return cls(own.k, temperature_fit, MappingProxyType(calibrators), codes.copy(), notes)
 
     def scores(self, queries: Neighbors, codes: IntArray) -> Scores:
         """Score queries, clean or not, by every method.
@@ -141,13 +140,13 @@ class FrozenMethods:
             Their true class codes; one that the gallery lacks never matches.
         """
         queries = queries.first(self.k)
-        by_rule = {
+        by_rule: dict[str, tuple[FloatArray, BoolArray]] = {
             rule: _top_label(rule, queries, codes, self.temperature_fit.temperature)
             for rule in RULE_NAMES
         }
         return Scores(
-            np.stack([self.calibrators[method](by_rule[method.rule][0]) for method in METHODS]),
-            np.stack([by_rule[method.rule][1] for method in METHODS]),
+            np.stack([self.calibrators[method](by_rule[method.base][0]) for method in METHODS]),
+            np.stack([by_rule[method.base][1] for method in METHODS]),
         )
 
 

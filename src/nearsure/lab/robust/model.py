@@ -1,6 +1,5 @@
 """A trained model and its clean gallery."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +11,14 @@ from torch import Tensor
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.index import ExactIndex
 from nearsure.lab.embedding import EmbeddingRun, class_means
-from nearsure.lab.network import Embedder, fold_batch_norm, on_sphere
-from nearsure.lab.protocols import ProtocolName, encode_labels, gallery_half
+from nearsure.lab.network import Embedder, fold_batch_norm
+from nearsure.lab.protocols import (
+    ProtocolName,
+    encode_labels,
+    gallery_half,
+    own_neighbors,
+    query_neighbors,
+)
 from nearsure.lab.robust.adversarial_training import AdversarialRun
 from nearsure.lab.robust.methods import FrozenMethods
 from nearsure.loo import search_leaving_one_out
@@ -54,9 +59,7 @@ class FrozenSupport:
 
     def own_neighbors(self, k: int) -> Neighbors:
         """Neighbours of each gallery point among the others, on which T is fitted."""
-        return search_leaving_one_out(
-            self.index, self.vectors, np.arange(len(self.codes)), self.codes, k=k
-        )
+        return own_neighbors(self.index, self.codes, k=k)
 
     def neighbors(self, vectors: AnyArray, rows: IntArray, k: int) -> Neighbors:
         """Neighbours of queries in the gallery, never their own clean image.
@@ -72,8 +75,7 @@ class FrozenSupport:
         """
         own = self.gallery_rows[rows]
         if (own == NOWHERE).all():
-            sq_distances, ids = self.index.search(vectors, k)
-            return Neighbors(sq_distances, self.codes[ids], ids)
+            return query_neighbors(self.index, self.codes, vectors, k=k)
         return search_leaving_one_out(self.index, vectors, own, self.codes, k=k)
 
     def may_ask(self, rows: IntArray) -> BoolArray:
@@ -166,7 +168,8 @@ class RobustModel:
     seed: int
 
     @property
-    def _images(self) -> EmbeddingRun:
+    def images(self) -> EmbeddingRun:
+        """The run on clean images."""
         return self.run.clean if isinstance(self.run, AdversarialRun) else self.run
 
     @property
@@ -177,42 +180,33 @@ class RobustModel:
     @property
     def cache(self) -> Path:
         """Folder of all stages."""
-        return self._images.cache
+        return self.images.cache
 
     @cached_property
     def embedder(self) -> Embedder:
         """The network, without batch normalisation."""
-        return fold_batch_norm(self.run.trained.embedder)
-
-    @property
-    def embed(self) -> Callable[[Tensor], Tensor]:
-        """Images in [0, 1] to unit vectors."""
-        # Folded here and not inside, where weights made in inference mode could not be attacked.
-        embedder = self.embedder
-        return lambda images: on_sphere(embedder(images))
+        # Weights made in inference mode could not be attacked.
+        with torch.inference_mode(mode=False):
+            return fold_batch_norm(self.run.trained.embedder)
 
     @cached_property
     def supports(self) -> dict[ProtocolName, FrozenSupport]:
         """Clean galleries by protocol."""
-        split = self._images.split
-        queries = self.run.embeddings("queries")
-        if split.gallery is None:
-            codes, _ = encode_labels(np.asarray(split.queries.labels))
-            return frozen_supports(queries, codes, None, seed=self.seed)
-        gallery_codes, codes = encode_labels(
-            np.asarray(split.gallery.labels), np.asarray(split.queries.labels)
-        )
-        gallery = self.run.embeddings("gallery"), gallery_codes
-        return frozen_supports(queries, codes, gallery, seed=self.seed)
+        split = self.images.split
+        searched = split.gallery or split.queries
+        gallery_codes, codes = encode_labels(searched.labels, split.queries.labels)
+        gallery = (self.run.embeddings("gallery"), gallery_codes) if split.gallery else None
+        return frozen_supports(self.run.embeddings("queries"), codes, gallery, seed=self.seed)
 
     @cached_property
     def frozen(self) -> dict[ProtocolName, FrozenMethods]:
         """T and calibrators by protocol, from the clean gallery alone."""
-        found = {}
-        for protocol, support in self.supports.items():
-            k = min(self.k, len(support.codes) - 1)
-            found[protocol] = FrozenMethods.fit(support.own_neighbors(k), support.codes, k=k)
-        return found
+        return {
+            protocol: FrozenMethods.fit(
+                support.own_neighbors(min(self.k, len(support.codes) - 1)), support.codes
+            )
+            for protocol, support in self.supports.items()
+        }
 
     @property
     def strict(self) -> FrozenSupport:

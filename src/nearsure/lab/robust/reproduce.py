@@ -1,6 +1,5 @@
 """`nearsure reproduce --robust`: train, damage the queries, search, score, report."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,19 +7,19 @@ from typing import Any
 import cv2
 
 from nearsure.errors import ConfigError
-from nearsure.lab.cache import write_text
+from nearsure.lab.cache import to_plain
 from nearsure.lab.datasets.images import LabelledImages
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings
 from nearsure.lab.figures import save_picture
 from nearsure.lab.images import central_view
-from nearsure.lab.protocols import PROTOCOL_NAMES, ProtocolName
+from nearsure.lab.protocols import PROTOCOL_NAMES
 from nearsure.lab.recipes import Recipe
-from nearsure.lab.report import PROTOCOL_TITLES, versions
+from nearsure.lab.report import PROTOCOL_TITLES, Page, versions
 from nearsure.lab.reproduce import prepare_splits
 from nearsure.lab.robust import tables
 from nearsure.lab.robust.adversarial_training import AdversarialRun
-from nearsure.lab.robust.evaluation import RobustEvaluation
+from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation
 from nearsure.lab.robust.experiments import attack_experiment, corruption_experiment
 from nearsure.lab.robust.figures import (
     draw_attack_curves,
@@ -82,88 +81,65 @@ def write_robust_report(
     list of Path
         The files.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    page = _Page(folder, dataset, loss)
+    page = Page(folder)
     page.add(f"# {dataset}, {loss}: damaged and attacked queries", f"Made by `{command}`.")
     page.add(QUESTION, *remarks)
     for protocol in PROTOCOL_NAMES:
         asked = [evaluation for evaluation in evaluations if evaluation.protocol == protocol]
-        corrupted = [evaluation for evaluation in asked if evaluation.corruptions]
         attacked = {evaluation.model: evaluation for evaluation in asked if evaluation.attacks}
         if asked:
             page.add(f"## {PROTOCOL_TITLES[protocol]}")
-        for evaluation in corrupted:
-            page.add_corruptions(evaluation)
+        for evaluation in asked:
+            if evaluation.corruptions:
+                _add_corruptions(page, dataset, loss, evaluation)
         if attacked:
-            page.add_attacks(protocol, attacked)
-    readme, numbers = folder / "README.md", folder / "robustness.json"
+            _add_attacks(page, dataset, loss, attacked)
     document = {
         "dataset": dataset,
         "loss": loss,
         "command": command,
         "versions": versions(),
         "settings": dict(settings),
-        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
+        "evaluations": to_plain(evaluations),
     }
-    write_text(numbers, json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
-    write_text(readme, page.text())
-    return [readme, numbers, *page.pictures]
+    return page.write("robustness.json", document, compact=True)
 
 
-class _Page:
-    """Paragraphs and pictures, in the order in which they come."""
+def _add_corruptions(page: Page, dataset: str, loss: str, evaluation: RobustEvaluation) -> None:
+    short = f"{_dashed(evaluation.protocol)}-{_dashed(evaluation.model)}.png"
+    title = f"{dataset}, {loss}"
+    page.add(f"### Corrupted queries: {evaluation.model}", tables.circumstances(evaluation))
+    page.add(_list(tables.corruption_findings(evaluation)), *_notes([evaluation]))
+    page.add("#### Table 2: mean over all corruptions and severities")
+    page.add(tables.table_2(dataset, loss, evaluation))
+    curves = draw_severity_curves(evaluation, page.folder / f"severity-{short}", name=title)
+    page.add_picture("Against the severity", curves)
+    page.add("#### By severity", BASELINE, tables.severity_table(evaluation))
+    cells = draw_corruption_map(evaluation, page.folder / f"corruptions-{short}", name=title)
+    page.add_picture("Every variant", cells)
+    page.add("#### By corruption", tables.corruption_table(evaluation))
 
-    def __init__(self, folder: Path, dataset: str, loss: str) -> None:
-        self._folder, self._dataset, self._loss = folder, dataset, loss
-        self._parts: list[str] = []
-        self.pictures: list[Path] = []
 
-    def text(self) -> str:
-        return "\n\n".join(part.strip() for part in self._parts) + "\n"
-
-    def add(self, *parts: str) -> None:
-        self._parts += [part for part in parts if part]
-
-    def add_corruptions(self, evaluation: RobustEvaluation) -> None:
-        short = f"{_dashed(evaluation.protocol)}-{_dashed(evaluation.model)}"
-        title = f"{self._dataset}, {self._loss}"
-        self.add(f"### Corrupted queries: {evaluation.model}", tables.circumstances(evaluation))
-        self.add(_list(tables.corruption_findings(evaluation)), *_notes([evaluation]))
-        self.add("#### Table 2: mean over all corruptions and severities")
-        self.add(tables.table_2(self._dataset, self._loss, evaluation))
-        curves = self._folder / f"severity-{short}.png"
-        self._picture("Against the severity", draw_severity_curves(evaluation, curves, name=title))
-        self.add("#### By severity", BASELINE, tables.severity_table(evaluation))
-        cells = self._folder / f"corruptions-{short}.png"
-        self._picture("Every variant", draw_corruption_map(evaluation, cells, name=title))
-        self.add("#### By corruption", tables.corruption_table(evaluation))
-
-    def add_attacks(
-        self, protocol: ProtocolName, evaluations: Mapping[str, RobustEvaluation]
-    ) -> None:
-        self.add("### Attacked queries", *map(tables.circumstances, evaluations.values()))
-        for model, evaluation in evaluations.items():
-            self.add(f"{model}:", _list(tables.attack_findings(evaluation)))
-        self.add(*_notes(evaluations.values()))
-        for evaluation in evaluations.values():
-            self.add(*tables.gradient_notes(evaluation))
-        parts = {
-            "Table 3: attacks of the paper's size": tables.table_3(
-                self._dataset, self._loss, evaluations
-            ),
-            "Small epsilons": tables.small_epsilon_table(evaluations),
-            "The attack on the confidence": tables.confidence_attack_table(evaluations),
-        }
-        self.add(ATTACK_LEGEND)
-        for title, table in parts.items():
-            self.add(*((f"#### {title}", table) if table else ()))
-        path = self._folder / f"attacks-{_dashed(protocol)}.png"
-        title = f"{self._dataset}, {self._loss}"
-        self._picture("Against epsilon", draw_attack_curves(evaluations, path, name=title))
-
-    def _picture(self, caption: str, path: Path) -> None:
-        self.pictures.append(path)
-        self.add(f"![{caption}]({path.name})")
+def _add_attacks(
+    page: Page, dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
+) -> None:
+    found = list(evaluations.values())
+    page.add("### Attacked queries", *map(tables.circumstances, found))
+    for evaluation in found:
+        page.add(f"{evaluation.model}:", _list(tables.attack_findings(evaluation)))
+    page.add(*_notes(found))
+    for evaluation in found:
+        page.add(*tables.gradient_notes(evaluation))
+    page.add(ATTACK_LEGEND)
+    for title, table in (
+        ("Table 3: attacks of the paper's size", tables.table_3(dataset, loss, evaluations)),
+        ("Small epsilons", tables.small_epsilon_table(evaluations)),
+        ("The attack on the confidence", tables.confidence_attack_table(evaluations)),
+    ):
+        page.add(*((f"#### {title}", table) if table else ()))
+    path = page.folder / f"attacks-{_dashed(found[0].protocol)}.png"
+    curves = draw_attack_curves(evaluations, path, name=f"{dataset}, {loss}")
+    page.add_picture("Against epsilon", curves)
 
 
 def _notes(evaluations: Iterable[RobustEvaluation]) -> list[str]:
@@ -222,7 +198,7 @@ def reproduce_robust(
     tune_malloc()
     chosen = Recipe(recipe.dataset, {recipe.main: run})
     split = prepare_splits(chosen, cache)[run.dataset, run.seed]
-    queries, size = split.queries, run.dataset.image_size
+    queries = split.queries
     if max(robust.corrupted_queries or 0, robust.attacked_queries or 0) > len(queries):
         say(f"{recipe.dataset} has {len(queries)} queries: all of them are damaged")
     robust = robust.for_queries(len(queries))
@@ -238,28 +214,24 @@ def reproduce_robust(
             temperature = frozen.temperature_fit.temperature
             say(f"  {model.name}, {protocol}: T = {temperature:.4f} from clean images, frozen")
     corrupted = corruption_experiment(
-        models[0],
-        queries,
-        size=size,
-        n_queries=robust.corrupted_queries,
-        n_resamples=settings.n_resamples,
-        seed=settings.seed,
+        models[0], n_queries=robust.corrupted_queries, n_resamples=settings.n_resamples
     )
-    _say_corrupted(corrupted, say)
+    for found in corrupted:
+        mean = tables.mean_of_corruptions(found)
+        say(
+            f"  {found.protocol}: NED clean {_figures(found.clean)}, mean of {mean.n_variants} "
+            f"corruptions {_figures(mean)}"
+        )
     attacked = [
         evaluation
         for model in models
-        for evaluation in attack_experiment(
-            model,
-            queries,
-            size=size,
-            settings=robust,
-            n_resamples=settings.n_resamples,
-            seed=settings.seed,
-        )
+        for evaluation in attack_experiment(model, robust, n_resamples=settings.n_resamples)
     ]
-    _say_attacked(attacked, say)
-    examples = _examples(recipe, queries, size, output)
+    for found in attacked:
+        for entry in found.attacks:
+            where = f"{found.model}, {found.protocol}, {entry.variant}"
+            say(f"  {where}: NED {_figures(entry.outcome)}")
+    examples = _examples(recipe, queries, run.dataset.image_size, output)
     files = write_robust_report(
         output,
         recipe.title,
@@ -314,24 +286,6 @@ def _examples(recipe: Recipe, queries: LabelledImages, size: int, output: Path) 
     return [save_picture(sheet, output / "examples.png")]
 
 
-def _say_corrupted(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
-    for found in evaluations:
-        clean, mean = found.clean.of(NED), found.mean
-        if mean is not None:
-            damaged = mean.of(NED)
-            say(
-                f"  {found.protocol}: NED clean {100 * clean.accuracy.estimate:.2f}% with ECE "
-                f"{100 * clean.ece.estimate:.2f}%, mean of {mean.n_variants} corruptions "
-                f"{100 * damaged.accuracy.estimate:.2f}% with ECE "
-                f"{100 * damaged.ece.estimate:.2f}%"
-            )
-
-
-def _say_attacked(evaluations: Sequence[RobustEvaluation], say: Callable[[str], None]) -> None:
-    for found in evaluations:
-        for attacked in found.attacks:
-            ned = attacked.outcome.of(NED)
-            say(
-                f"  {found.model}, {found.protocol}, {attacked.variant}: NED "
-                f"{100 * ned.accuracy.estimate:.2f}% with ECE {100 * ned.ece.estimate:.2f}%"
-            )
+def _figures(outcome: Outcome) -> str:
+    ned = outcome.of(NED)
+    return f"{100 * ned.accuracy.estimate:.2f}% with ECE {100 * ned.ece.estimate:.2f}%"

@@ -1,7 +1,7 @@
 """Settings of a robustness run, and the variants of its queries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ LARGE_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class Variant:
-    """How the queries differ from the clean ones; `corruption` and `attack` make it.
+    """How the queries differ from the clean ones.
 
     Parameters
     ----------
@@ -31,6 +31,13 @@ class Variant:
         Largest change of a pixel that it made in an image, the mean and the maximum over images.
     n_without_gradient : int, optional
         Images whose gradient was zero at every step: they were not attacked.
+
+    Examples
+    --------
+    >>> str(Variant("corruption", "gaussian_noise", severity=3))
+    'gaussian_noise, severity 3'
+    >>> str(Variant("attack", "pgd", epsilon=8 / 255))
+    'pgd, epsilon 8/255'
     """
 
     family: Family
@@ -41,37 +48,12 @@ class Variant:
     max_distance: float | None = None
     n_without_gradient: int | None = None
 
-    @classmethod
-    def corruption(cls, name: str, severity: int) -> "Variant":
-        """A common corruption.
-
-        Examples
-        --------
-        >>> str(Variant.corruption("gaussian_noise", 3))
-        'gaussian_noise, severity 3'
-        """
-        return cls("corruption", name, severity=severity)
-
-    @classmethod
-    def attack(cls, name: str, epsilon: float, **measured: Any) -> "Variant":  # noqa: ANN401
-        """An attack, with what was measured of it.
-
-        Examples
-        --------
-        >>> str(Variant.attack("pgd", 8 / 255))
-        'pgd, epsilon 8/255'
-        """
-        return cls("attack", name, epsilon=epsilon, **measured)
-
     def __str__(self) -> str:
         if self.severity is not None:
             return f"{self.name}, severity {self.severity}"
         if self.epsilon is not None:
             return f"{self.name}, epsilon {epsilon_text(self.epsilon)}"
         return self.name
-
-
-CLEAN = Variant("clean", "clean")
 
 
 def epsilon_text(epsilon: float) -> str:

@@ -4,24 +4,23 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from nearsure.comparison import TITLES
+from nearsure.comparison import Better, percent, title_of
 from nearsure.errors import InvalidInputError
+from nearsure.lab.cache import from_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import METHODS, NED, Method
 from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
 from nearsure.lab.tables import (
+    DOUBTFUL,
     PROTOCOL_TITLES,
     TABLE_1_LOSS,
-    Better,
     attacked_cell,
     beside,
-    best_places,
+    bold_best,
     corrupted_cell,
-    percent,
     points,
     write_table,
 )
@@ -82,23 +81,30 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
         A legend and a table.
     """
     clean, results = evaluation.clean.results, mean_of_corruptions(evaluation).results
+
+    def changes(name: str) -> list[str]:
+        """The cells of one measure, each after its value on the clean queries."""
+        before = [100 * result.interval(MEASURES[name][0]).estimate for result in clean]
+        pairs = zip(before, _cells(results, name), strict=True)
+        return [f"{value:.2f} -> {cell}" for value, cell in pairs]
+
     columns: dict[str, list[str]] = {
         "method": [method.title for method in METHODS],
-        "accuracy %": _changes(clean, results, "accuracy", "more"),
-        "ECE %": _changes(clean, results, "ece", "less"),
-        FLOOR: [f"{100 * result.ece_floor:.2f}" for result in results],
+        "accuracy %": changes("accuracy %"),
+        "ECE %": changes("ECE %"),
+        FLOOR: _cells(results, FLOOR),
         "ECE less NED's": [
             "" if result.method == NED else points(result.ece_less_ned) for result in results
         ],
-        "mean confidence %": _changes(clean, results, "confidence", None),
-        "confidently wrong %": column(results, "confidently_wrong", "less"),
-        "top-label Brier": column(results, "top_label_brier", "less"),
+        "mean confidence %": changes("mean confidence %"),
+        "confidently wrong %": _cells(results, "confidently wrong %"),
+        "top-label Brier": _cells(results, "top-label Brier"),
     }
     # The strict protocol is not the paper's: half the gallery makes another task.
     compared = evaluation.protocol != "gallery_and_queries"
     for place, result in enumerate(results):
-        cell = corrupted_cell(dataset, loss, result.method.rule)
-        if result.method.calibration != "raw":
+        cell = corrupted_cell(dataset, loss, result.method.base)
+        if result.method.step != "raw":
             columns["accuracy %"][place] = ""
         elif compared and cell is not None:
             columns["accuracy %"][place] += beside(cell.accuracy, result.accuracy.estimate)
@@ -109,7 +115,7 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
 
 def corruption_table(evaluation: RobustEvaluation) -> str:
     """NED and the best calibrated baseline under each corruption, mean over its severities."""
-    rows = {_words(name): outcome for name, outcome in evaluation.by_corruption.items()}
+    rows = {name.replace("_", " "): outcome for name, outcome in evaluation.by_corruption.items()}
     return _table_of_two("corruption", {"none": evaluation.clean, **rows}, evaluation)
 
 
@@ -119,56 +125,41 @@ def severity_table(evaluation: RobustEvaluation) -> str:
     return _table_of_two("severity", {"0 (clean)": evaluation.clean, **rows}, evaluation)
 
 
-def column(results: Sequence[MethodResult], measure: str, better: Better | None) -> list[str]:
-    """The cells of one measure, the best bold."""
-    intervals = [result.interval(measure) for result in results]
-    best = best_places(intervals, better)
-    return [percent(interval, bold=bold) for interval, bold in zip(intervals, best, strict=True)]
-
-
-def _changes(
-    clean: Sequence[MethodResult],
-    damaged: Sequence[MethodResult],
-    measure: str,
-    better: Better | None,
-) -> list[str]:
-    """The cells of one measure, each after its value on the clean queries."""
-    return [
-        f"{100 * before.interval(measure).estimate:.2f} -> {cell}"
-        for before, cell in zip(clean, column(damaged, measure, better), strict=True)
-    ]
-
-
 def _table_of_two(head: str, rows: Mapping[str, Outcome], evaluation: RobustEvaluation) -> str:
     """Rows against accuracy, ECE, its floor and over-confidence of two methods."""
     baseline = best_baseline([mean_of_corruptions(evaluation)])
     columns: dict[str, list[str]] = {head: list(rows)}
     for method, other in ((NED, baseline), (baseline, NED)):
         pairs = [(outcome.of(method), outcome.of(other)) for outcome in rows.values()]
-        for name in ("accuracy %", "ECE %"):
-            cells = [column(pair, *MEASURES[name])[0] for pair in pairs]
-            columns[f"{method.title}: {name}"] = cells
-        columns[f"{method.title}: {FLOOR}"] = [f"{100 * own.ece_floor:.2f}" for own, _ in pairs]
+        for name in ("accuracy %", "ECE %", FLOOR):
+            columns[f"{method.title}: {name}"] = [_cells(pair, name)[0] for pair in pairs]
         columns[f"{method.title}: confidence less accuracy"] = [
             points(own.overconfidence) for own, _ in pairs
         ]
     return write_table(columns) + "\n"
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+def _cells(results: Sequence[MethodResult], name: str, *, bold: bool = True) -> list[str]:
+    """The cells of one column of `MEASURES`, the best bold."""
+    if name == FLOOR:
+        return [_percent(result.ece_floor) for result in results]
+    measure, better = MEASURES[name]
+    cells = [percent(result.interval(measure)) for result in results]
+    return bold_best(cells, better if bold else None)
 
 
 # The attack that wants wrong answers to be sure ones.
 CONFIDENCE_ATTACK = "confidence"
 RAW_METHODS = tuple(Method(rule) for rule in RULE_NAMES)
 FLOOR = "ECE floor %"
+DOUBT = r"\*"
 MEASURES: dict[str, tuple[str, Better | None]] = {
     "accuracy %": ("accuracy", "more"),
     "ECE %": ("ece", "less"),
     "mean confidence %": ("confidence", None),
     "confidence when wrong %": ("confidence_when_wrong", "less"),
     "confidently wrong %": ("confidently_wrong", "less"),
+    "top-label Brier": ("top_label_brier", "less"),
 }
 ATTACK_LEGEND = (
     '"paper 88.7, -3.1": the paper has 88.7, and we 3.1 points less. The paper speaks of attacks '
@@ -229,130 +220,110 @@ def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
     str
         A table, and notes on the paper's numbers; empty if there are no such attacks.
     """
-    attacks = _attacks(
-        evaluations.values(),
+    return _attack_table(
         lambda attack: attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
+        evaluations,
+        ("accuracy %", "ECE %", FLOOR),
+        methods=RAW_METHODS,
+        paper=dataset if loss == TABLE_1_LOSS else "",
     )
-    if not attacks:
-        return ""
-    methods = (*RAW_METHODS, _baseline(evaluations.values(), attacks))
-    measures = ("accuracy %", "ECE %", FLOOR)
-    paper = dataset if loss == TABLE_1_LOSS else ""
-    return _attack_table([NO_ATTACK, *attacks], methods, evaluations, measures, paper=paper)
 
 
 def small_epsilon_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
     """Attacks that are hardly seen, by NED and the best calibrated baseline."""
-    attacks = _attacks(
-        evaluations.values(),
+    return _attack_table(
         lambda attack: attack.epsilon < LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
+        evaluations,
+        ("accuracy %", "ECE %", FLOOR, "confidently wrong %"),
     )
-    if not attacks:
-        return ""
-    methods = (NED, _baseline(evaluations.values(), attacks))
-    measures = ("accuracy %", "ECE %", FLOOR, "confidently wrong %")
-    return _attack_table([NO_ATTACK, *attacks], methods, evaluations, measures)
 
 
 def confidence_attack_table(evaluations: Mapping[str, RobustEvaluation]) -> str:
     """The attack on the confidence beside the plain ones of the same epsilon."""
-    own = _attacks(evaluations.values(), lambda attack: attack.name == CONFIDENCE_ATTACK)
-    if not own:
-        return ""
-    epsilons = {attack.epsilon for attack in own}
-    attacks = _attacks(evaluations.values(), lambda attack: attack.epsilon in epsilons)
-    ordered = sorted(attacks, key=lambda a: (a.epsilon, a.name == CONFIDENCE_ATTACK, a.name))
-    methods = (NED, _baseline(evaluations.values(), attacks))
-    measures = ("accuracy %", "confidence when wrong %", "confidently wrong %")
-    return _attack_table([NO_ATTACK, *ordered], methods, evaluations, measures, bold=False)
+    every = _attacks(evaluations.values())
+    epsilons = {attack.epsilon for attack in every if attack.name == CONFIDENCE_ATTACK}
+    return _attack_table(
+        lambda attack: attack.epsilon in epsilons,
+        evaluations,
+        ("accuracy %", "confidence when wrong %", "confidently wrong %"),
+        order=lambda attack: (attack.epsilon, attack.name == CONFIDENCE_ATTACK, attack.name),
+        bold=False,
+    )
 
 
-def _attacks(
-    evaluations: Iterable[RobustEvaluation], chosen: Callable[[AttackKey], bool]
-) -> list[AttackKey]:
+def _attacks(evaluations: Iterable[RobustEvaluation]) -> list[AttackKey]:
     """The attacks of any model, each once."""
     variants = (entry.variant for evaluation in evaluations for entry in evaluation.attacks)
-    return [attack for attack in dict.fromkeys(map(AttackKey.of, variants)) if chosen(attack)]
-
-
-def _baseline(evaluations: Iterable[RobustEvaluation], attacks: Sequence[AttackKey]) -> Method:
-    found = map(attacked_outcomes, evaluations)
-    return best_baseline([by[attack] for by in found for attack in attacks if attack in by])
+    return list(dict.fromkeys(map(AttackKey.of, variants)))
 
 
 def _attack_table(
-    attacks: Sequence[AttackKey],
-    methods: Sequence[Method],
+    chosen: Callable[[AttackKey], bool],
     evaluations: Mapping[str, RobustEvaluation],
     measures: Sequence[str],
     *,
+    methods: Sequence[Method] = (NED,),
     paper: str = "",
+    order: Callable[[AttackKey], Any] = lambda _: 0,
     bold: bool = True,
 ) -> str:
     """A row for each attack and method, and for each model the distance used and the measures.
 
-    The best of each attack is bold.
+    The methods are those given and the best calibrated baseline; the best of each attack is bold.
     """
+    attacks = sorted(filter(chosen, _attacks(evaluations.values())), key=order)
+    if not attacks:
+        return ""
+    outcomes = {model: attacked_outcomes(found) for model, found in evaluations.items()}
+    known = [by[attack] for by in outcomes.values() for attack in attacks if attack in by]
+    methods = (*methods, best_baseline(known))
+    attacks = [NO_ATTACK, *attacks]
+    rows = [(attack, method) for attack in attacks for method in methods]
     columns: dict[str, list[str]] = {
-        "attack": [attack.title for attack in attacks for _ in methods],
-        "epsilon": [_epsilon(attack) for attack in attacks for _ in methods],
-        "method": [method.title for _ in attacks for method in methods],
+        "attack": [attack.title for attack, _ in rows],
+        "epsilon": [_epsilon(attack) for attack, _ in rows],
+        "method": [method.title for _, method in rows],
     }
-    footnotes: dict[str, None] = {}
     for model, evaluation in evaluations.items():
-        outcomes = attacked_outcomes(evaluation)
         prefix = f"{model}: " if len(evaluations) > 1 else ""
         columns[f"{prefix}distance used"] = [
-            text
-            for attack in attacks
-            for text in [_distance(evaluation, attack), *[""] * (len(methods) - 1)]
+            _distance(evaluation, attack) if method == methods[0] else "" for attack, method in rows
         ]
+        compared = paper if evaluation.protocol != "gallery_and_queries" else ""
         for name in measures:
-            cells: list[str] = []
+            columns[prefix + name] = cells = []
             for attack in attacks:
-                if attack not in outcomes:
+                if attack not in outcomes[model]:
                     cells += [""] * len(methods)
                     continue
-                results = [outcomes[attack].of(method) for method in methods]
-                if name == FLOOR:
-                    cells += [f"{100 * result.ece_floor:.2f}" for result in results]
-                else:
-                    measure, better = MEASURES[name]
-                    cells += column(results, measure, better if bold else None)
-                if paper and evaluation.protocol != "gallery_and_queries":
-                    for place, result in enumerate(results, start=len(cells) - len(methods)):
-                        text, note = _paper(paper, attack, result, name)
-                        cells[place] += text
-                        footnotes.update({note: None} if note else {})
-            columns[prefix + name] = cells
+                results = [outcomes[model][attack].of(method) for method in methods]
+                texts = _cells(results, name, bold=bold)
+                papers = [_paper(compared, attack, result, name) for result in results]
+                cells += map("".join, zip(texts, papers, strict=True))
     table = write_table(columns)
     notes = [ATTACK_LEGEND] if "; paper " in table else []
-    notes += [f"\\* {note}." for note in footnotes]
+    misprint = attacked_cell(paper, *DOUBTFUL)
+    notes += [f"{DOUBT} {misprint.note}."] if misprint and DOUBT in table else []
     return "\n\n".join([table, *notes]) + "\n"
 
 
-def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> tuple[str, str]:
-    """What follows a cell, and the footnote that it needs."""
-    if result.method.calibration != "raw":
-        return "", ""
-    cell = attacked_cell(dataset, attack.name, attack.epsilon, result.method.rule)
-    if cell is None or name not in {"accuracy %", "ECE %"}:
-        return "", ""
+def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> str:
+    """What follows a cell."""
+    cell = attacked_cell(dataset, attack.name, attack.epsilon, result.method.base)
+    if cell is None or result.method.step != "raw":
+        return ""
     if name == "ECE %":
-        return beside(cell.ece, result.ece.estimate), ""
-    mark = r"\*" if cell.note else ""
-    return beside(cell.accuracy, result.accuracy.estimate, mark=mark), cell.note
+        return beside(cell.ece, result.ece.estimate)
+    mark = DOUBT if cell.note else ""
+    right = result.accuracy.estimate
+    return beside(cell.accuracy, right, mark=mark) if name == "accuracy %" else ""
 
 
 def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
     """Mean and largest distance that an attack reached."""
-    for entry in evaluation.attacks:
-        variant = entry.variant
+    for variant in (entry.variant for entry in evaluation.attacks):
         if AttackKey.of(variant) == attack and variant.mean_distance is not None:
-            largest = (
-                "" if variant.max_distance is None else f", at most {variant.max_distance:.4f}"
-            )
-            return f"{variant.mean_distance:.4f}{largest}"
+            return f"{variant.mean_distance:.4f}, at most {variant.max_distance:.4f}"
     return ""
 
 
@@ -401,18 +372,16 @@ def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
 
 def attack_findings(evaluation: RobustEvaluation) -> list[str]:
     """Sentences about the attacked queries of one model by one protocol."""
-    by_attack = {AttackKey.of(entry.variant): entry.outcome for entry in evaluation.attacks}
+    by_attack = attacked_outcomes(evaluation)
+    clean = by_attack.pop(NO_ATTACK).of(NED)
     neds = {attack: outcome.of(NED) for attack, outcome in by_attack.items()}
     below = sum(result.ece.estimate < CLAIMED_ECE for result in neds.values())
     worst = max(neds, key=lambda attack: neds[attack].ece.estimate)
     lowest = min(neds, key=lambda attack: neds[attack].accuracy.estimate)
-    clean = evaluation.clean.of(NED)
-    raw_best = sum(
-        outcome.lowest_ece([r.method for r in outcome.results if r.method.calibration == "raw"])
-        == outcome.of(NED)
-        for outcome in by_attack.values()
+    raw_best, best = (
+        sum(outcome.lowest_ece(methods).method == NED for outcome in by_attack.values())
+        for methods in (RAW_METHODS, METHODS)
     )
-    best = sum(outcome.lowest_ece() == outcome.of(NED) for outcome in by_attack.values())
     clean_text = (
         f"Without an attack NED is right in {state(clean.accuracy)} with an ECE of "
         f"{state(clean.ece)}. {_floor(clean)}"
@@ -459,13 +428,12 @@ def _against_claim(ece: Interval) -> str:
 
 def _floor(result: MethodResult) -> str:
     excess = 100 * (result.ece.estimate - result.ece_floor)
-    text = (
+    few = f" With so few queries NED cannot be expected below {CLAIM}."
+    return (
         "A perfectly calibrated forecaster with the same confidences would show "
         f"{100 * result.ece_floor:.2f}% by chance; NED's is {excess:+.2f} points from that."
+        f"{few if result.ece_floor >= CLAIMED_ECE else ''}"
     )
-    if result.ece_floor >= CLAIMED_ECE:
-        text += f" With so few queries NED cannot be expected below {CLAIM}."
-    return text
 
 
 def _share_below(evaluation: RobustEvaluation) -> str:
@@ -500,15 +468,15 @@ def _direction(clean: Outcome, damaged: Outcome) -> str:
 def _ranking(mean: Outcome) -> list[str]:
     """Which method is best at what, and whether NED's distance from it is more than chance."""
     best = mean.lowest_ece()
-    constant = " It says the same of every query." if best.method.rule == "1nn" else ""
+    constant = " It says the same of every query." if best.method.base == "1nn" else ""
     floor = f"floor {100 * best.ece_floor:.2f}%"
     text = f"Lowest mean ECE: {best.method.title}, {state(best.ece)}, {floor}"
     if best.method != NED:
         text += f", {points(best.ece_less_ned)} points from NED's, {_chance(best.ece_less_ned)}"
     brier = min(mean.results, key=lambda result: result.top_label_brier.estimate)
     right = max(mean.results, key=lambda result: result.accuracy.estimate)
-    accuracy = f"Most often right: {TITLES[right.method.rule]}, {state(right.accuracy)}"
-    if right.method.rule != NED.rule:
+    accuracy = f"Most often right: {title_of(right.method.base)}, {state(right.accuracy)}"
+    if right.method.base != NED.base:
         gain = right.accuracy_less_ned
         accuracy += f", {points(gain)} points from NED, {_chance(gain)}"
     squares = (
@@ -558,8 +526,8 @@ def _chance(difference: Interval) -> str:
 
 
 def _listed(numbers: list[int]) -> str:
-    texts = [str(int(number)) for number in np.sort(numbers)]
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 # The protocols whose gallery the attacks use.
@@ -578,25 +546,17 @@ def robust_summary(folder: Path) -> str:
     for path in sorted(folder.glob("*/robustness/robustness.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         found += [
-            (document["dataset"], RobustEvaluation.from_dict(fields))
+            (document["dataset"], from_plain(RobustEvaluation, fields))
             for fields in document["evaluations"]
         ]
-    tables = (_corrupted(found), _attacked(found))
+    corrupted = [_corrupted_row(*one) for one in found if one[1].mean]
+    tables = (_rows_table(corrupted), _rows_table(_attacked_rows(found)))
     return "\n\n".join(table for table in tables if table)
 
 
-def _corrupted(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
-    return _rows_table(
-        [
-            _corrupted_row(dataset, evaluation, evaluation.mean)
-            for dataset, evaluation in found
-            if evaluation.mean
-        ]
-    )
-
-
-def _corrupted_row(dataset: str, evaluation: RobustEvaluation, mean: Outcome) -> dict[str, str]:
-    ned, clean = mean.of(NED), evaluation.clean
+def _corrupted_row(dataset: str, evaluation: RobustEvaluation) -> dict[str, str]:
+    mean, clean = mean_of_corruptions(evaluation), evaluation.clean
+    ned = mean.of(NED)
     baseline = mean.of(best_baseline([entry.outcome for entry in evaluation.corruptions]))
     eces = [entry.outcome.of(NED).ece.estimate for entry in evaluation.corruptions]
     right = max(mean.results, key=lambda result: result.accuracy.estimate)
@@ -607,14 +567,14 @@ def _corrupted_row(dataset: str, evaluation: RobustEvaluation, mean: Outcome) ->
         "NED, clean: accuracy %, ECE % (floor)": _result(clean.of(NED)),
         "NED, mean of the corruptions": _result(ned),
         "confidence less accuracy, points": points(ned.overconfidence),
-        f"ECE below {100 * CLAIMED_ECE:g}%": f"{sum(e < CLAIMED_ECE for e in eces)} of {len(eces)}",
+        f"ECE below {CLAIM}": f"{sum(e < CLAIMED_ECE for e in eces)} of {len(eces)}",
         "best calibrated baseline": f"{baseline.method.title} {_result(baseline)}",
         "its ECE less NED's, points": points(baseline.ece_less_ned),
-        "most accurate rule": f"{TITLES[right.method.rule]} {_percent(right.accuracy.estimate)}",
+        "most accurate rule": f"{title_of(right.method.base)} {_percent(right.accuracy.estimate)}",
     }
 
 
-def _attacked(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
+def _attacked_rows(found: Sequence[tuple[str, RobustEvaluation]]) -> list[dict[str, str]]:
     strict = [(d, e) for d, e in found if e.attacks and e.protocol in STRICT]
     models = dict.fromkeys(evaluation.model for _, evaluation in strict)
     rows = []
@@ -623,15 +583,13 @@ def _attacked(found: Sequence[tuple[str, RobustEvaluation]]) -> str:
         for attack in dict.fromkeys(key for outcomes in by_model.values() for key in outcomes):
             row = {"data": dataset, "attack": attack.title, "epsilon": _epsilon(attack)}
             for model in models:
-                outcome = by_model.get(model, {}).get(attack)
-                row[f"{model}: accuracy %, ECE % (floor), confidently wrong %"] = (
-                    f"{_result(outcome.of(NED))}, "
-                    f"{_percent(outcome.of(NED).confidently_wrong.estimate)}"
-                    if outcome
-                    else ""
-                )
+                outcome, cell = by_model.get(model, {}).get(attack), ""
+                if outcome:
+                    ned = outcome.of(NED)
+                    cell = f"{_result(ned)}, {_percent(ned.confidently_wrong.estimate)}"
+                row[f"{model}: accuracy %, ECE % (floor), confidently wrong %"] = cell
             rows.append(row)
-    return _rows_table(rows)
+    return rows
 
 
 def _rows_table(rows: Sequence[dict[str, str]]) -> str:

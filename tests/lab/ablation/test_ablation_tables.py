@@ -24,9 +24,9 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     NED,
     RAW_BASELINES,
-    Variant,
 )
 from nearsure.lab.cache import to_plain
+from nearsure.lab.robust.methods import Method
 
 
 def goals(ours: dict[str, float], **rivals: dict[str, float]) -> dict[str, Goal]:
@@ -101,7 +101,7 @@ def test_differences_are_paired_by_seed() -> None:
     ]
     # A seed that only one of them has is no pair.
     trials.append(made_up_trial([made_up("ned", accuracy=0.1)], 3))
-    found = difference(Group(tuple(trials)), NED, Variant("gou"), "accuracy")
+    found = difference(Group(tuple(trials)), NED, Method("gou"), "accuracy")
     assert found.estimate == pytest.approx(0.02)
     assert found.high - found.low < 1e-9
 

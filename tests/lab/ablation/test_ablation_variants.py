@@ -16,8 +16,8 @@ from nearsure.lab.ablation.variants import (
     SLOW_VARIANTS,
     VARIANTS,
     Competition,
-    Variant,
 )
+from nearsure.lab.robust.methods import Method
 from nearsure.posterior import Posterior
 
 K = 15
@@ -26,12 +26,12 @@ GALLERY, QUERIES = TRIAL.searched(K)
 
 
 @pytest.fixture(scope="module")
-def posteriors() -> dict[Variant, Posterior]:
+def posteriors() -> dict[Method, Posterior]:
     competition = Competition.fit(GALLERY, (*VARIANTS, *SLOW_VARIANTS))
     return dict(competition.posteriors(QUERIES))
 
 
-def test_every_variant_answers_every_query(posteriors: dict[Variant, Posterior]) -> None:
+def test_every_variant_answers_every_query(posteriors: dict[Method, Posterior]) -> None:
     assert set(posteriors) == {*VARIANTS, *SLOW_VARIANTS}
     assert len(posteriors) == len(VARIANTS) + len(SLOW_VARIANTS)
     for posterior in posteriors.values():
@@ -39,7 +39,7 @@ def test_every_variant_answers_every_query(posteriors: dict[Variant, Posterior])
         assert posterior.n_classes == GALLERY.n_classes
 
 
-def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Variant, Posterior]) -> None:
+def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Method, Posterior]) -> None:
     classifier = NEDClassifier(n_neighbors=K).fit(GALLERY.own.vectors, GALLERY.codes)
     expected = classifier.predict_posterior(QUERIES.vectors)
     np.testing.assert_array_equal(posteriors[DEFAULT].codes, expected.codes)
@@ -57,50 +57,50 @@ def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Variant, Pos
     ],
 )
 def test_others_are_the_classifier_with_these_settings(
-    posteriors: dict[Variant, Posterior], name: str, rule: str, calibration: str
+    posteriors: dict[Method, Posterior], name: str, rule: str, calibration: str
 ) -> None:
     classifier = NEDClassifier(n_neighbors=K, rule=rule, calibration=calibration)
     expected = classifier.fit(GALLERY.own.vectors, GALLERY.codes).predict_posterior(QUERIES.vectors)
-    found = posteriors[Variant.from_name(name)]
+    found = posteriors[Method.from_name(name)]
     np.testing.assert_array_equal(found.probabilities, expected.probabilities)
 
 
-def test_raw_rules_are_the_papers(posteriors: dict[Variant, Posterior]) -> None:
+def test_raw_rules_are_the_papers(posteriors: dict[Method, Posterior]) -> None:
     temperature = fit_temperature(GALLERY.own.neighbors, GALLERY.codes).temperature
     for rule in ("1nn", "knn", "dudani", "gou", "ned"):
         given = temperature if rule == "ned" else None
         expected = score(QUERIES.neighbors, rule=rule, temperature=given)
-        found = posteriors[Variant(rule)]
+        found = posteriors[Method(rule)]
         np.testing.assert_array_equal(found.probabilities, expected.probabilities)
 
 
-def test_no_step_changes_a_label(posteriors: dict[Variant, Posterior]) -> None:
+def test_no_step_changes_a_label(posteriors: dict[Method, Posterior]) -> None:
     for variant, posterior in posteriors.items():
-        raw = posteriors[Variant(variant.base)]
+        raw = posteriors[Method(variant.base)]
         np.testing.assert_array_equal(posterior.labels, raw.labels)
 
 
-def test_each_step_changes_the_confidence(posteriors: dict[Variant, Posterior]) -> None:
+def test_each_step_changes_the_confidence(posteriors: dict[Method, Posterior]) -> None:
     for variant, posterior in posteriors.items():
         if variant.step != "raw":
-            raw = posteriors[Variant(variant.base)]
+            raw = posteriors[Method(variant.base)]
             assert not np.array_equal(posterior.confidence, raw.confidence), variant
 
 
-def test_the_correction_is_felt(posteriors: dict[Variant, Posterior]) -> None:
+def test_the_correction_is_felt(posteriors: dict[Method, Posterior]) -> None:
     # Ten members a class: a query's class is larger than a left-out point's.
-    with_it = posteriors[Variant("adaptive")].confidence
-    without = posteriors[Variant("adaptive, uncorrected")].confidence
+    with_it = posteriors[Method("adaptive")].confidence
+    without = posteriors[Method("adaptive, uncorrected")].confidence
     assert not np.allclose(with_it, without, atol=1e-3)
 
 
-def test_missed_mass_leaves_one_share_to_all(posteriors: dict[Variant, Posterior]) -> None:
-    scaled = posteriors[Variant("ned", "missed share")].confidence
-    shares = 1.0 - scaled / posteriors[Variant("ned")].confidence
+def test_missed_mass_leaves_one_share_to_all(posteriors: dict[Method, Posterior]) -> None:
+    scaled = posteriors[Method("ned", "missed share")].confidence
+    shares = 1.0 - scaled / posteriors[Method("ned")].confidence
     np.testing.assert_allclose(shares, shares[0], atol=1e-12)
 
 
-def test_class_variance_is_fitted_on_the_gallery(posteriors: dict[Variant, Posterior]) -> None:
+def test_class_variance_is_fitted_on_the_gallery(posteriors: dict[Method, Posterior]) -> None:
     form = fit_class_variance(GALLERY.own.neighbors, GALLERY.codes, n_classes=8)
     weights = class_variance_weights(QUERIES.neighbors, form)
     mass = np.zeros((len(weights), 8))
@@ -108,18 +108,18 @@ def test_class_variance_is_fitted_on_the_gallery(posteriors: dict[Variant, Poste
         for label, weight in zip(labels, own, strict=True):
             mass[row, label] += weight
     expected = (mass / mass.sum(axis=1, keepdims=True)).max(axis=1)
-    found = posteriors[Variant("class variance")].confidence
+    found = posteriors[Method("class variance")].confidence
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_a_class_variance_is_not_calibrated_by_points_that_it_has_seen() -> None:
     with pytest.raises(ValueError, match="too good to calibrate by"):
-        Competition.fit(GALLERY, (Variant("class variance", "platt"),))
+        Competition.fit(GALLERY, (Method("class variance", "platt"),))
 
 
 def test_names_come_back_and_none_is_twice() -> None:
     every = (*VARIANTS, *SLOW_VARIANTS)
-    assert [Variant.from_name(variant.name) for variant in every] == list(every)
+    assert [Method.from_name(variant.name) for variant in every] == list(every)
     assert len({variant.title for variant in every}) == len(every)
     assert {*LADDER, *MAIN_VARIANTS, *RAW_BASELINES, *CALIBRATED_BASELINES, DEFAULT} <= set(every)
 

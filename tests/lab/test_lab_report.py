@@ -11,6 +11,7 @@ from PIL import Image
 
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab import report
+from nearsure.lab.cache import to_plain
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
 from nearsure.lab.report import write_report
 
@@ -74,7 +75,7 @@ def test_the_json_holds_settings_versions_and_every_run(folder: Path) -> None:
     assert document["runs"]["triplet"]["settings"] == {"seed": 1}
     for protocol, evaluation in experiment("triplet", 1).evaluations.items():
         stored = document["runs"]["triplet"]["evaluations"][protocol]
-        assert stored == evaluation.to_dict()
+        assert stored == to_plain(evaluation)
 
 
 def test_one_run_is_not_compared_with_itself(

@@ -1,7 +1,7 @@
 """Stages: whole files or none, computed once, taken up where they stopped."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,17 @@ class Counted:
         self.asked: list[range] = []
         self.failing = failing
 
-    def __call__(self, rows: range) -> AnyArray:
+    def __call__(self, rows: range) -> dict[str, AnyArray]:
         self.asked.append(rows)
         if rows.start == self.failing:
             raise OSError("no more")
-        return np.array([[row, row**2] for row in rows])
+        return {"squares": np.array([[row, row**2] for row in rows]), "names": np.array(rows)}
+
+
+def assert_same(found: Mapping[str, AnyArray], expected: Mapping[str, AnyArray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 def stage(root: Path, **inputs: Any) -> CachedStep:  # noqa: ANN401
@@ -82,7 +88,7 @@ def test_a_stage_says_what_it_depends_on(tmp_path: Path) -> None:
 def test_rows_are_those_of_one_call(tmp_path: Path) -> None:
     compute = Counted()
     rows = stage(tmp_path).rows("x", 10, compute, chunk=4)
-    np.testing.assert_array_equal(rows, Counted()(range(10)))
+    assert_same(rows, Counted()(range(10)))
     assert compute.asked == [range(4), range(4, 8), range(8, 10)]
 
 
@@ -92,7 +98,7 @@ def test_rows_go_on_after_a_failure_in_the_middle(tmp_path: Path) -> None:
     again = Counted()
     rows = stage(tmp_path).rows("x", 10, again, chunk=4)
     assert again.asked == [range(4, 8), range(8, 10)]
-    np.testing.assert_array_equal(rows, Counted()(range(10)))
+    assert_same(rows, Counted()(range(10)))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Evaluation: the figures of plain calls, warnings kept as notes, JSON that comes back whole."""
+"""Evaluations and sweeps: figures by hand, and the same from JSON."""
 
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from inspect import signature
 
 import numpy as np
@@ -12,10 +12,12 @@ from experiments import cub200, evaluation, found
 
 from nearsure import fit_temperature, score
 from nearsure.errors import FitWarning, InvalidInputError
-from nearsure.lab.evaluation import Evaluation, evaluate
+from nearsure.lab.cache import from_plain, to_plain
+from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
 from nearsure.lab.experiment import EvaluationSettings
 from nearsure.lab.protocols import ProtocolNeighbors, all_against_others, given_gallery
 from nearsure.lab.robust.evaluation import evaluate_variants
+from nearsure.lab.tables import sweep_table
 from nearsure.metrics import expected_calibration_error
 from nearsure.rules import RULE_NAMES, RuleName
 
@@ -53,9 +55,9 @@ def test_what_was_asked_is_kept() -> None:
 
 
 def test_json_comes_back_whole() -> None:
-    text = json.dumps(evaluation().to_dict())
-    again = Evaluation.from_dict(json.loads(text))
-    assert json.dumps(again.to_dict()) == text
+    text = json.dumps(to_plain(evaluation()))
+    again = from_plain(Evaluation, json.loads(text))
+    assert json.dumps(to_plain(again)) == text
     assert again.comparison == evaluation().comparison
     assert again.curve == evaluation().curve
     for rule in RULE_NAMES:
@@ -67,30 +69,27 @@ def test_json_comes_back_whole() -> None:
 
 
 def test_nan_of_a_degenerate_fit_and_of_an_interval_survives_json() -> None:
-    result = evaluation().comparison.results[0]
+    result = evaluation().comparison[0]
     holed = replace(
         evaluation(),
-        comparison=replace(
-            evaluation().comparison,
-            results=(replace(result, ece=replace(result.ece, low=np.nan, high=np.nan)),),
-        ),
+        comparison=(replace(result, ece=replace(result.ece, low=np.nan, high=np.nan)),),
         temperature_fit=replace(evaluation().temperature_fit, standard_error=np.nan),
     )
-    again = Evaluation.from_dict(json.loads(json.dumps(holed.to_dict())))
-    assert np.isnan(again.comparison.results[0].ece.low)
+    again = from_plain(Evaluation, json.loads(json.dumps(to_plain(holed))))
+    assert np.isnan(again.comparison[0].ece.low)
     assert np.isnan(again.temperature_fit.standard_error)
 
 
 @pytest.mark.parametrize("text", ["[]", '{"protocol": "given_gallery"}'])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="Evaluation must be"):
-        Evaluation.from_dict(json.loads(text))
+        from_plain(Evaluation, json.loads(text))
 
 
 def test_unknown_fields_are_refused() -> None:
-    fields = {**evaluation().to_dict(), "flavour": 1}
+    fields = {**to_plain(evaluation()), "flavour": 1}
     with pytest.raises(InvalidInputError, match="flavour"):
-        Evaluation.from_dict(fields)
+        from_plain(Evaluation, fields)
 
 
 def test_warnings_of_the_fit_become_notes() -> None:
@@ -103,7 +102,7 @@ def test_warnings_of_the_fit_become_notes() -> None:
         done = evaluate(noise, k=5, seed=0, n_resamples=5)
     assert done.notes == tuple(str(warning.message) for warning in warned)
     assert any("support points have no neighbour" in note for note in done.notes)
-    assert Evaluation.from_dict(json.loads(json.dumps(done.to_dict()))).notes == done.notes
+    assert from_plain(Evaluation, json.loads(json.dumps(to_plain(done)))).notes == done.notes
 
 
 def test_unknown_queries_are_wrong_under_every_rule() -> None:
@@ -148,3 +147,49 @@ def test_whatever_has_intervals_draws_1000_resamples_by_default(
     resamples: Callable[..., object],
 ) -> None:
     assert signature(resamples).parameters["n_resamples"].default == 1000
+
+
+def test_factor_1_is_the_evaluation() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[10, 20], factors=[0.5, 1.0, 2.0])
+    ned = evaluation().result_of("ned")
+    assert sweep.accuracy[1][1] == ned.accuracy.estimate
+    assert sweep.ece[1][1] == ned.ece.estimate
+    assert sweep.baseline_accuracy["gou"][1] == evaluation().result_of("gou").accuracy.estimate
+    assert sweep.baseline_ece["dudani"][1] == evaluation().result_of("dudani").ece.estimate
+
+
+def test_factors_multiply_the_temperature_of_each_k() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[12, 30], factors=[3.0])
+    for place, k in enumerate((12, 30)):
+        temperature = fit_temperature(found().own.first(k), found().own_codes).temperature
+        assert sweep.temperatures[place] == temperature
+        labels = score(found().queries.first(k), temperature=3 * temperature).labels
+        assert sweep.accuracy[place] == ((labels == found().query_codes).mean(),)
+
+
+def test_the_limits_are_1nn_and_knn() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1e-9, 1e9])
+    assert sweep.accuracy[0][0] == evaluation().result_of("1nn").accuracy.estimate
+    assert sweep.ece[0][1] == pytest.approx(evaluation().result_of("knn").ece.estimate, abs=0.01)
+    assert sweep.voters[0] == pytest.approx((1.0, 20.0))
+    assert sweep.baseline_voters["knn"] == (20.0,)
+    # Dudani's weights fall to 0 at the last neighbour; linear ones make 3/4 of k.
+    assert 1 < sweep.baseline_voters["dudani"][0] < 19
+
+
+def test_best_factor_and_baseline() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20, 40])
+    for place, k in enumerate(sweep.ks):
+        at_best = sweep.accuracy[place][sweep.factors.index(sweep.best_factor(k))]
+        assert at_best == max(sweep.accuracy[place])
+        best = sweep.baseline_accuracy[sweep.best_baseline(k)][place]
+        assert best == max(rule[place] for rule in sweep.baseline_accuracy.values())
+        row = sweep_table(sweep).splitlines()[2 + place]
+        assert f"**{100 * at_best:.2f} /" in row
+
+
+def test_a_sweep_is_plain_json() -> None:
+    sweep = temperature_and_k_sweep(found(), ks=[20], factors=[1.0])
+    plain = json.loads(json.dumps(asdict(sweep)))
+    assert plain["accuracy"] == [[sweep.accuracy[0][0]]]
+    assert from_plain(Sweep, plain) == sweep

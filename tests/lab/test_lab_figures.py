@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nearsure.errors import MissingExtraError
+from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.evaluation import Evaluation, Sweep, temperature_and_k_sweep
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
 
@@ -24,7 +25,8 @@ DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 def numbers(draw: Callable[..., Path]) -> Evaluation | Sweep:
     if draw is draw_sweep:
         return temperature_and_k_sweep(found(), ks=[5, 20])
-    return Evaluation.from_dict(json.loads(json.dumps(evaluation().to_dict())))
+    stored: Evaluation = from_plain(Evaluation, json.loads(json.dumps(to_plain(evaluation()))))
+    return stored
 
 
 def lines_of(ax: Axes) -> dict[str, tuple[float, ...]]:
@@ -63,7 +65,7 @@ def test_a_png_is_written_with_nothing_at_its_rim(
 
 
 def test_reliability_shows_four_rules_with_their_ece(tmp_path: Path, figures: list[Figure]) -> None:
-    draw_reliability(evaluation(), tmp_path / "f.png")
+    draw_reliability(evaluation(), tmp_path / "f.png", name="cars")
     titles = [ax.get_title() for ax in figures[0].axes if ax.get_title()]
     assert titles == [
         f"{title}: ECE {evaluation().result_of(rule).ece.estimate:.3f}"  # type: ignore[arg-type]
@@ -77,7 +79,7 @@ def test_reliability_shows_four_rules_with_their_ece(tmp_path: Path, figures: li
 
 
 def test_curve_shows_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -> None:
-    draw_neighbor_curve(evaluation(), tmp_path / "f.png")
+    draw_neighbor_curve(evaluation(), tmp_path / "f.png", name="cars")
     left, right = figures[0].axes
     curve = evaluation().curve
     accuracy = lines_of(left)
@@ -90,7 +92,7 @@ def test_curve_shows_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -
 
 def test_sweep_shows_ned_and_the_best_baseline(tmp_path: Path, figures: list[Figure]) -> None:
     sweep = temperature_and_k_sweep(found(), ks=[5, 20])
-    draw_sweep(sweep, tmp_path / "f.png")
+    draw_sweep(sweep, tmp_path / "f.png", name="cars")
     left, right = figures[0].axes
     lines = lines_of(left)
     assert lines["NED, k = 20"] == sweep.accuracy[1]
@@ -109,4 +111,4 @@ def test_without_matplotlib_the_error_says_how_to_install_it(
 
     monkeypatch.setattr("nearsure.extras.import_module", import_nothing)
     with pytest.raises(MissingExtraError, match=r"pip install 'nearsure\[plot\]'"):
-        draw_reliability(evaluation(), tmp_path / "f.png")
+        draw_reliability(evaluation(), tmp_path / "f.png", name="cars")

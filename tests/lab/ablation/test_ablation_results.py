@@ -7,8 +7,8 @@ import pytest
 from small_ablation import made_up
 
 from nearsure.lab.ablation.results import Measured, mean_of, measure
-from nearsure.lab.ablation.variants import Variant
 from nearsure.lab.cache import from_plain
+from nearsure.lab.robust.methods import Method
 from nearsure.posterior import Posterior
 
 # Four queries with confidence 0.75, 0.75, 0.5 and 0.25, of which the first and third are right.
@@ -22,7 +22,7 @@ CODES = np.array([0, 1, 2, 0])
 
 
 def test_the_figures_by_hand() -> None:
-    row = measure(Variant("ned"), POSTERIOR, CODES, seed=0)
+    row = measure(Method("ned"), POSTERIOR, CODES, seed=0)
     assert row.accuracy == 0.5
     assert row.overconfidence == pytest.approx(0.5625 - 0.5)
     # Bins {0.75, 0.75}: half right; {0.5}: right; {0.25}: wrong.
@@ -35,7 +35,7 @@ def test_the_figures_by_hand() -> None:
 
 def test_rows_come_back_from_json() -> None:
     for n_resamples in (None, 20):
-        row = measure(Variant("gou", "platt"), POSTERIOR, CODES, seed=0, n_resamples=n_resamples)
+        row = measure(Method("gou", "platt"), POSTERIOR, CODES, seed=0, n_resamples=n_resamples)
         assert (row.ece_interval is None) == (n_resamples is None)
         assert from_plain(Measured, json.loads(json.dumps(row.to_dict()))) == row
 

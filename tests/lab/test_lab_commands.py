@@ -51,6 +51,7 @@ def test_saved_embeddings_give_a_report(
     assert document["command"] == "nearsure evaluate points.npz -k 5 --resamples 10"
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = file.parent / "out"
     code = nearsure(
@@ -277,6 +278,7 @@ def test_a_gallery_that_is_the_queries_is_refused(
     assert "or each query finds itself" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_notes_are_said_on_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,6 +293,7 @@ def test_notes_are_said_on_the_terminal(
     assert "Note: 3 of 20 queries equal a gallery point exactly." in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_summary_prints_the_table_and_names_an_empty_folder(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

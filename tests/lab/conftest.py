@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_experiments import small_model
+from small_runs import small_model
 
+from nearsure.lab import report
 from nearsure.lab.robust import experiments
 from nearsure.lab.robust.model import RobustModel
 
@@ -34,3 +35,10 @@ def model(cache: Path) -> RobustModel:
 def few_corruptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "CORRUPTIONS", ("fog", "contrast"))
     monkeypatch.setattr(experiments, "SEVERITIES", (2, 5))
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take their time, and are looked at elsewhere."""
+    for name in ("draw_reliability", "draw_neighbor_curve", "draw_sweep"):
+        monkeypatch.setattr(report, name, lambda _, path, name: path)  # noqa: ARG005

@@ -1,6 +1,5 @@
 """Runs on a small tree: unit vectors, the same from two caches, others for another seed."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -21,15 +20,6 @@ from nearsure.lab.training import train
 
 SMALL = {"model": {"backbone": "small-cnn", "embedding_size": 8}}
 HEAD = {"model": {"trained": "head", "embedding_size": 8}}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other would take most of the time of such small steps."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +56,7 @@ def test_nothing_trained_gives_the_features_on_the_sphere(root: Path, cache: Pat
     assert_unit(vectors, (12, 1280))
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, features / lengths, rtol=1e-5, atol=1e-7)
-    assert embedding.history == []
+    assert embedding.trained.history == []
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -76,7 +66,7 @@ def test_a_head_learns_on_cached_features(
     run = settings(root, **HEAD)
     embedding = EmbeddingRun(run, split_of(run, cache), cache)
     assert_unit(embedding.embeddings("queries"), (12, 8))
-    assert len(embedding.history) == 6  # four passes over 12 images, eight at a time
+    assert len(embedding.trained.history) == 6  # four passes over 12 images, eight at a time
     # All that needs the backbone is there now: other heads only learn.
     monkeypatch.setattr("nearsure.lab.embedding.forward_in_batches", None)
     others = [embedded(settings(root, **HEAD, seed=seed), cache) for seed in (1, 2)]
@@ -90,7 +80,7 @@ def test_the_whole_efficientnet_learns(root: Path, cache: Path) -> None:
     embedding = EmbeddingRun(run, split_of(run, cache), cache)
     vectors = embedding.embeddings("queries")
     assert_unit(vectors, (12, 1280))
-    assert len(embedding.history) == 2
+    assert len(embedding.trained.history) == 2
     # Images of one class lie closer than those of others, mostly: it was not torn down.
     sq_distances = 2 - 2 * vectors @ vectors.T + 9 * np.eye(12)
     assert (sq_distances.argmin(axis=1) // 3 == np.arange(12) // 3).mean() > 0.5
@@ -111,12 +101,12 @@ def test_a_cached_run_is_not_computed_again(
 ) -> None:
     run = settings(root, **SMALL)
     first = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
-    vectors, history = first.embeddings("queries"), first.history
+    vectors, history = first.embeddings("queries"), first.trained.history
     monkeypatch.setattr("nearsure.lab.embedding.forward_in_batches", None)
     monkeypatch.setattr("nearsure.lab.embedding.random_view", None)
     again = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
     np.testing.assert_array_equal(again.embeddings("queries"), vectors)
-    assert again.history == history
+    assert again.trained.history == history
 
 
 def test_where_the_images_lie_does_not_matter(tmp_path: Path) -> None:
@@ -163,7 +153,7 @@ def test_a_training_that_another_version_began_is_not_continued(
     with monkeypatch.context() as patch:
         patch.setattr(embedding_run, "versions", lambda: {"torch": "1.0"})
         patch.setattr(embedding_run, "train", partial(train, stop_after=2))
-        assert len(EmbeddingRun(run, split, tmp_path).history) == 2
+        assert len(EmbeddingRun(run, split, tmp_path).trained.history) == 2
     with pytest.raises(NearsureError, match=r"was begun with .*'torch': '1.0'"):
         EmbeddingRun(run, split, tmp_path).embeddings("queries")
     # Once it has ended, its numbers stay those of the version that made them.
@@ -171,5 +161,5 @@ def test_a_training_that_another_version_began_is_not_continued(
     EmbeddingRun(run, split, tmp_path).embeddings("queries")
     monkeypatch.undo()
     done = EmbeddingRun(run, split, tmp_path)
-    assert len(done.history) > 2
+    assert len(done.trained.history) > 2
     assert done.made_with == {"torch": "1.0"}
