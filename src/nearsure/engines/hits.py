@@ -1,12 +1,13 @@
-"""From what an engine lists to `Found`: refined, sorted, cut, counted and merged."""
+"""What an engine lists: hits refined, sorted, cut, counted and merged; points put in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.engines.contract import Found
+from nearsure.engines.checks import check_all_there
+from nearsure.engines.contract import Found, Stored
 from nearsure.errors import InvalidInputError
 
 # Engines rank in single precision. This many more than k are asked for and ranked anew in double
@@ -169,6 +170,34 @@ def concatenate_found(parts: Sequence[Found]) -> Found:
         np.concatenate([part.counts for part in parts]),
         np.concatenate(labels) if labels else None,
     )
+
+
+def select_points(points: Stored, rows: IntArray | slice) -> Stored:
+    """Some of several points."""
+
+    def select(values: AnyArray | None) -> AnyArray | None:
+        return None if values is None else np.asarray(values)[rows]
+
+    return Stored(points.ids[rows], select(points.labels), select(points.vectors))
+
+
+def concatenate_points(parts: Sequence[Stored]) -> Stored:
+    """The points of several parts, at least one, which all hold the same columns."""
+    labels = [part.labels for part in parts if part.labels is not None]
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    return Stored(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(labels) if labels else None,
+        np.concatenate(vectors) if vectors else None,
+    )
+
+
+def arrange_points(points: Stored, ids: AnyArray) -> Stored:
+    """Points in the order of `ids`, which may come twice; an error if any is not there."""
+    row_of = {own: row for row, own in enumerate(points.ids.tolist())}
+    check_all_there(ids, row_of)
+    rows = np.array([row_of[own] for own in ids.tolist()], np.int64)
+    return replace(select_points(points, rows), ids=ids)
 
 
 def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
