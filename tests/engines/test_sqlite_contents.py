@@ -10,7 +10,7 @@ import pytest
 from nearsure import open_engine
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Stored
-from nearsure.engines.sqlite import SqliteEngine, points
+from nearsure.engines.sqlite import SqliteEngine, index
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 
 
@@ -149,7 +149,7 @@ def test_ids_twice_and_none_in_a_fetch(path: Path) -> None:
 def test_names_are_right_after_many_points_came_and_went(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(points, "FEW_GONE", 10)
+    monkeypatch.setattr(index, "FEW_GONE", 10)
     own = np.random.default_rng(2)
     held: dict[str, tuple[str, AnyArray]] = {}
     with SqliteEngine.create(path, 3) as engine:

@@ -7,19 +7,17 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray
 from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
-from nearsure.engines.hits import SPARE_CANDIDATES
 from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.engines.sqlite.file import (
     DatabaseFile,
@@ -31,11 +29,11 @@ from nearsure.engines.sqlite.file import (
     translate_errors,
     translate_value_errors,
 )
-from nearsure.engines.sqlite.index import CACHE_SUFFIX, CommittedIndex, IndexCache
-from nearsure.engines.sqlite.notes import Changes, Notes
+from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
 from nearsure.engines.sqlite.points import (
     READ_AT_ONCE,
-    PointNames,
+    Changes,
+    Notes,
     PointRows,
     picture_of,
     put_pictures,
@@ -73,7 +71,11 @@ def create_gallery(path: Path, layout: Layout) -> None:
     """
     shown = shown_as(path)
     with closing(FileLock(path, shown)):
-        _check_free(path, shown)
+        if path.exists():
+            raise GalleryMismatchError(
+                f"{shown} is there already. Open it with SqliteEngine(path), or choose another "
+                "name."
+            )
         try:
             draft = Draft.of(path)
             try:
@@ -171,13 +173,6 @@ def _check_whole(connection: sqlite3.Connection, shown: str) -> None:
         check_contents(connection, read_layout(connection, shown), shown)
 
 
-def _check_free(path: Path, shown: str) -> None:
-    if path.exists():
-        raise GalleryMismatchError(
-            f"{shown} is there already. Open it with SqliteEngine(path), or choose another name."
-        )
-
-
 def _sync_folder(folder: Path) -> None:
     """Let the new name outlast a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -187,103 +182,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# An index that has less than this share in common with the gallery is built anew.
-LEAST_COMMON = 0.5
 log = logging.getLogger("nearsure.engines")
-
-
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """Index and names, in step with the file.
-
-    Parameters
-    ----------
-    index : CommittedIndex
-        Its ids are rows of the file; its labels mean nothing.
-    names : PointNames
-        Ids and labels of these rows.
-    is_cached : bool
-        Whether the file beside the gallery holds just this index.
-    """
-
-    index: CommittedIndex
-    names: PointNames
-    is_cached: bool
-
-    @classmethod
-    def of(cls, file: DatabaseFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
-        """What a file holds; the index is built, or taken from beside the file."""
-        points, names, cache = PointRows(layout), PointNames(layout), IndexCache(file)
-        with file.reading() as connection:
-            for portion in points.names(connection):
-                rows, ids, labels = (list(column) for column in zip(*portion, strict=True))
-                names.put(np.array(rows, np.int64), ids, labels)
-            rows_there = names.rows
-            empty = CommittedIndex(
-                layout.dimension, chosen_index(index, len(rows_there)), layout.metric, settings
-            )
-            if not len(rows_there):
-                return cls(empty, names, is_cached=False)
-            cached = cache.read(empty)
-            if cached is not None:
-                new, gone = _differences(cached, rows_there)
-                if len(new) + len(gone) <= LEAST_COMMON * len(rows_there):
-                    vectors = points.vectors_of_rows(connection, new)
-                    if _bring_up_to_date(cached, new, vectors, gone):
-                        return cls(cached, names, is_cached=not (len(new) or len(gone)))
-            vectors = points.all_vectors(connection, len(rows_there))
-        built = _build(empty, rows_there, vectors, file.shown)
-        cache.write(built)
-        return cls(built, names, is_cached=True)
-
-    def search(self, queries: AnyArray, k: int) -> Found:
-        """The k nearest points of each query."""
-        return self.names.named(self.index.search(queries, k + SPARE_CANDIDATES), k)
-
-    def add(self, rows: IntArray, vectors: AnyArray) -> None:
-        """Put rows into the index."""
-        self.index.add(vectors, rows, np.zeros(len(rows), np.int64))
-
-
-def _differences(index: CommittedIndex, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The rows that an index lacks, ascending, and those that it has too many."""
-    held = np.concatenate([np.empty(0, np.int64), *(part.ids for part in index.scan())])
-    return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
-
-
-def _bring_up_to_date(
-    index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray
-) -> bool:
-    """Bring an index up to date, if it can take the new vectors."""
-    try:
-        if len(new):
-            index.add(vectors, new, np.zeros(len(new), np.int64))
-        if len(gone):
-            index.remove(gone)
-    except InvalidInputError:
-        return False
-    return True
-
-
-def _build(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
-    for index in (empty.index_type, "exact"):
-        try:
-            return CommittedIndex.from_points(
-                vectors,
-                labels=np.zeros(len(rows), np.int64),
-                ids=rows,
-                index=index,
-                metric=empty.metric,
-                settings=empty.settings,
-            )
-        except InvalidInputError as error:
-            log.warning("An index %r of %s cannot be built: %s", index, shown, error)
-    raise EngineError(
-        f"{shown} holds vectors that no index takes; another program has written them. Restore "
-        "it from a backup: nearsure restore BACKUP FILE"
-    )
-
-
 # Points that one check reads.
 CHECKED_AT_ONCE = 1000
 
@@ -367,7 +266,6 @@ class SqliteEngine:
         except BaseException:
             file.close()
             raise
-        self._is_cached = self._memory.is_cached
         # Decided here, not with the first points: a fingerprint does not change with them.
         self._index = self.index_type = self._memory.index.index_type
         self._fingerprint = _fingerprint(self._layout, self.index_type, self._settings)
@@ -459,7 +357,7 @@ class SqliteEngine:
                 rows = self._points.next_row(connection) + np.arange(len(own))
 
             def commit() -> None:
-                self._is_cached = False
+                memory.is_cached = False
                 with self._file.writing() as writer:
                     self._points.insert(writer, rows, own, named, stored)
                     self.changes.record(writer, own)
@@ -467,7 +365,7 @@ class SqliteEngine:
                 memory.names.put(rows, own.tolist(), named.tolist())
 
             with self._in_step(), memory.index.committing(commit):
-                memory.add(rows, stored)
+                memory.index.add_rows(rows, stored)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points and their pictures, all or none; see `Engine.remove`."""
@@ -479,7 +377,7 @@ class SqliteEngine:
                 return
 
             def commit() -> None:
-                self._is_cached = False
+                memory.is_cached = False
                 with self._file.writing() as writer:
                     self._points.delete(writer, rows)
                     self.changes.record(writer, own)
@@ -590,8 +488,8 @@ class SqliteEngine:
             memory = self._memory
             with self._lock.alone():
                 self._memory = None
-            if memory is not None and not self._is_cached:
-                IndexCache(self._file).write(memory.index)
+            if memory is not None and not memory.is_cached:
+                write_cache(self._file, memory.index)
             self._file.close()
 
     def __enter__(self) -> Self:
