@@ -11,7 +11,7 @@ from contract_points import all_sq_distances, check_answer, clusters, points_for
 from postgres_server import Server
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.operations import Search
+from nearsure.engines.postgres.operations import Table
 from nearsure.engines.postgres.schema import Layout
 from nearsure.errors import InvalidInputError
 
@@ -175,10 +175,10 @@ def test_a_batch_is_divided_by_what_its_answer_takes(
         points = points_for(engine, 50)
         engine.add(points.vectors, points.ids, points.labels)
         queries = clusters(20, seed=1)[0]
-        assert len(list(Search._parts(engine._search, 20, 18))) == 5
+        assert len(list(Table._parts(engine._table, 20, 18))) == 5
         found = engine.search(queries, 10)
         assert check_answer(engine, found, points, queries) > 0.9
-        assert len(list(Search._parts(engine._search, 20, 10**6))) == 20
+        assert len(list(Table._parts(engine._table, 20, 10**6))) == 20
 
 
 def test_ranked_in_double_precision(galleries: Galleries) -> None:

@@ -1,6 +1,6 @@
 """What an engine lists: hits refined, sorted, cut, counted and merged; points put in order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.engines.checks import check_all_there
 from nearsure.engines.contract import Found, Stored
 from nearsure.errors import InvalidInputError
+from nearsure.index.exact import unit_vectors
 
 # Engines rank in single precision. This many more than k are asked for and ranked anew in double
 # precision, so that near ties at the k-th place come out as exact search has them.
@@ -38,6 +39,42 @@ class Hits:
     labels: AnyArray | None = None
     vectors: AnyArray | None = None
     sq_distances: FloatArray | None = None
+
+
+def hits_with_vectors(
+    queries: IntArray,
+    ids: AnyArray,
+    labels: AnyArray | None,
+    vectors: AnyArray,
+    *,
+    at_unit_length: bool,
+) -> Hits:
+    """Hits whose distances are computed from their vectors, scaled to unit length or not.
+
+    A zero vector has no direction, and so no distance under cosine: it is left out.
+    """
+    if not at_unit_length:
+        return Hits(queries, ids, labels, vectors)
+    kept = np.flatnonzero(vectors.any(axis=1))
+    units = unit_vectors(vectors[kept].astype(np.float64))
+    return Hits(queries[kept], ids[kept], None if labels is None else labels[kept], units)
+
+
+def hits_with_distances(
+    queries: IntArray,
+    ids: AnyArray,
+    labels: AnyArray | None,
+    distances: FloatArray,
+    convert: Callable[[AnyArray], FloatArray],
+) -> Hits:
+    """Hits with an engine's own distances, converted; those without one are left out."""
+    kept = np.flatnonzero(~np.isnan(distances))
+    return Hits(
+        queries[kept],
+        ids[kept],
+        None if labels is None else labels[kept],
+        sq_distances=convert(distances[kept]),
+    )
 
 
 def found_from_hits(queries: AnyArray, hits: Hits, k: int) -> Found:
@@ -125,7 +162,7 @@ def merge_found(parts: Sequence[Found], k: int) -> Found:
     >>> merged.sq_distances, merged.ids, merged.counts
     (array([[1., 1.]]), array([[3, 7]]), array([2]))
     """
-    _check(parts, k)
+    _check_kinds(parts)
     valid = np.concatenate(
         [np.arange(part.ids.shape[1]) < part.counts[:, None] for part in parts], axis=1
     )
@@ -220,19 +257,9 @@ def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
     )
 
 
-def _check(parts: Sequence[Found], k: int) -> None:
-    if k < 1 or not parts:
-        raise InvalidInputError(
-            f"k and the number of parts must be at least 1. Got {k} and {len(parts)} instead."
-        )
-    if len({len(part.ids) for part in parts}) > 1:
-        raise InvalidInputError(
-            "parts must answer the same queries. Got answers to "
-            f"{', '.join(str(len(part.ids)) for part in parts)} queries instead."
-        )
+def _check_kinds(parts: Sequence[Found]) -> None:
     for name in ("ids", "labels"):
-        values = [getattr(part, name) for part in parts]
-        kinds = {_kind(value) for value in values}
+        kinds = {_kind(getattr(part, name)) for part in parts}
         if len(kinds) > 1:
             raise InvalidInputError(
                 f"{name} of all parts must be of one kind. Got {' and '.join(sorted(kinds))} "

@@ -14,7 +14,7 @@ from nearsure.engines.checks import (
     checked_queries,
 )
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.postgres.operations import Changes, Reading, Search
+from nearsure.engines.postgres.operations import Table
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
 from nearsure.engines.postgres.schema import (
     Kind,
@@ -279,12 +279,12 @@ class PostgresEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        return self._reading.count()
+        return self._table.count()
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
-        checked = checked_queries(queries, self.dimension)
-        return self._search.nearest(checked, checked_k(k, self.capabilities))
+        queries = checked_queries(queries, self.dimension)
+        return self._table.search(queries, checked_k(k, self.capabilities))
 
     def add(
         self,
@@ -317,29 +317,31 @@ class PostgresEngine:
         if self.metric == "cosine":
             units = unit_vectors(self._layout.stored.rounded(points))
             points = units if self._metric_name == "inner_product" else points
-        self._changes.add(points, own_ids, own_labels, progress)
+        self._table.add(points, own_ids, own_labels, progress)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points, all or none."""
-        self._changes.remove(checked_ids(ids, self.capabilities))
+        self._table.remove(checked_ids(ids, self.capabilities))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, all or none."""
-        if not self.capabilities.holds_labels:
+        column = self._layout.label
+        if column is None:
             raise InvalidInputError(
                 f"{self._names.table!r} must be opened with a label_column to be relabelled. "
                 "Got None, and nearsure keeps the labels itself."
             )
-        own_ids = checked_ids(ids, self.capabilities)
-        self._changes.relabel(own_ids, checked_labels(labels, len(own_ids), self.capabilities))
+        ids = checked_ids(ids, self.capabilities)
+        labels = checked_labels(labels, len(ids), self.capabilities)
+        self._table.relabel(column, ids, labels)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`."""
-        return self._reading.fetch(checked_ids(ids, self.capabilities))
+        return self._table.fetch(checked_ids(ids, self.capabilities))
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending, as they are when the scan begins."""
-        return self._reading.scan()
+        return self._table.scan()
 
     def create_index(
         self,
@@ -389,16 +391,6 @@ class PostgresEngine:
             lambda connection: read_layout(connection, self._names, self._metric, self._index_name)
         )
         self._statements = Statements(self._layout, self._metric, self._refine)
-        parts = (self._connections, self._statements, self._settings)
-        self._search, self._reading, self._changes = (
-            Search(*parts),
-            Reading(*parts),
-            Changes(*parts),
-        )
+        self._table = Table(self._connections, self._statements, self._settings)
         if self._metric.needs_unit_length:
-            self._connections.reading(self._check_unit_length)
-
-    def _check_unit_length(self, connection: Connection) -> None:
-        row = connection.execute(self._statements.farthest_from_unit).fetchone()
-        if row is not None and row[0] is not None:
-            check_unit_length(row[0], repr(self._names.table))
+            check_unit_length(self._table.farthest_from_unit(), repr(self._names.table))

@@ -1,77 +1,45 @@
 """Search, read, add, remove and relabel points in a table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from psycopg import errors
 
-from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
+    arrange_points,
     concatenate_found,
     found_from_hits,
+    hits_with_distances,
+    hits_with_vectors,
     replace_rows,
 )
 from nearsure.engines.postgres.pool import Connection, Connections
-from nearsure.engines.postgres.schema import Layout, check_unit_length
+from nearsure.engines.postgres.schema import Column, check_unit_length
 from nearsure.engines.postgres.sql import Settings, Statements, drop_if_empty
-from nearsure.errors import InvalidInputError, UnusableGalleryError
+from nearsure.errors import UnusableGalleryError
 from nearsure.index.exact import unit_vectors
-
-
-@dataclass(frozen=True, eq=False)
-class PackedRows:
-    """Points of several rows, behind each other.
-
-    Parameters
-    ----------
-    ids, labels : array of shape (n,)
-        Labels are None if the table has none.
-    counts : array of shape (n_rows,)
-        How many points each row held.
-    rest : bytes
-        Vectors or distances, as PostgreSQL sends them.
-    """
-
-    ids: AnyArray
-    labels: AnyArray | None
-    counts: IntArray
-    rest: bytes
-
-    def vectors(self, layout: Layout) -> AnyArray:
-        """The rest, if it holds vectors; shape (n, dimension)."""
-        return layout.stored.decode(self.rest, len(self.ids))
-
-    def distances(self) -> FloatArray:
-        """The rest, if it holds distances; shape (n,)."""
-        return np.frombuffer(self.rest, ">f8").astype(np.float64)
-
-
-def unpacked(layout: Layout, rows: Sequence[Sequence[Any]]) -> PackedRows:
-    """What rows of packed ids, labels (if there are any) and a rest hold together."""
-    columns = list(zip(*rows, strict=True))
-    ids, counts = layout.id.unpacked(columns[0])
-    labels = None
-    if layout.label is not None:
-        labels, n_labels = layout.label.unpacked(columns[1])
-        if not np.array_equal(n_labels, counts):
-            raise UnusableGalleryError(layout.label.has_nulls)
-    return PackedRows(ids, labels, counts, b"".join(part or b"" for part in columns[-1]))
-
 
 # What an answer may take in memory, on the server and here.
 _ANSWER_BYTES = 2**24
 _LARGEST_BATCH = 1000
+# Points that one portion of a scan holds.
+_PORTION = 10_000
+# What one statement may bring: PostgreSQL's values end at 2^30 bytes.
+_FETCHED_BYTES = 2**26
+# Points that are sent between two calls of a progress function.
+_BLOCK = 10_000
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table, and how it is asked.
+    """The points of a table: searched, read and changed.
 
     Parameters
     ----------
@@ -87,21 +55,7 @@ class Table:
     statements: Statements
     settings: Settings
 
-    def number(self, statement: bytes, *values: int) -> int:
-        """The number that a statement returns."""
-
-        def ask(connection: Connection) -> int:
-            self.settings.apply(connection)
-            row = connection.execute(statement, values).fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self.connections.reading(ask)
-
-
-class Search(Table):
-    """The search of one gallery."""
-
-    def nearest(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query, however many queries there are."""
         if self.statements.metric.meaning == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
@@ -122,7 +76,7 @@ class Search(Table):
         if (found.counts >= k).all():
             return found
         # An index may give fewer than there are. They are counted, and looked for without it.
-        short = np.flatnonzero(found.counts < self.number(self.statements.count_up_to, k))
+        short = np.flatnonzero(found.counts < self._number(self.statements.count_up_to, k))
         if not short.size:
             return found
         again = found_from_hits(queries[short], self._by_scan(queries[short], n_asked), k)
@@ -164,52 +118,41 @@ class Search(Table):
 
     def _hits_of(self, numbers: IntArray, rows: Sequence[Sequence[Any]]) -> Hits:
         """The hits in rows, each of which answers the query of its number."""
-        packed = unpacked(self.statements.layout, rows)
-        every = Hits(np.repeat(numbers, packed.counts), packed.ids, packed.labels)
-        metric = self.statements.metric
-        # A zero vector has no direction. Under cosine it is never found.
-        if self.statements.refined:
-            vectors = packed.vectors(self.statements.layout)
-            if metric.meaning == "euclidean":
-                return replace(every, vectors=vectors)
-            if metric.needs_unit_length and len(vectors):
-                # A longer vector takes the place of nearer ones, which are then not among these.
-                lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
-                table = self.statements.layout.relation.as_string()
-                check_unit_length(float(np.abs(lengths - 1).max()), table)
-            is_directed = np.asarray(vectors.any(axis=1), np.bool_)
-            units = unit_vectors(vectors[is_directed].astype(np.float64))
-            return replace(_some(every, is_directed), vectors=units)
-        distances = packed.distances()
-        is_found = np.asarray(~np.isnan(distances), np.bool_)
-        sq_distances = metric.sq_distances(distances[is_found])
-        return replace(_some(every, is_found), sq_distances=sq_distances)
+        ids, labels, counts, data = self._unpack(rows)
+        queries, metric = np.repeat(numbers, counts), self.statements.metric
+        if not self.statements.refined:
+            distances = np.frombuffer(data, ">f8").astype(np.float64)
+            return hits_with_distances(queries, ids, labels, distances, metric.sq_distances)
+        vectors = self.statements.layout.stored.decode(data, len(ids))
+        if metric.needs_unit_length and len(vectors):
+            # A longer vector takes the place of nearer ones, which are then not among these.
+            lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+            table = self.statements.layout.relation.as_string()
+            check_unit_length(float(np.abs(lengths - 1).max()), table)
+        at_unit_length = metric.meaning == "cosine"
+        return hits_with_vectors(queries, ids, labels, vectors, at_unit_length=at_unit_length)
 
-
-def _some(hits: Hits, chosen: BoolArray) -> Hits:
-    def part(values: AnyArray | None) -> AnyArray | None:
-        return None if values is None else values[chosen]
-
-    return Hits(
-        hits.queries[chosen],
-        hits.ids[chosen],
-        part(hits.labels),
-        part(hits.vectors),
-        part(hits.sq_distances),
-    )
-
-
-_PORTION = 10_000
-# What one statement may bring: PostgreSQL's values end at 2^30 bytes.
-_FETCHED_BYTES = 2**26
-
-
-class Reading(Table):
-    """Reading one table, without searching."""
+    def _unpack(
+        self, rows: Sequence[Sequence[Any]]
+    ) -> tuple[AnyArray, AnyArray | None, IntArray, bytes]:
+        """Ids and labels (if there are any) of packed rows, how many each held, and the rest."""
+        layout = self.statements.layout
+        columns = list(zip(*rows, strict=True))
+        ids, counts = layout.id.unpacked(columns[0])
+        labels = None
+        if layout.label is not None:
+            labels, n_labels = layout.label.unpacked(columns[1])
+            if not np.array_equal(n_labels, counts):
+                raise UnusableGalleryError(layout.label.has_nulls)
+        return ids, labels, counts, b"".join(part or b"" for part in columns[-1])
 
     def count(self) -> int:
         """How many points there are."""
-        return self.number(self.statements.count)
+        return int(self._number(self.statements.count))
+
+    def farthest_from_unit(self) -> float:
+        """How far the lengths of some vectors are from 1, at most; 0 if there are none."""
+        return self._number(self.statements.farthest_from_unit)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`."""
@@ -226,12 +169,9 @@ class Reading(Table):
                 rows += cursor.fetchall()
             return rows
 
-        packed = unpacked(layout, self.connections.reading(ask))
-        check_all_there(ids, set(packed.ids.tolist()))
-        row_of = {own: row for row, own in enumerate(packed.ids.tolist())}
-        order = np.array([row_of[own] for own in ids.tolist()], np.int64)
-        labels = None if packed.labels is None else packed.labels[order]
-        return Stored(packed.ids[order], labels, packed.vectors(layout)[order])
+        found, labels, _, data = self._unpack(self.connections.reading(ask))
+        vectors = layout.stored.decode(data, len(found))
+        return arrange_points(Stored(found, labels, vectors), ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, ids ascending, as they were when the scan began."""
@@ -245,14 +185,6 @@ class Reading(Table):
                     columns = list(zip(*rows, strict=True))
                     labels = None if layout.label is None else layout.label.incoming(columns[1])
                     yield Stored(layout.id.incoming(columns[0]), labels)
-
-
-# Points that are sent between two calls of a progress function.
-_BLOCK = 10_000
-
-
-class Changes(Table):
-    """Adding, removing and relabelling in one table."""
 
     def add(
         self,
@@ -291,13 +223,10 @@ class Changes(Table):
         own_ids = self.statements.layout.id.outgoing(ids)
         self._change_all(ids, self.statements.remove, [own_ids])
 
-    def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
-        """Give points other labels, all or none."""
-        layout = self.statements.layout
-        if layout.label is None:
-            raise InvalidInputError("There must be a column of labels. Got None.")
-        values = [layout.id.outgoing(ids), layout.label.outgoing(labels)]
-        self._change_all(ids, self.statements.relabel(layout.label), values)
+    def relabel(self, column: Column, ids: AnyArray, labels: AnyArray) -> None:
+        """Give points other labels in a column, all or none."""
+        values = [self.statements.layout.id.outgoing(ids), column.outgoing(labels)]
+        self._change_all(ids, self.statements.relabel(column), values)
 
     def _change_all(self, ids: AnyArray, statement: bytes, values: Sequence[Any]) -> None:
         """Run a statement that returns the ids it changed, which must be all."""
@@ -330,6 +259,16 @@ class Changes(Table):
                     copy.write_row(row)
                 if progress is not None:
                     progress(start + len(encoded))
+
+    def _number(self, statement: bytes, *values: int) -> float:
+        """The number that a statement returns, 0 if none."""
+
+        def ask(connection: Connection) -> float:
+            self.settings.apply(connection)
+            row = connection.execute(statement, values).fetchone()
+            return 0 if row is None else row[0] or 0
+
+        return self.connections.reading(ask)
 
     def _is_empty(self, connection: Connection) -> bool:
         return connection.execute(self.statements.any_row).fetchone() is None

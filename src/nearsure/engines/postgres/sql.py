@@ -288,14 +288,11 @@ class Settings:
             own[f"{method}.iterative_scan"] = "relaxed_order"
             if method == "hnsw":
                 own["hnsw.max_scan_tuples"] = _NO_LIMIT
-        self._apply(connection, own)
+        self.apply(connection, own)
 
-    def apply(self, connection: Connection) -> None:
-        """What holds for every statement."""
-        self._apply(connection, {})
-
-    def _apply(self, connection: Connection, own: Mapping[str, str]) -> None:
-        every = dict(own)
+    def apply(self, connection: Connection, own: Mapping[str, str] | None = None) -> None:
+        """Set the time limit of every statement, and some more, for the transaction."""
+        every = dict(own or {})
         if self.statement_timeout is not None:
             every["statement_timeout"] = str(max(1, round(1000 * self.statement_timeout)))
         if every:
