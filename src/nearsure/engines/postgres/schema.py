@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, LiteralString, TypeAlias
+from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -113,12 +113,6 @@ class Column:
                 )
             return list(values.tolist())
         texts: list[str] = values.tolist()
-        bad = [text for text in texts if not is_storable(text)]
-        if bad:
-            raise InvalidInputError(
-                f"Values of the column {self.name!r} must be Unicode without NUL characters. "
-                f"Got {bad[0]!a} instead."
-            )
         if self.type != "uuid":
             return texts
         bad = [text for text in texts if not is_uuid(text)]
@@ -331,31 +325,48 @@ SELECT EXISTS (
 )
 """
 _INDEXES = """
-SELECT m.amname, o.opcname, c.reloptions
+SELECT m.amname, o.opcname, c.reloptions, i.indisvalid,
+'DROP INDEX ' || i.indexrelid::regclass, pg_get_indexdef(i.indexrelid)
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_am m ON m.oid = c.relam
 JOIN pg_opclass o ON o.oid = i.indclass[0]
-WHERE i.indrelid = %s AND i.indkey[0] = %s AND i.indisvalid AND i.indpred IS NULL
-AND m.amname IN ('hnsw', 'ivfflat')
-ORDER BY i.indexrelid
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass(%s) AND a.attname = %s
+AND i.indpred IS NULL AND m.amname IN ('hnsw', 'ivfflat')
+ORDER BY i.indisvalid DESC, i.indexrelid
 """
 
 
-@dataclass(frozen=True)
-class _Extension:
+class _Extension(NamedTuple):
     version: tuple[int, ...]
     schema: str
     oids: dict[VectorType, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class _RawColumn:
+class _RawColumn(NamedTuple):
     name: str
     number: int
     type: str
     modifier: int
     is_never_null: bool
+
+
+class _RawIndex(NamedTuple):
+    method: str
+    opclass: str
+    options: list[str] | None
+    is_valid: bool
+    dropping: str
+    making: str
+
+
+def read_indexes(
+    connection: Connection, relation: sql.Identifier, vector_column: str
+) -> list[_RawIndex]:
+    """The approximate indexes of a table, with statements that drop and make them."""
+    names = [relation.as_string(connection), vector_column]
+    return [_RawIndex(*row) for row in connection.execute(_INDEXES, names).fetchall()]
 
 
 def read_layout(connection: Connection, names: Names, metric: Metric, index: str) -> Layout:
@@ -379,7 +390,7 @@ def read_layout(connection: Connection, names: Names, metric: Metric, index: str
     chosen = None
     if index != "exact":
         opclass = f"{vector.type}_{metric.opclass}"
-        indexes = connection.execute(_INDEXES, [table_oid, vector.number]).fetchall()
+        indexes = read_indexes(connection, relation, vector.name)
         chosen = _chosen_index(indexes, index, opclass, names)
     codecs = {name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()}
     stored = next(codec for name, codec in codecs.items() if name == vector.type)
@@ -476,13 +487,12 @@ def _dimension_of_data(
     return int(row[0])
 
 
-def _chosen_index(
-    rows: Sequence[Sequence[Any]], method: str, opclass: str, names: Names
-) -> VectorIndex:
-    fitting = [row for row in rows if row[1] == opclass]
-    chosen = [row for row in fitting if row[0] == method]
+def _chosen_index(indexes: list[_RawIndex], method: str, opclass: str, names: Names) -> VectorIndex:
+    valid = [index for index in indexes if index.is_valid]
+    fitting = [index for index in valid if index.opclass == opclass]
+    chosen = [index for index in fitting if index.method == method]
     if not chosen:
-        there = ", ".join(f"{row[0]} with {row[1]}" for row in rows) or "none"
+        there = ", ".join(f"{index.method} with {index.opclass}" for index in valid) or "none"
         raise GalleryMismatchError(
             f"{names.table!r} must have a valid index {method} with the operator class {opclass}, "
             f"as 'index' and 'metric' say. Got {there}. Open it with another index or metric, or "
@@ -493,8 +503,7 @@ def _chosen_index(
             f"{names.table!r} must have one index with the operator class {opclass}, as "
             f"PostgreSQL takes whichever it finds cheaper. Got {len(fitting)}. Drop the others."
         )
-    options = chosen[0][2]
-    given = dict(option.split("=", 1) for option in options or [])
+    given = dict(option.split("=", 1) for option in chosen[0].options or [])
     known = INDEX_OPTIONS[method]
     return VectorIndex(
         method, opclass, tuple((key, int(given.get(key, known[key]))) for key in known)
@@ -563,9 +572,5 @@ def _column_definition(
 
 
 def _vector_type(connection: Connection, dimension: int) -> sql.Composed:
-    row = connection.execute(
-        "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-        "WHERE e.extname = 'vector'"
-    ).fetchone()
-    schema = "public" if row is None else row[0]
+    schema = _extension(connection).schema
     return sql.SQL("{}({})").format(sql.Identifier(schema, "vector"), sql.Literal(dimension))

@@ -8,7 +8,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from nearsure.engines.postgres.pool import Connection
-from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric
+from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric, read_indexes
 from nearsure.errors import InvalidInputError
 
 _COMMA = sql.SQL(", ")
@@ -256,22 +256,9 @@ class Settings:
             every["statement_timeout"] = str(max(1, round(1000 * self.statement_timeout)))
         if every:
             # True: until the end of the transaction.
-            calls = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(every))
+            calls = _COMMA.join([sql.SQL("set_config(%s, %s, true)")] * len(every))
             values = [part for pair in every.items() for part in pair]
             connection.execute(sql.SQL("SELECT {}").format(calls), values)
-
-
-_DROP_AND_MAKE = """
-SELECT 'DROP INDEX ' || i.indexrelid::regclass, pg_get_indexdef(i.indexrelid)
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indexrelid
-JOIN pg_am m ON m.oid = c.relam
-JOIN pg_opclass o ON o.oid = i.indclass[0]
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = to_regclass(%s) AND a.attname = %s
-AND i.indpred IS NULL AND m.amname = %s AND o.opcname = %s
-ORDER BY i.indisvalid DESC, i.indexrelid
-"""
 
 
 def options_of(method: str, given: Mapping[str, int | None]) -> dict[str, int]:
@@ -296,17 +283,18 @@ def build_index(
     """Build an index for the statements' metric, in place of one of the same kind."""
     layout = statements.layout
     opclass = f"{layout.stored.type}_{statements.metric.opclass}"
-    _drop(connection, statements, method, opclass)
+    _drop(connection, layout, method, opclass)
+    given = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in options.items()
+    ]
     connection.execute(
         sql.SQL("CREATE INDEX ON {} USING {} ({} {}) WITH ({})").format(
             layout.relation,
             sql.Identifier(method),
             sql.Identifier(layout.vector_column),
             sql.Identifier(layout.extension_schema, opclass),
-            sql.SQL(", ").join(
-                sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
-                for name, value in options.items()
-            ),
+            _COMMA.join(given),
         )
     )
 
@@ -319,17 +307,13 @@ def drop_if_empty(connection: Connection, statements: Statements) -> bytes | Non
     connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(layout.relation))
     if connection.execute(statements.any_row).fetchone() is not None:
         return None
-    return _drop(connection, statements, layout.index.method, layout.index.opclass)
+    return _drop(connection, layout, layout.index.method, layout.index.opclass)
 
 
-def _drop(
-    connection: Connection, statements: Statements, method: str, opclass: str
-) -> bytes | None:
-    layout = statements.layout
-    names = [layout.relation.as_string(connection), layout.vector_column]
-    row = connection.execute(_DROP_AND_MAKE, [*names, method, opclass]).fetchone()
-    if row is None:
-        return None
-    drop, make = row
-    connection.execute(drop.encode())
-    return bytes(make.encode())
+def _drop(connection: Connection, layout: Layout, method: str, opclass: str) -> bytes | None:
+    """Drop an index of this kind, the valid one first; the statement that makes it again."""
+    for index in read_indexes(connection, layout.relation, layout.vector_column):
+        if (index.method, index.opclass) == (method, opclass):
+            connection.execute(index.dropping.encode())
+            return index.making.encode()
+    return None
