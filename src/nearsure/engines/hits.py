@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -46,14 +47,13 @@ def hits_with_vectors(
     ids: AnyArray,
     labels: AnyArray | None,
     vectors: AnyArray,
-    *,
-    at_unit_length: bool,
+    metric: Literal["euclidean", "cosine"],
 ) -> Hits:
-    """Hits whose distances are computed from their vectors, scaled to unit length or not.
+    """Hits whose distances are computed from their vectors, under cosine at unit length.
 
     A zero vector has no direction, and so no distance under cosine: it is left out.
     """
-    if not at_unit_length:
+    if metric == "euclidean":
         return Hits(queries, ids, labels, vectors)
     kept = np.flatnonzero(vectors.any(axis=1))
     units = unit_vectors(vectors[kept].astype(np.float64))

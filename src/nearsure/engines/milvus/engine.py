@@ -3,7 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Literal, Self
+from typing import Self
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.checks import (
@@ -14,21 +14,26 @@ from nearsure.engines.checks import (
     checked_queries,
 )
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
 from nearsure.engines.milvus.collection import (
+    INDEX_TYPES,
     LARGEST_K,
     LONGEST_TEXT,
+    METRIC_TYPES,
     Collection,
     Consistency,
-    Fields,
     IndexName,
     Kind,
+    Layout,
     MetricName,
     Settings,
+    bring_into_memory,
     check_direction,
     check_expressible,
     check_unit,
+    look_up,
+    make,
+    wait_for_index,
 )
 from nearsure.engines.milvus.reader import Reader, single_precision
 from nearsure.engines.milvus.writer import Writer
@@ -84,6 +89,11 @@ class MilvusEngine:
     timeout : float
         Seconds that a request may take.
 
+    Attributes
+    ----------
+    capabilities, dimension, metric
+        As the contract has them.
+
     Examples
     --------
     >>> engine = MilvusEngine.create(dimension=2, uri="gallery.db")  # doctest: +SKIP
@@ -110,16 +120,15 @@ class MilvusEngine:
         timeout: float = 60.0,
     ) -> None:
         self._settings = Settings(metric, index, ef, nprobe, refine, consistency)
-        fields = Fields(id_field, label_field, vector_field)
         self._connection = _connection(uri, token, timeout, may_create=False)
         # An engine that is forgotten gives its connection back, too.
         weakref.finalize(self, self._connection.close)
         try:
-            layout = layouts.look_up(self._connection, collection, fields)
+            fields = (id_field, label_field, vector_field)
+            self._layout = layout = look_up(self._connection, collection, *fields)
             self._settings.check_against(layout, collection)
-            layouts.bring_into_memory(self._connection, collection)
-            self._layout = layout
-            self._collection = Collection(self._connection, collection, fields, layout)
+            bring_into_memory(self._connection, collection)
+            self._collection = Collection(self._connection, collection, layout)
             self._reader = Reader(self._collection, self._settings)
             self._writer = Writer(self._collection, self._reader)
             if layout.metric_type == "IP":
@@ -127,6 +136,15 @@ class MilvusEngine:
         except BaseException:
             self._connection.close()
             raise
+        self.dimension = layout.dimension
+        self.metric = layout.meaning
+        self.capabilities = Capabilities(
+            exact=layout.is_exact,
+            holds_labels=layout.labels is not None,
+            ids=layout.ids,
+            labels=layout.labels,
+            largest_k=LARGEST_K,
+        )
 
     @classmethod
     def create(
@@ -182,7 +200,20 @@ class MilvusEngine:
                 f"Got {dimension} and {text_length} instead."
             )
         build = {"hnsw": {"M": M, "efConstruction": ef_construction}, "ivf": {"nlist": nlist}}
-        fields = Fields(id_field, None if labels is None else label_field, vector_field)
+        layout = Layout(
+            id_field,
+            None if labels is None else label_field,
+            vector_field,
+            dimension,
+            ids,
+            labels,
+            longest_id=text_length,
+            longest_label=text_length,
+            n_shards=1,
+            index_type=INDEX_TYPES[index],
+            metric_type=METRIC_TYPES[metric],
+            built_with=build.get(index, {}),
+        )
         connection = _connection(uri, token, timeout, may_create=True)
         try:
             if connection.ask("has_collection", collection):
@@ -190,24 +221,13 @@ class MilvusEngine:
                     f"collection must be a new name. Got {collection!r}, which is there already. "
                     "Open it with MilvusEngine(...), or drop it first."
                 )
-            layouts.make(
-                connection,
-                collection,
-                fields,
-                dimension=dimension,
-                ids=ids,
-                labels=labels,
-                text_length=text_length,
-                metric=metric,
-                index=index,
-                build=build.get(index, {}),
-            )
+            make(connection, collection, layout)
             return cls(
                 uri,
                 token=token,
                 collection=collection,
                 id_field=id_field,
-                label_field=fields.label,
+                label_field=layout.label_field,
                 vector_field=vector_field,
                 metric=metric,
                 index=index,
@@ -219,27 +239,6 @@ class MilvusEngine:
             )
         finally:
             connection.close()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return Capabilities(
-            exact=self._layout.is_exact,
-            holds_labels=self._layout.labels is not None,
-            ids=self._layout.ids,
-            labels=self._layout.labels,
-            largest_k=LARGEST_K,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.dimension
-
-    @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
-        """Whether vectors are compared as they are, or at unit length."""
-        return "cosine" if self._layout.at_unit_length else "euclidean"
 
     def fingerprint(self) -> Fingerprint:
         """All that decides which neighbours are found."""
@@ -254,7 +253,7 @@ class MilvusEngine:
         """The k nearest points of each query."""
         queries = checked_queries(queries, self.dimension)
         k = checked_k(k, self.capabilities)
-        if self._layout.at_unit_length:
+        if self.metric == "cosine":
             queries = unit_vectors(queries)
         self._writer.check_whole()
         return self._reader.search(queries, k)
@@ -303,7 +302,7 @@ class MilvusEngine:
         its index in the background, without a way to wait for it.
         """
         self._collection.ask("flush")
-        layouts.wait_for_index(self._connection, self._collection.name)
+        wait_for_index(self._connection, self._collection.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points. A removal that was cut off is completed by removing the same ids again."""

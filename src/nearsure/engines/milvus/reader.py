@@ -1,20 +1,25 @@
 """Search, fetch and scan a Milvus collection."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nearsure import neighbors
-from nearsure.arrays import AnyArray, BoolArray, FloatArray
-from nearsure.engines.checks import check_all_there
+from nearsure.arrays import AnyArray, BoolArray
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
+    arrange_points,
     concatenate_found,
+    concatenate_points,
     found_from_hits,
+    hits_with_distances,
+    hits_with_vectors,
     replace_rows,
+    select_points,
 )
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
@@ -23,7 +28,6 @@ from nearsure.engines.milvus.collection import (
     MOST_IDS,
     MOST_QUERIES,
     Collection,
-    Fields,
     Layout,
     Settings,
     ask_in_portions,
@@ -34,7 +38,6 @@ from nearsure.engines.milvus.collection import (
     portions,
 )
 from nearsure.errors import GalleryMismatchError, InvalidInputError
-from nearsure.index import unit_vectors
 
 CONVENTIONS = {
     "L2": neighbors.squared_l2,
@@ -53,7 +56,7 @@ def array_of(values: list[Any], kind: str) -> AnyArray:
     return np.array(values, np.int64 if kind == "integer" else str)
 
 
-def hits_of(answer: Any, layout: Layout, fields: Fields, *, refine: bool) -> Hits:  # noqa: ANN401
+def hits_of(answer: Any, layout: Layout, *, refine: bool) -> Hits:  # noqa: ANN401
     """What a search returned, for all its queries."""
     counts = [len(hits) for hits in answer]
     queries = np.repeat(np.arange(len(counts)), counts)
@@ -61,28 +64,17 @@ def hits_of(answer: Any, layout: Layout, fields: Fields, *, refine: bool) -> Hit
     rows = [row for hits in answer for row in list.__iter__(hits)]
     labels = None
     if layout.labels is not None:
-        labels = array_of([row["entity"][fields.label] for row in rows], layout.labels)
-    vectors = sq_distances = None
+        labels = array_of([row["entity"][layout.label_field] for row in rows], layout.labels)
     if refine:
-        vectors = _hit_vectors(answer, rows, fields.vector, layout.dimension)
+        vectors = _hit_vectors(answer, rows, layout.vector_field, layout.dimension)
         if layout.metric_type == "IP":
             check_unit(vectors, "the collection")
-        has_place = vectors.any(axis=1) if layout.at_unit_length else np.ones(len(ids), np.bool_)
-        vectors = vectors[has_place]
-        if layout.at_unit_length and len(vectors):
-            vectors = unit_vectors(vectors.astype(np.float64))
-    else:
-        scores = np.array([score for hits in answer for score in hits.distances], np.float64)
-        has_place = ~np.isnan(scores)
-        sq_distances = _sq_distances(scores[has_place], layout.metric_type)
-    # Zero vectors have no direction, and so no distance to a query under cosine.
-    return Hits(
-        queries[has_place],
-        ids[has_place],
-        None if labels is None else labels[has_place],
-        vectors,
-        sq_distances,
-    )
+        return hits_with_vectors(queries, ids, labels, vectors, layout.meaning)
+    scores = np.array([score for hits in answer for score in hits.distances], np.float64)
+    try:
+        return hits_with_distances(queries, ids, labels, scores, CONVENTIONS[layout.metric_type])
+    except InvalidInputError as error:
+        raise GalleryMismatchError(f"What the collection holds does not fit: {error}") from None
 
 
 def row_vectors(rows: Any, field: str, dimension: int) -> AnyArray:  # noqa: ANN401
@@ -120,13 +112,6 @@ def _packed(messages: Any, field: str, n_numbers: int) -> AnyArray | None:  # no
     return None
 
 
-def _sq_distances(scores: FloatArray, metric_type: str) -> FloatArray:
-    try:
-        return CONVENTIONS[metric_type](scores)
-    except InvalidInputError as error:
-        raise GalleryMismatchError(f"What the collection holds does not fit: {error}") from None
-
-
 EXPRESSION_BYTES = 2**20
 SMALL_ROW = 64
 SMALLEST_PORTION = 4
@@ -137,9 +122,9 @@ class Reader:
 
     def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection, self._settings = collection, settings
-        self._fields, self._layout = collection.fields, collection.layout
-        label = self._fields.label
-        self._named = [self._fields.id] + ([] if label is None else [label])
+        self._layout = collection.layout
+        label = self._layout.label_field
+        self._named = [self._layout.id_field] + ([] if label is None else [label])
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points; `queries` have unit length where the metric asks for it.
@@ -157,17 +142,17 @@ class Reader:
     def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
         n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
         sent = single_precision(queries, "queries")
-        outputs = [] if self._fields.label is None else [self._fields.label]
+        outputs = [] if self._layout.label_field is None else [self._layout.label_field]
         hit_bytes = SMALL_ROW
         if self._settings.refine:
-            outputs.append(self._fields.vector)
+            outputs.append(self._layout.vector_field)
             hit_bytes = self._layout.row_bytes
 
         def ask(part: slice) -> Any:  # noqa: ANN401
             return self._collection.ask(
                 "search",
                 sent[part],
-                anns_field=self._fields.vector,
+                anns_field=self._layout.vector_field,
                 limit=n_candidates,
                 output_fields=outputs,
                 search_params=self._settings.search_params(self._layout, n_candidates, nprobe),
@@ -177,7 +162,7 @@ class Reader:
         parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
         found = []
         for part, answer in ask_in_portions(parts, ask):
-            hits = hits_of(answer, self._layout, self._fields, refine=self._settings.refine)
+            hits = hits_of(answer, self._layout, refine=self._settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
         return concatenate_found(found)
 
@@ -193,52 +178,31 @@ class Reader:
         if len(parts) > 1 and not self.count():
             # The first load, which is the largest as a rule.
             return np.zeros(len(ids), np.bool_)
-        for part in parts:
-            rows = self._query(
-                one_of(self._fields.id, ids[part]), [self._fields.id], consistency="Strong"
-            )
-            known.update(row[self._fields.id] for row in rows)
+        for rows in self._rows_of(ids, parts, [self._layout.id_field], consistency="Strong"):
+            known.update(row[self._layout.id_field] for row in rows)
         return np.array([own in known for own in ids.tolist()], np.bool_)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points in the order of `ids`; an error if some are not there."""
-        vectors = np.empty((len(ids), self._layout.dimension), np.float32)
-        labels: list[Any] = [None] * len(ids)
-        row_of = {own: row for row, own in enumerate(ids.tolist())}
-        there: set[Any] = set()
-        outputs = [*self._named, self._fields.vector]
-        parts = id_portions(ids, self._layout.row_bytes)
-        for _, rows in ask_in_portions(
-            parts, lambda part: self._query(one_of(self._fields.id, ids[part]), outputs)
-        ):
-            own_ids = [row[self._fields.id] for row in list.__iter__(rows)]
-            places = [row_of[own] for own in own_ids]
-            vectors[places] = row_vectors(rows, self._fields.vector, self._layout.dimension)
-            if self._fields.label is not None:
-                for place, row in zip(places, list.__iter__(rows), strict=True):
-                    labels[place] = row[self._fields.label]
-            there.update(own_ids)
-        check_all_there(ids, there)
-        return Stored(
-            ids,
-            None if self._layout.labels is None else array_of(labels, self._layout.labels),
-            vectors,
-        )
+        layout = self._layout
+        parts = [replace(self._points([]), vectors=np.empty((0, layout.dimension), np.float32))]
+        portions_of_ids = id_portions(ids, layout.row_bytes)
+        for rows in self._rows_of(ids, portions_of_ids, [*self._named, layout.vector_field]):
+            # pymilvus would make a list of each vector that its own iterator passes.
+            points = self._points(list(list.__iter__(rows)))
+            vectors = row_vectors(rows, layout.vector_field, layout.dimension)
+            parts.append(replace(points, vectors=vectors))
+        return arrange_points(concatenate_points(parts), ids)
 
     def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
         """All fields of points, also those that nearsure does not use, in any order."""
-        for _, rows in ask_in_portions(
-            id_portions(ids, row_bytes),
-            lambda part: self._query(
-                one_of(self._fields.id, ids[part]), ["*"], consistency="Strong"
-            ),
-        ):
+        for rows in self._rows_of(ids, id_portions(ids, row_bytes), ["*"], consistency="Strong"):
             yield from map(dict, rows)
 
     def sample(self, n: int) -> AnyArray:
         """The vectors of a few points."""
-        rows = self._query("", [self._fields.vector], limit=n)
-        return row_vectors(rows, self._fields.vector, self._layout.dimension)
+        rows = self._query("", [self._layout.vector_field], limit=n)
+        return row_vectors(rows, self._layout.vector_field, self._layout.dimension)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, ids ascending.
@@ -251,7 +215,7 @@ class Reader:
         overfull = False
         limit = LARGEST_PORTION
         while True:
-            expression = between(self._fields.id, reached, up_to)
+            expression = between(self._layout.id_field, reached, up_to)
             try:
                 rows = self._query(expression, self._named, limit=limit)
             except TooLargeError:
@@ -259,8 +223,8 @@ class Reader:
                     raise
                 limit //= 2
                 continue
-            ids = array_of([row[self._fields.id] for row in rows], self._layout.ids)
-            ids, order = np.unique(ids, return_index=True)
+            points = self._points(rows)
+            ids, order = np.unique(points.ids, return_index=True)
             if len(rows) == limit:
                 # All but the last, if they come in order; the nearer half, if they do not.
                 nearer = ids[(len(ids) - 1) // 2 if overfull else max(len(ids) - 2, 0)].item()
@@ -271,15 +235,34 @@ class Reader:
                 up_to, overfull = nearer, True
                 continue
             if len(ids):
-                labels = None
-                if self._layout.labels is not None:
-                    labels = array_of(
-                        [row[self._fields.label] for row in rows], self._layout.labels
-                    )[order]
-                yield Stored(ids, labels)
+                yield select_points(points, order)
             if up_to is None:
                 return
             reached, up_to, overfull = up_to, None, False
+
+    def _points(self, rows: Sequence[Any]) -> Stored:
+        """The ids and labels of rows."""
+        layout = self._layout
+        ids = array_of([row[layout.id_field] for row in rows], layout.ids)
+        if layout.labels is None:
+            return Stored(ids)
+        return Stored(ids, array_of([row[layout.label_field] for row in rows], layout.labels))
+
+    def _rows_of(
+        self,
+        ids: AnyArray,
+        parts: Iterable[slice],
+        outputs: list[str],
+        consistency: str | None = None,
+    ) -> Iterator[Any]:
+        """Some fields of those points that are there, in lists."""
+
+        def ask(part: slice) -> Any:  # noqa: ANN401
+            expression = one_of(self._layout.id_field, ids[part])
+            return self._query(expression, outputs, consistency=consistency)
+
+        for _, rows in ask_in_portions(parts, ask):
+            yield rows
 
     def _query(
         self,

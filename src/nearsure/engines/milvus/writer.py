@@ -44,7 +44,7 @@ class Writer:
 
     def __init__(self, collection: Collection, reader: Reader) -> None:
         self._collection, self._reader = collection, reader
-        self._fields, self._layout = collection.fields, collection.layout
+        self._layout = collection.layout
         self._cut_off: Change | None = None
 
     def check_whole(self) -> None:
@@ -97,7 +97,7 @@ class Writer:
                 self._check_there(ids)
             with self._noting(change):
                 for part in parts:
-                    self._collection.ask("delete", filter=one_of(self._fields.id, ids[part]))
+                    self._collection.ask("delete", filter=one_of(self._layout.id_field, ids[part]))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, or complete doing so.
@@ -170,22 +170,22 @@ class Writer:
         self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None, part: slice
     ) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = [
-            {self._fields.id: own, self._fields.vector: vector}
+            {self._layout.id_field: own, self._layout.vector_field: vector}
             for own, vector in zip(ids.tolist(), vectors, strict=True)
         ]
         if labels is not None:
             for row, label in zip(rows, labels[part].tolist(), strict=True):
-                row[str(self._fields.label)] = label
+                row[str(self._layout.label_field)] = label
         return rows
 
     def _relabelled_rows(self, ids: AnyArray, labels: AnyArray) -> Iterator[list[dict[str, Any]]]:
         """Whole rows with other labels, as many at once as one request may hold."""
-        field = str(self._fields.label)
+        field = str(self._layout.label_field)
         label_of = dict(zip(ids.tolist(), labels.tolist(), strict=True))
         together: list[dict[str, Any]] = []
         n_bytes = 0
         for row in self._reader.whole_rows(ids, self._row_bytes(ids, labels)):
-            row[field] = label_of[row[self._fields.id]]
+            row[field] = label_of[row[self._layout.id_field]]
             own_bytes = self._bytes_of(row)
             if together and n_bytes + own_bytes > ATOMIC_BYTES:
                 yield together
@@ -197,7 +197,7 @@ class Writer:
 
     def _bytes_of(self, row: dict[str, Any]) -> int:
         """About what a row takes in a request, rather too much."""
-        others = {name: value for name, value in row.items() if name != self._fields.vector}
+        others = {name: value for name, value in row.items() if name != self._layout.vector_field}
         return self._layout.row_bytes + len(json.dumps(others, default=repr))
 
     def _upsert_in_halves(self, rows: list[dict[str, Any]]) -> None:

@@ -112,6 +112,11 @@ class PostgresEngine:
     statement_timeout : float, optional
         Seconds after which the server gives up a statement; by default its own setting.
 
+    Attributes
+    ----------
+    capabilities, dimension, metric
+        As the contract has them.
+
     Examples
     --------
     >>> from nearsure.engines.postgres import PostgresEngine  # doctest: +SKIP
@@ -240,27 +245,6 @@ class PostgresEngine:
             statement_timeout=statement_timeout,
         )
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        label = self._layout.label
-        return Capabilities(
-            exact=self._index_name == "exact",
-            holds_labels=label is not None,
-            ids=self._layout.id.kind,
-            labels=None if label is None else label.kind,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.stored.dimension
-
-    @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
-        """What distances mean."""
-        return self._metric.meaning
-
     def fingerprint(self) -> Fingerprint:
         """All that decides which neighbours are found."""
         own: dict[str, str | int | float | bool | None] = {
@@ -387,8 +371,16 @@ class PostgresEngine:
 
     def _look(self) -> None:
         """Take the table as it is now."""
-        self._layout = self._connections.reading(
+        self._layout = layout = self._connections.reading(
             lambda connection: read_layout(connection, self._names, self._metric, self._index_name)
+        )
+        self.dimension = layout.stored.dimension
+        self.metric = self._metric.meaning
+        self.capabilities = Capabilities(
+            exact=self._index_name == "exact",
+            holds_labels=layout.label is not None,
+            ids=layout.id.kind,
+            labels=None if layout.label is None else layout.label.kind,
         )
         self._statements = Statements(self._layout, self._metric, self._refine)
         self._table = Table(self._connections, self._statements, self._settings)

@@ -129,8 +129,7 @@ class Table:
             lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
             table = self.statements.layout.relation.as_string()
             check_unit_length(float(np.abs(lengths - 1).max()), table)
-        at_unit_length = metric.meaning == "cosine"
-        return hits_with_vectors(queries, ids, labels, vectors, at_unit_length=at_unit_length)
+        return hits_with_vectors(queries, ids, labels, vectors, metric.meaning)
 
     def _unpack(
         self, rows: Sequence[Sequence[Any]]

@@ -221,6 +221,8 @@ class SqliteEngine:
 
     Attributes
     ----------
+    capabilities, dimension, metric
+        As the contract has them.
     notes : mutable mapping of str to bytes
         Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
         transaction, and so is an ``update`` of several.
@@ -269,6 +271,14 @@ class SqliteEngine:
         # Decided here, not with the first points: a fingerprint does not change with them.
         self._index = self.index_type = self._memory.index.index_type
         self._fingerprint = _fingerprint(self._layout, self.index_type, self._settings)
+        self.dimension = self._layout.dimension
+        self.metric = self._layout.metric
+        self.capabilities = Capabilities(
+            exact=self.index_type == "exact",
+            holds_labels=True,
+            ids=self._layout.ids,
+            labels=self._layout.labels,
+        )
         self._checked_up_to: str | int | None = None
         self.notes: MutableMapping[str, bytes] = Notes(file)
 
@@ -308,26 +318,6 @@ class SqliteEngine:
         )
         create_gallery(_resolve(path), layout)
         return cls(path, timeout=timeout)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return Capabilities(
-            exact=self.index_type == "exact",
-            holds_labels=True,
-            ids=self._layout.ids,
-            labels=self._layout.labels,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.dimension
-
-    @property
-    def metric(self) -> Metric:
-        """Whether vectors are compared as they are, or at unit length."""
-        return self._layout.metric
 
     def fingerprint(self) -> Fingerprint:
         """Engine, index and its settings; metric and precision where they are not the usual."""
