@@ -110,7 +110,7 @@ def test_killed_while_scoring(server: Server, engine: PostgresEngine) -> None:
 def test_killed_during_a_scan(
     server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.operations._PORTION", 10)
+    monkeypatch.setattr("nearsure.engines.postgres.engine._PORTION", 10)
     portions = engine.scan()
     assert next(portions).ids.tolist() == list(range(10))
     server.kill()

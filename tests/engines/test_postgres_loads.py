@@ -31,7 +31,7 @@ def test_a_load_that_is_given_up_adds_nothing(engine: PostgresEngine) -> None:
 def test_progress_counts_to_the_end(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.operations._BLOCK", 4)
+    monkeypatch.setattr("nearsure.engines.postgres.engine._BLOCK", 4)
     sent: list[int] = []
     engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=sent.append)
     assert sent == [4, 8, 9]

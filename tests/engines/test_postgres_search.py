@@ -11,7 +11,6 @@ from contract_points import all_sq_distances, check_answer, clusters, points_for
 from postgres_server import Server
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.operations import Table
 from nearsure.engines.postgres.schema import Layout
 from nearsure.errors import InvalidInputError
 
@@ -169,16 +168,16 @@ def test_beyond_single_precision(galleries: Galleries) -> None:
 def test_a_batch_is_divided_by_what_its_answer_takes(
     galleries: Galleries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.operations._ANSWER_BYTES", 5_000)
+    monkeypatch.setattr("nearsure.engines.postgres.engine._ANSWER_BYTES", 5_000)
     for index in ("exact", "hnsw"):
         engine = galleries.create(12, id_kind="text", label_kind="text", index=index)
         points = points_for(engine, 50)
         engine.add(points.vectors, points.ids, points.labels)
         queries = clusters(20, seed=1)[0]
-        assert len(list(Table._parts(engine._table, 20, 18))) == 5
+        assert len(list(engine._parts(20, 18))) == 5
         found = engine.search(queries, 10)
         assert check_answer(engine, found, points, queries) > 0.9
-        assert len(list(Table._parts(engine._table, 20, 10**6))) == 20
+        assert len(list(engine._parts(20, 10**6))) == 20
 
 
 def test_ranked_in_double_precision(galleries: Galleries) -> None:

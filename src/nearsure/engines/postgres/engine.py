@@ -2,19 +2,25 @@
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Literal, Self, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Self, TypeAlias
 
-from nearsure.arrays import AnyArray
-from nearsure.engines.checks import (
-    checked_ids,
-    checked_k,
-    checked_labels,
-    checked_points,
-    checked_queries,
-)
+import numpy as np
+from psycopg import errors
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.postgres.operations import Table
+from nearsure.engines.hits import (
+    SPARE_CANDIDATES,
+    Hits,
+    arrange_points,
+    concatenate_found,
+    found_from_hits,
+    hits_with_distances,
+    hits_with_vectors,
+    replace_rows,
+)
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
 from nearsure.engines.postgres.schema import (
     Kind,
@@ -32,13 +38,23 @@ from nearsure.engines.postgres.sql import (
     Settings,
     Statements,
     build_index,
+    drop_if_empty,
     options_of,
 )
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.exact import unit_vectors
 
 # PostgreSQL counts milliseconds in 32 bits.
 _LARGEST_SECONDS = (2**31 - 1) // 1000
+# What an answer may take in memory, on the server and here.
+_ANSWER_BYTES = 2**24
+_LARGEST_BATCH = 1000
+# Points that one portion of a scan holds.
+_PORTION = 10_000
+# What one statement may bring: PostgreSQL's values end at 2^30 bytes.
+_FETCHED_BYTES = 2**26
+# Points that are sent between two calls of a progress function.
+_BLOCK = 10_000
 
 
 def check_options(index: str, ef_search: int, probes: int) -> None:
@@ -263,12 +279,17 @@ class PostgresEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        return self._table.count()
+        return int(self._number(self._statements.count))
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
-        queries = checked_queries(queries, self.dimension)
-        return self._table.search(queries, checked_k(k, self.capabilities))
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
+        if self.metric == "cosine":
+            queries = unit_vectors(queries.astype(np.float64))
+        n_asked = k + SPARE_CANDIDATES if self._refine else k
+        parts = self._parts(len(queries), n_asked)
+        return concatenate_found([self._nearest(queries[part], k, n_asked) for part in parts])
 
     def add(
         self,
@@ -295,17 +316,44 @@ class PostgresEngine:
             Called with the number of points sent so far, now and then; they are all there when
             `add` returns, and none before.
         """
-        points, own_ids, own_labels = checked_points(
+        points, own_ids, own_labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
         if self.metric == "cosine":
             units = unit_vectors(self._layout.stored.rounded(points))
             points = units if self._metric_name == "inner_product" else points
-        self._table.add(points, own_ids, own_labels, progress)
+        layout = self._layout
+        columns: list[Sequence[Any]] = [layout.id.outgoing(own_ids)]
+        if layout.label is not None and own_labels is not None:
+            columns.append(layout.label.outgoing(own_labels))
+        rounded = layout.stored.rounded(points)
+        # Seen in a transaction of its own, so that two first loads do not wait for each other.
+        is_first = (
+            layout.index is not None
+            and layout.may_rebuild
+            and not self._number(self._statements.any_row)
+        )
+
+        def write(connection: Connection) -> None:
+            self._settings.apply(connection)
+            # An index is built faster, and the lists of "ivfflat" are better, when points are in.
+            rebuilding = drop_if_empty(connection, self._statements) if is_first else None
+            try:
+                self._copy(connection, columns, rounded, progress)
+            except errors.UniqueViolation:
+                connection.rollback()
+                there = connection.execute(self._statements.ids_among, [columns[0]]).fetchall()
+                checks.check_none_there([row[0] for row in there])
+                raise
+            if rebuilding is not None:
+                connection.execute(rebuilding)
+
+        self._connections.writing(write)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points, all or none."""
-        self._table.remove(checked_ids(ids, self.capabilities))
+        ids = checks.checked_ids(ids, self.capabilities)
+        self._change_all(ids, self._statements.remove, [self._layout.id.outgoing(ids)])
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, all or none."""
@@ -315,17 +363,42 @@ class PostgresEngine:
                 f"{self._names.table!r} must be opened with a label_column to be relabelled. "
                 "Got None, and nearsure keeps the labels itself."
             )
-        ids = checked_ids(ids, self.capabilities)
-        labels = checked_labels(labels, len(ids), self.capabilities)
-        self._table.relabel(column, ids, labels)
+        ids = checks.checked_ids(ids, self.capabilities)
+        labels = checks.checked_labels(labels, len(ids), self.capabilities)
+        values = [self._layout.id.outgoing(ids), column.outgoing(labels)]
+        self._change_all(ids, self._statements.relabel(column), values)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors and labels, in the order of `ids`."""
-        return self._table.fetch(checked_ids(ids, self.capabilities))
+        ids = checks.checked_ids(ids, self.capabilities)
+        own_ids = self._layout.id.outgoing(ids)
+        size = max(1, _FETCHED_BYTES // self._layout.stored.n_bytes)
+
+        def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            self._settings.apply(connection)
+            cursor = connection.cursor(binary=True)
+            rows = []
+            for start in range(0, len(own_ids) or 1, size):
+                cursor.execute(self._statements.fetch, [own_ids[start : start + size]])
+                rows += cursor.fetchall()
+            return rows
+
+        found, labels, _, data = self._unpack(self._connections.reading(ask))
+        vectors = self._layout.stored.decode(data, len(found))
+        return arrange_points(Stored(found, labels, vectors), ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending, as they are when the scan begins."""
-        return self._table.scan()
+        layout = self._layout
+        # A connection of its own: a slow reader shall not keep others waiting.
+        with self._connections.dedicated() as connection:
+            self._settings.apply(connection)
+            with connection.cursor("nearsure_scan", binary=True) as cursor:
+                cursor.execute(self._statements.scan)
+                while rows := cursor.fetchmany(_PORTION):
+                    columns = list(zip(*rows, strict=True))
+                    labels = None if layout.label is None else layout.label.incoming(columns[1])
+                    yield Stored(layout.id.incoming(columns[0]), labels)
 
     def create_index(
         self,
@@ -383,6 +456,121 @@ class PostgresEngine:
             labels=None if layout.label is None else layout.label.kind,
         )
         self._statements = Statements(self._layout, self._metric, self._refine)
-        self._table = Table(self._connections, self._statements, self._settings)
         if self._metric.needs_unit_length:
-            check_unit_length(self._table.farthest_from_unit(), repr(self._names.table))
+            off = self._number(self._statements.farthest_from_unit)
+            check_unit_length(off, repr(self._names.table))
+
+    def _parts(self, n_queries: int, n_asked: int) -> Iterator[slice]:
+        n_bytes = 16 + (self._layout.stored.n_bytes if self._refine else 8)
+        size = max(1, min(_LARGEST_BATCH, _ANSWER_BYTES // (n_asked * n_bytes)))
+        for start in range(0, n_queries, size):
+            yield slice(start, start + size)
+
+    def _nearest(self, queries: AnyArray, k: int, n_asked: int) -> Found:
+        if not self._settings.index_can_give(self._layout, n_asked):
+            return found_from_hits(queries, self._hits(queries, n_asked, by_index=False), k)
+        found = found_from_hits(queries, self._hits(queries, n_asked, by_index=True), k)
+        if (found.counts >= k).all():
+            return found
+        # An index may give fewer than there are. They are counted, and looked for without it.
+        short = np.flatnonzero(found.counts < self._number(self._statements.count_up_to, k))
+        if not short.size:
+            return found
+        again = found_from_hits(
+            queries[short], self._hits(queries[short], n_asked, by_index=False), k
+        )
+        return replace_rows(found, short, again)
+
+    def _hits(self, queries: AnyArray, n_asked: int, *, by_index: bool) -> Hits:
+        """What PostgreSQL finds: all queries in one statement by an index, else one for each."""
+        codec, statements = self._layout.asked, self._statements
+        values: Sequence[bytes] = codec.one_by_one(queries)
+        if by_index:
+            values = [codec.as_array(queries)]
+        statement = statements.nearest_by_index if by_index else statements.nearest_by_scan
+
+        def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            codec.register(connection)
+            with connection.pipeline():
+                if by_index:
+                    self._settings.of_index_scan(connection, self._layout, n_asked)
+                else:
+                    self._settings.apply(connection)
+                cursors = [connection.cursor(binary=True) for _ in values]
+                for cursor, value in zip(cursors, values, strict=True):
+                    cursor.execute(statement, [value, n_asked])
+                return [row for cursor in cursors for row in cursor.fetchall()]
+
+        rows = self._connections.reading(ask)
+        if not by_index:
+            return self._hits_of(np.arange(len(queries)), rows)
+        numbers = np.array([row[0] for row in rows], np.int64) - 1
+        return self._hits_of(numbers, [row[1:] for row in rows])
+
+    def _hits_of(self, numbers: IntArray, rows: Sequence[Sequence[Any]]) -> Hits:
+        """The hits in rows, each of which answers the query of its number."""
+        ids, labels, counts, data = self._unpack(rows)
+        queries, metric = np.repeat(numbers, counts), self._metric
+        if not self._refine:
+            distances = np.frombuffer(data, ">f8").astype(np.float64)
+            return hits_with_distances(queries, ids, labels, distances, metric.sq_distances)
+        vectors = self._layout.stored.decode(data, len(ids))
+        if metric.needs_unit_length and len(vectors):
+            # A longer vector takes the place of nearer ones, which are then not among these.
+            lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+            table = self._layout.relation.as_string()
+            check_unit_length(float(np.abs(lengths - 1).max()), table)
+        return hits_with_vectors(queries, ids, labels, vectors, metric.meaning)
+
+    def _unpack(
+        self, rows: Sequence[Sequence[Any]]
+    ) -> tuple[AnyArray, AnyArray | None, IntArray, bytes]:
+        """Ids and labels (if there are any) of packed rows, how many each held, and the rest."""
+        layout = self._layout
+        columns = list(zip(*rows, strict=True))
+        ids, counts = layout.id.unpacked(columns[0])
+        labels = None
+        if layout.label is not None:
+            labels, n_labels = layout.label.unpacked(columns[1])
+            if not np.array_equal(n_labels, counts):
+                raise UnusableGalleryError(layout.label.has_nulls)
+        return ids, labels, counts, b"".join(part or b"" for part in columns[-1])
+
+    def _change_all(self, ids: AnyArray, statement: bytes, values: Sequence[Any]) -> None:
+        """Run a statement that returns the ids it changed, which must be all."""
+
+        def write(connection: Connection) -> None:
+            self._settings.apply(connection)
+            changed = connection.execute(statement, values).fetchall()
+            checks.check_all_there(ids, {row[0] for row in changed})
+
+        self._connections.writing(write)
+
+    def _copy(
+        self,
+        connection: Connection,
+        columns: Sequence[Sequence[Any]],
+        vectors: AnyArray,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        codec = self._layout.stored
+        codec.register(connection)
+        with connection.cursor().copy(self._statements.copy) as copy:
+            copy.set_types([*(column.type for column in self._layout.named), codec.oid])
+            for start in range(0, len(vectors), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                encoded = codec.one_by_one(vectors[part])
+                for row in zip(*(column[part] for column in columns), encoded, strict=True):
+                    copy.write_row(row)
+                if progress is not None:
+                    progress(start + len(encoded))
+
+    def _number(self, statement: bytes, *values: int) -> float:
+        """The number that a statement returns, 0 if none."""
+
+        def ask(connection: Connection) -> float:
+            self._settings.apply(connection)
+            row = connection.execute(statement, values).fetchone()
+            return 0 if row is None else row[0] or 0
+
+        return self._connections.reading(ask)

@@ -237,6 +237,11 @@ class Layout:
     may_rebuild: bool
 
     @property
+    def named(self) -> list[Column]:
+        """The columns of ids and, if there are any, labels."""
+        return [self.id] + ([] if self.label is None else [self.label])
+
+    @property
     def can_continue(self) -> bool:
         """Whether pgvector goes on where an index gave fewer rows than were asked for."""
         return self.extension_version >= (0, 8)

@@ -88,7 +88,7 @@ class Statements:
         """Ids and labels, ids ascending."""
         return self._text(
             "SELECT {columns} FROM {table} WHERE {is_point} ORDER BY {id_order}",
-            columns=_COMMA.join(column.plain for column in self._named),
+            columns=_COMMA.join(column.plain for column in self.layout.named),
         )
 
     @cached_property
@@ -129,7 +129,7 @@ class Statements:
         """Rows of id, label (if there are any) and vector follow."""
         return self._text(
             "COPY {table} ({columns}, {vector}) FROM STDIN (FORMAT binary)",
-            columns=_COMMA.join(column.identifier for column in self._named),
+            columns=_COMMA.join(column.identifier for column in self.layout.named),
         )
 
     @cached_property
@@ -152,13 +152,8 @@ class Statements:
             "operator": operator.format(sql.Identifier(layout.extension_schema)),
         }
 
-    @property
-    def _named(self) -> list[Column]:
-        """The columns of ids and, if there are any, labels."""
-        return [self.layout.id] + ([] if self.layout.label is None else [self.layout.label])
-
     def _nearest(self, distance: sql.Composable, ties: sql.Composable) -> sql.Composed:
-        columns = [column.identifier for column in self._named]
+        columns = [column.identifier for column in self.layout.named]
         if self.refined:
             columns.append(self._parts["vector"])
         # The table has another name here, as its own may be that of the queries.
@@ -179,11 +174,11 @@ class Statements:
             send = self._of_extension(f"{self.layout.stored.type}_send")
             values = sql.Identifier(self.layout.vector_column)
         rest = sql.SQL("string_agg({}({}), '')").format(send, values)
-        return _COMMA.join([*(column.packed for column in self._named), rest])
+        return _COMMA.join([*(column.packed for column in self.layout.named), rest])
 
     def _unused(self, name: str) -> sql.Identifier:
         """A name that no column of the gallery has."""
-        columns = {self.layout.vector_column, *(column.name for column in self._named)}
+        columns = {self.layout.vector_column, *(column.name for column in self.layout.named)}
         while name in columns:
             name += "_"
         return sql.Identifier(name)
