@@ -65,7 +65,7 @@ class IndexedEngines(StandaloneEngines):
         points = points_for(engine, 2000)
         engine.add(points.vectors, points.ids, points.labels)
         bring_into_index(engine)
-        described = engine._collection.ask("describe_index", engine._layout.vector_field)
+        described = engine._reader.ask("describe_index", engine._layout.vector_field)
         # Rows that were deleted before count until they are cleared away.
         assert described["indexed_rows"] >= len(points)
         assert described["pending_index_rows"] == 0

@@ -11,14 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.engines.checks import (
-    check_none_there,
-    checked_ids,
-    checked_k,
-    checked_labels,
-    checked_points,
-    checked_queries,
-)
+from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
 from nearsure.engines.hits import (
     arrange_points,
@@ -273,8 +266,8 @@ class ShardedEngine:
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The nearest of what every shard found."""
-        queries = checked_queries(queries, self.dimension)
-        k = checked_k(k, self.capabilities)
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
         parts = self._ask_all(lambda engine: engine.search(queries, k))
         try:
             return merge_found(parts, k)
@@ -283,7 +276,7 @@ class ShardedEngine:
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add each point to the shard of its id; all or none."""
-        vectors, ids, labels = checked_points(
+        vectors, ids, labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
         parts = self._divide(ids)
@@ -294,7 +287,7 @@ class ShardedEngine:
                 points = select_points(Stored(ids, labels, vectors), rows)
                 # As this id is new, it shows later whether an addition that was cut off was made.
                 if len(parts) > 1 and _holds(engine, points.ids[:1]):
-                    check_none_there(points.ids[:1].tolist())
+                    checks.check_none_there(points.ids[:1].tolist())
                 steps.append(
                     Step(partial(_add, engine, points), partial(_remove_if_there, engine, points))
                 )
@@ -302,7 +295,7 @@ class ShardedEngine:
 
     def remove(self, ids: AnyArray) -> None:
         """Remove each point from its shard; all or none."""
-        ids = checked_ids(ids, self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
         with self._changes.lock:
             steps = [
                 Step(partial(engine.remove, points.ids), partial(_add_if_gone, engine, points))
@@ -314,8 +307,8 @@ class ShardedEngine:
         """Relabel each point in its shard; all or none."""
         if not self.capabilities.holds_labels:
             raise InvalidInputError("These engines hold no labels, so there are none to change.")
-        ids = checked_ids(ids, self.capabilities)
-        labels = checked_labels(labels, len(ids), self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
+        labels = checks.checked_labels(labels, len(ids), self.capabilities)
         with self._changes.lock:
             steps = [
                 Step(
@@ -328,7 +321,7 @@ class ShardedEngine:
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points of any shards, in the order of `ids`."""
-        ids = checked_ids(ids, self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
         if not len(ids):
             return self._engines[0].fetch(ids)
         parts = [points for *_, points in self._fetch_parts(ids)]
@@ -372,19 +365,14 @@ def _check_alike(engines: tuple[Engine, ...]) -> None:
     if len({id(engine) for engine in engines}) < len(engines):
         raise InvalidInputError("engines must be distinct. Got one of them more than once.")
     kinds = {
-        (
-            f"dimension {engine.dimension}",
-            f"metric {engine.metric}",
-            f"ids {engine.capabilities.ids}",
-            f"labels {engine.capabilities.labels}",
-        )
+        f"dimension {engine.dimension}, metric {engine.metric}, ids {engine.capabilities.ids}, "
+        f"labels {engine.capabilities.labels}"
         for engine in engines
     }
     if len(kinds) > 1:
         raise GalleryMismatchError(
             "engines must be of one dimension, metric and kind of ids and labels. Got "
-            + "; and ".join(", ".join(kind) for kind in sorted(kinds))
-            + "."
+            f"{'; and '.join(sorted(kinds))}."
         )
 
 

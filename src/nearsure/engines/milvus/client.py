@@ -380,7 +380,7 @@ class Connection:
     """
 
     def __init__(self, address: Address, timeout: float, *, may_create: bool) -> None:
-        self._pymilvus = require("pymilvus", extra="milvus", purpose="MilvusEngine")
+        self.pymilvus = require("pymilvus", extra="milvus", purpose="MilvusEngine")
         self._grpc = require("grpc", extra="milvus", purpose="MilvusEngine")
         self._address, self.timeout = address, timeout
         self.place = f"Milvus at {address.shown}"
@@ -419,32 +419,24 @@ class Connection:
         went away, while it wakes up, and if the collection (the first argument) had to be loaded.
         """
         give_up = time.monotonic() + self.timeout
-        reconnected = loaded = False
+        tried: set[Failure] = set()
         while True:
-            client = self._client_for(method, was_sent=reconnected)
+            client = self._client_for(method, was_sent=Failure.GONE in tried)
             try:
                 with quiet():
                     return getattr(client, method)(*arguments, timeout=self.timeout, **options)
-            except (self._pymilvus.MilvusException, self._grpc.RpcError) as error:
+            except (self.pymilvus.MilvusException, self._grpc.RpcError) as error:
                 failure, reason = kind_of(error), self._clean(error)
-            if failure is Failure.GONE:
-                self._drop(client)
-                again = not reconnected
-                reconnected = True
-            elif failure is Failure.RELEASED and method != "load_collection":
-                again = not loaded
-                loaded = True
-                if again:
-                    self.ask("load_collection", *arguments[:1])
-            elif failure is Failure.SLOW:
+            if failure in {Failure.GONE, Failure.SLOW}:
                 # What is still under way would hold up the next request.
                 self._drop(client)
-                again = False
-            else:
-                again = failure is Failure.WAKING and time.monotonic() < give_up
-                if again:
-                    time.sleep(WAKING_SECONDS)
-            if not again:
+            is_first = failure not in tried
+            tried.add(failure)
+            if failure is Failure.WAKING and time.monotonic() < give_up:
+                time.sleep(WAKING_SECONDS)
+            elif failure is Failure.RELEASED and is_first and method != "load_collection":
+                self.ask("load_collection", *arguments[:1])
+            elif failure is not Failure.GONE or not is_first:
                 # Outside of the except clause, so that the original, which may quote a secret, is
                 # not chained.
                 raise self._error(failure, method, reason)
@@ -510,14 +502,14 @@ class Connection:
         watch_loggers()
         with quiet() as logged:
             try:
-                return self._pymilvus.MilvusClient(
+                return self.pymilvus.MilvusClient(
                     self._address.shown,
                     token=self._address.token,
                     timeout=min(CONNECTING_SECONDS, self.timeout),
                     # Shared ones are never closed by pymilvus.
                     dedicated=True,
                 )
-            except (self._pymilvus.MilvusException, self._grpc.RpcError) as error:
+            except (self.pymilvus.MilvusException, self._grpc.RpcError) as error:
                 failure, reason = kind_of(error), self._clean(error)
         if self._file is not None and failure is not Failure.GONE:
             raise opening_error(self._file.path, logged)

@@ -75,19 +75,6 @@ class Layout:
         return 4 * self.dimension + 64
 
 
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """A collection, and what is known of it."""
-
-    connection: Connection
-    name: str
-    layout: Layout
-
-    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Call a method of the client for this collection."""
-        return self.connection.ask(method, self.name, *arguments, **options)
-
-
 def look_up(
     connection: Connection,
     collection: str,
@@ -98,7 +85,7 @@ def look_up(
     """The layout of a collection that is there; an error if nearsure cannot use it."""
     described = connection.ask("describe_collection", collection)
     by_name = {field["name"]: field for field in described["fields"]}
-    types = _data_types()
+    types = connection.pymilvus.DataType
 
     def field(name: str, what: str, kinds: Mapping[Any, Any]) -> dict[str, Any]:
         found: dict[str, Any] | None = by_name.get(name)
@@ -152,10 +139,15 @@ def _built_with(index: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(given[name]) for name in ("M", "efConstruction", "nlist") if name in given}
 
 
+def _indexes(connection: Connection, collection: str) -> list[dict[str, Any]]:
+    names = connection.ask("list_indexes", collection)
+    described = [connection.ask("describe_index", collection, name) for name in names]
+    return [index for index in described if index]
+
+
 def _index_on(connection: Connection, collection: str, vector_field: str) -> dict[str, Any]:
-    for name in connection.ask("list_indexes", collection):
-        index: dict[str, Any] | None = connection.ask("describe_index", collection, name)
-        if index and index.get("field_name") == vector_field:
+    for index in _indexes(connection, collection):
+        if index.get("field_name") == vector_field:
             if str(index.get("metric_type")).upper() not in METRIC_TYPES.values():
                 raise GalleryMismatchError(
                     f"The index of {collection!r} must have the metric type L2, IP or COSINE. "
@@ -171,21 +163,19 @@ def _index_on(connection: Connection, collection: str, vector_field: str) -> dic
 
 def make(connection: Connection, collection: str, layout: Layout) -> None:
     """Make a collection with its index, and wait until that is built."""
-    from pymilvus import MilvusClient  # noqa: PLC0415
-
-    types = _data_types()
+    types, client = connection.pymilvus.DataType, connection.pymilvus.MilvusClient
 
     def of_kind(kind: Kind, longest: int | None) -> dict[str, Any]:
         if kind == "integer":
             return {"datatype": types.INT64}
         return {"datatype": types.VARCHAR, "max_length": longest}
 
-    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(layout.id_field, is_primary=True, **of_kind(layout.ids, layout.longest_id))
     if layout.labels is not None:
         schema.add_field(layout.label_field, **of_kind(layout.labels, layout.longest_label))
     schema.add_field(layout.vector_field, types.FLOAT_VECTOR, dim=layout.dimension)
-    indexes = MilvusClient.prepare_index_params()
+    indexes = client.prepare_index_params()
     indexes.add_index(
         layout.vector_field,
         index_type=layout.index_type,
@@ -203,10 +193,7 @@ def wait_for_index(connection: Connection, collection: str) -> None:
     """Wait until the indexes cover all that the server has closed off (its sealed segments)."""
     give_up = time.monotonic() + connection.timeout
     while True:
-        indexes = [
-            connection.ask("describe_index", collection, name)
-            for name in connection.ask("list_indexes", collection)
-        ]
+        indexes = _indexes(connection, collection)
         if all(
             index["state"] == "Finished" and not index.get("pending_index_rows")
             for index in indexes
@@ -234,12 +221,6 @@ def bring_into_memory(connection: Connection, collection: str) -> None:
             f"The collection {collection!r} was not in memory after {connection.timeout:g} s. Wait "
             f"longer with timeout=, or see what the server lacks. {error}"
         ) from None
-
-
-def _data_types() -> Any:  # noqa: ANN401
-    from pymilvus import DataType  # noqa: PLC0415
-
-    return DataType
 
 
 # Limits of a server in its default configuration.

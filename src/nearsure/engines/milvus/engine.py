@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.checks import (
-    checked_ids,
-    checked_k,
-    checked_labels,
-    checked_points,
-    checked_queries,
-)
+from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.milvus.client import Connection, address_of
 from nearsure.engines.milvus.collection import (
@@ -20,7 +14,6 @@ from nearsure.engines.milvus.collection import (
     LARGEST_K,
     LONGEST_TEXT,
     METRIC_TYPES,
-    Collection,
     Consistency,
     IndexName,
     Kind,
@@ -128,9 +121,8 @@ class MilvusEngine:
             self._layout = layout = look_up(self._connection, collection, *fields)
             self._settings.check_against(layout, collection)
             bring_into_memory(self._connection, collection)
-            self._collection = Collection(self._connection, collection, layout)
-            self._reader = Reader(self._collection, self._settings)
-            self._writer = Writer(self._collection, self._reader)
+            self._reader = Reader(self._connection, collection, layout, self._settings)
+            self._writer = Writer(self._reader)
             if layout.metric_type == "IP":
                 check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
@@ -251,8 +243,8 @@ class MilvusEngine:
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
-        queries = checked_queries(queries, self.dimension)
-        k = checked_k(k, self.capabilities)
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
         if self.metric == "cosine":
             queries = unit_vectors(queries)
         self._writer.check_whole()
@@ -278,10 +270,10 @@ class MilvusEngine:
         progress : callable, optional
             Called with the number of points that are there so far, after each request.
         """
-        points, own_ids, own_labels = checked_points(
+        points, own_ids, own_labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
-        self._check_ids(own_ids)
+        check_expressible(own_ids, "ids", self._layout.longest_id)
         if own_labels is not None:
             check_expressible(own_labels, "labels", self._layout.longest_label)
         rounded = single_precision(points, "vectors")
@@ -301,8 +293,8 @@ class MilvusEngine:
         requests, but only for what the server has closed off by then. A file of milvus-lite builds
         its index in the background, without a way to wait for it.
         """
-        self._collection.ask("flush")
-        wait_for_index(self._connection, self._collection.name)
+        self._reader.ask("flush")
+        wait_for_index(self._connection, self._reader.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points. A removal that was cut off is completed by removing the same ids again."""
@@ -313,7 +305,7 @@ class MilvusEngine:
         if self._layout.labels is None:
             raise InvalidInputError("This collection holds no labels to change.")
         own_ids = self._checked_ids(ids)
-        own_labels = checked_labels(labels, len(own_ids), self.capabilities)
+        own_labels = checks.checked_labels(labels, len(own_ids), self.capabilities)
         check_expressible(own_labels, "labels", self._layout.longest_label)
         self._writer.relabel(own_ids, own_labels)
 
@@ -339,15 +331,12 @@ class MilvusEngine:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<MilvusEngine on {self._collection.name!r}, {self._connection.place}>"
+        return f"<MilvusEngine on {self._reader.name!r}, {self._connection.place}>"
 
     def _checked_ids(self, ids: AnyArray) -> AnyArray:
-        own_ids = checked_ids(ids, self.capabilities)
-        self._check_ids(own_ids)
-        return own_ids
-
-    def _check_ids(self, own_ids: AnyArray) -> None:
+        own_ids = checks.checked_ids(ids, self.capabilities)
         check_expressible(own_ids, "ids", self._layout.longest_id)
+        return own_ids
 
 
 def _connection(

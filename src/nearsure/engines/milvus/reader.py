@@ -21,13 +21,12 @@ from nearsure.engines.hits import (
     replace_rows,
     select_points,
 )
-from nearsure.engines.milvus.client import TooLargeError
+from nearsure.engines.milvus.client import Connection, TooLargeError
 from nearsure.engines.milvus.collection import (
     LARGEST_K,
     LARGEST_PORTION,
     MOST_IDS,
     MOST_QUERIES,
-    Collection,
     Layout,
     Settings,
     ask_in_portions,
@@ -120,11 +119,17 @@ SMALLEST_PORTION = 4
 class Reader:
     """Reads of one collection, divided into requests that Milvus takes."""
 
-    def __init__(self, collection: Collection, settings: Settings) -> None:
-        self._collection, self._settings = collection, settings
-        self._layout = collection.layout
-        label = self._layout.label_field
-        self._named = [self._layout.id_field] + ([] if label is None else [label])
+    def __init__(
+        self, connection: Connection, name: str, layout: Layout, settings: Settings
+    ) -> None:
+        self.connection, self.name, self.layout = connection, name, layout
+        self._settings = settings
+        label = self.layout.label_field
+        self._named = [self.layout.id_field] + ([] if label is None else [label])
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client for this collection."""
+        return self.connection.ask(method, self.name, *arguments, **options)
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points; `queries` have unit length where the metric asks for it.
@@ -133,7 +138,7 @@ class Reader:
         of all lists.
         """
         found = self._search(queries, k)
-        n_lists = self._settings.lists_left(self._layout)
+        n_lists = self._settings.lists_left(self.layout)
         short = np.flatnonzero(found.counts < k)
         if n_lists is None or not len(short):
             return found
@@ -142,27 +147,27 @@ class Reader:
     def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
         n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
         sent = single_precision(queries, "queries")
-        outputs = [] if self._layout.label_field is None else [self._layout.label_field]
+        outputs = [] if self.layout.label_field is None else [self.layout.label_field]
         hit_bytes = SMALL_ROW
         if self._settings.refine:
-            outputs.append(self._layout.vector_field)
-            hit_bytes = self._layout.row_bytes
+            outputs.append(self.layout.vector_field)
+            hit_bytes = self.layout.row_bytes
 
         def ask(part: slice) -> Any:  # noqa: ANN401
-            return self._collection.ask(
+            return self.ask(
                 "search",
                 sent[part],
-                anns_field=self._layout.vector_field,
+                anns_field=self.layout.vector_field,
                 limit=n_candidates,
                 output_fields=outputs,
-                search_params=self._settings.search_params(self._layout, n_candidates, nprobe),
+                search_params=self._settings.search_params(self.layout, n_candidates, nprobe),
                 consistency_level=self._settings.consistency,
             )
 
         parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
         found = []
         for part, answer in ask_in_portions(parts, ask):
-            hits = hits_of(answer, self._layout, refine=self._settings.refine)
+            hits = hits_of(answer, self.layout, refine=self._settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
         return concatenate_found(found)
 
@@ -178,13 +183,13 @@ class Reader:
         if len(parts) > 1 and not self.count():
             # The first load, which is the largest as a rule.
             return np.zeros(len(ids), np.bool_)
-        for rows in self._rows_of(ids, parts, [self._layout.id_field], consistency="Strong"):
-            known.update(row[self._layout.id_field] for row in rows)
+        for rows in self._rows_of(ids, parts, [self.layout.id_field], consistency="Strong"):
+            known.update(row[self.layout.id_field] for row in rows)
         return np.array([own in known for own in ids.tolist()], np.bool_)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points in the order of `ids`; an error if some are not there."""
-        layout = self._layout
+        layout = self.layout
         parts = [replace(self._points([]), vectors=np.empty((0, layout.dimension), np.float32))]
         portions_of_ids = id_portions(ids, layout.row_bytes)
         for rows in self._rows_of(ids, portions_of_ids, [*self._named, layout.vector_field]):
@@ -201,8 +206,8 @@ class Reader:
 
     def sample(self, n: int) -> AnyArray:
         """The vectors of a few points."""
-        rows = self._query("", [self._layout.vector_field], limit=n)
-        return row_vectors(rows, self._layout.vector_field, self._layout.dimension)
+        rows = self._query("", [self.layout.vector_field], limit=n)
+        return row_vectors(rows, self.layout.vector_field, self.layout.dimension)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, ids ascending.
@@ -215,7 +220,7 @@ class Reader:
         overfull = False
         limit = LARGEST_PORTION
         while True:
-            expression = between(self._layout.id_field, reached, up_to)
+            expression = between(self.layout.id_field, reached, up_to)
             try:
                 rows = self._query(expression, self._named, limit=limit)
             except TooLargeError:
@@ -242,7 +247,7 @@ class Reader:
 
     def _points(self, rows: Sequence[Any]) -> Stored:
         """The ids and labels of rows."""
-        layout = self._layout
+        layout = self.layout
         ids = array_of([row[layout.id_field] for row in rows], layout.ids)
         if layout.labels is None:
             return Stored(ids)
@@ -258,7 +263,7 @@ class Reader:
         """Some fields of those points that are there, in lists."""
 
         def ask(part: slice) -> Any:  # noqa: ANN401
-            expression = one_of(self._layout.id_field, ids[part])
+            expression = one_of(self.layout.id_field, ids[part])
             return self._query(expression, outputs, consistency=consistency)
 
         for _, rows in ask_in_portions(parts, ask):
@@ -272,7 +277,7 @@ class Reader:
         limit: int | None = None,
         consistency: str | None = None,
     ) -> Any:  # noqa: ANN401
-        return self._collection.ask(
+        return self.ask(
             "query",
             filter=expression,
             output_fields=outputs,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal
@@ -14,7 +14,6 @@ from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     ATOMIC_BYTES,
-    Collection,
     ask_in_portions,
     one_of,
     portions,
@@ -42,9 +41,8 @@ class Writer:
     repeats a request whose answer got lost.
     """
 
-    def __init__(self, collection: Collection, reader: Reader) -> None:
-        self._collection, self._reader = collection, reader
-        self._layout = collection.layout
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._layout = reader, reader.layout
         self._cut_off: Change | None = None
 
     def check_whole(self) -> None:
@@ -55,7 +53,7 @@ class Writer:
             if change.kind == "add":
                 remedy += ", or take it back with remove() of the same ids"
             raise PartialGalleryError(
-                f"{change.kind}() of {len(change.ids)} points in {self._collection.name!r} was cut "
+                f"{change.kind}() of {len(change.ids)} points in {self._reader.name!r} was cut "
                 f"off, so that the gallery is not whole. {remedy}."
             )
 
@@ -68,7 +66,7 @@ class Writer:
     ) -> None:
         """Add points that are not there, or complete a load of the same points."""
         parts = list(portions(len(ids), self._row_bytes(ids, labels), len(ids), ATOMIC_BYTES))
-        with self._lock:
+        with self._reader.connection.write_lock:
             change, is_repeated = self._begin("add", ids, len(parts))
             there = self._reader.are_there(ids)
             if change.takes_several:
@@ -82,7 +80,7 @@ class Writer:
                         progress(part.stop)
         if change.takes_several:
             try:
-                wait_for_index(self._collection.connection, self._collection.name)
+                wait_for_index(self._reader.connection, self._reader.name)
             except EngineUnavailableError as error:
                 raise EngineUnavailableError(
                     f"All {len(ids)} points were added; do not add them again. {error}"
@@ -91,13 +89,13 @@ class Writer:
     def remove(self, ids: AnyArray) -> None:
         """Remove points that are there, or complete a removal, or take back a load."""
         parts = list(id_portions(ids))
-        with self._lock:
+        with self._reader.connection.write_lock:
             change, is_repeated = self._begin("remove", ids, len(parts))
             if not is_repeated:
                 self._check_there(ids)
             with self._noting(change):
                 for part in parts:
-                    self._collection.ask("delete", filter=one_of(self._layout.id_field, ids[part]))
+                    self._reader.ask("delete", filter=one_of(self._layout.id_field, ids[part]))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, or complete doing so.
@@ -105,7 +103,7 @@ class Writer:
         A row is written anew as a whole, with what other fields it has. How large these are is
         known once they have been read, so that the first two requests are made up first.
         """
-        with self._lock:
+        with self._reader.connection.write_lock:
             self._begin("relabel", ids, 1)
             self._check_there(ids)
             requests = self._relabelled_rows(ids, labels)
@@ -120,10 +118,6 @@ class Writer:
                             raise
                         change.takes_several = True
                         self._upsert_in_halves(rows)
-
-    @property
-    def _lock(self) -> AbstractContextManager[Any]:
-        return self._collection.connection.write_lock
 
     def _begin(self, kind: Kind, ids: AnyArray, n_requests: int) -> tuple[Change, bool]:
         """A change, and whether it repeats or takes back the one that was cut off."""
@@ -207,4 +201,4 @@ class Writer:
             pass
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:
-        self._collection.ask("upsert", rows)
+        self._reader.ask("upsert", rows)

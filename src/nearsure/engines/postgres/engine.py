@@ -484,9 +484,9 @@ class PostgresEngine:
     def _hits(self, queries: AnyArray, n_asked: int, *, by_index: bool) -> Hits:
         """What PostgreSQL finds: all queries in one statement by an index, else one for each."""
         codec, statements = self._layout.asked, self._statements
-        values: Sequence[bytes] = codec.one_by_one(queries)
-        if by_index:
-            values = [codec.as_array(queries)]
+        values: Sequence[bytes] = (
+            [codec.as_array(queries)] if by_index else codec.one_by_one(queries)
+        )
         statement = statements.nearest_by_index if by_index else statements.nearest_by_scan
 
         def ask(connection: Connection) -> list[tuple[Any, ...]]:
