@@ -131,7 +131,7 @@ def check_relabelled(engine: MilvusEngine, client: MilvusClient) -> None:
 def test_wide_rows_are_written_in_portions_of_their_size(
     wide: MilvusEngine, client: MilvusClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 70_000)
+    monkeypatch.setattr("nearsure.engines.milvus.points.ATOMIC_BYTES", 70_000)
     with recorded(wide) as requests, limited(wide, upserted=22):
         wide.relabel(IDS, LABELS)
     assert [method for method, _ in requests if method != "query"] == ["upsert"] * 3

@@ -13,7 +13,7 @@ from pymilvus import DataType, MilvusClient
 from nearsure.engines.milvus import MilvusEngine
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import Kind, ask_in_portions, portions
-from nearsure.engines.milvus.reader import row_vectors
+from nearsure.engines.milvus.points import row_vectors
 from nearsure.errors import (
     GalleryMismatchError,
     GalleryNotFoundError,
@@ -146,7 +146,7 @@ def test_an_answer_that_is_too_large_is_asked_for_in_halves() -> None:
 def test_a_scan_is_in_order_whatever_the_server_lists_first(
     path: str, monkeypatch: pytest.MonkeyPatch, kind: Kind, portion: int
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.milvus.reader.LARGEST_PORTION", portion)
+    monkeypatch.setattr("nearsure.engines.milvus.points.LARGEST_PORTION", portion)
     engine = MilvusEngine.create(12, path, ids=kind)
     order = np.random.default_rng(0).permutation(200)
     ids = IDS if kind == "integer" else np.array([f"n° {i}" for i in IDS])
@@ -223,7 +223,7 @@ def test_vectors_are_read_as_they_travel(path: str) -> None:
     """Not as lists of Python floats; where they do not lie in the message, they are."""
     with MilvusEngine.create(12, path, ids="text") as engine:
         engine.add(POINTS, IDS.astype(str), LABELS)
-        rows = engine._reader._query('id > ""', ["id", "embedding"])
+        rows = engine._points._query('id > ""', ["id", "embedding"])
         vectors = row_vectors(rows, "embedding", 12)
         assert not any(rows._materialized_bitmap)
         order = [IDS.astype(str).tolist().index(row["id"]) for row in rows]

@@ -167,7 +167,7 @@ def test_a_change_whose_answer_did_not_come(engine: MilvusEngine, errors: list[E
         mock.patch.object(engine._connection, "_new_client", return_value=client),
         pytest.raises(EngineUnavailableError, match=r"unknown.*size\(\)") as raised,
     ):
-        engine._writer._upsert([])
+        engine._points._upsert([])
     assert "sk again" not in str(raised.value)
 
 

@@ -25,8 +25,8 @@ N_REQUESTS = 4
 
 @pytest.fixture(autouse=True)
 def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 16 * (12 * 4 + 64 + 4 * 9))
-    monkeypatch.setattr("nearsure.engines.milvus.reader.MOST_IDS", 16)
+    monkeypatch.setattr("nearsure.engines.milvus.points.ATOMIC_BYTES", 16 * (12 * 4 + 64 + 4 * 9))
+    monkeypatch.setattr("nearsure.engines.milvus.points.MOST_IDS", 16)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_read_asks_for_nothing_else(engine: MilvusEngine) -> None:
 def test_a_server_that_goes_while_the_index_is_waited_for(engine: MilvusEngine) -> None:
     gone = EngineUnavailableError("The server went away.")
     with (
-        mock.patch("nearsure.engines.milvus.writer.wait_for_index", side_effect=gone),
+        mock.patch("nearsure.engines.milvus.points.wait_for_index", side_effect=gone),
         pytest.raises(EngineUnavailableError, match=r"60 points were added.*went away"),
     ):
         engine.add(VECTORS, NAMES, LABELS)
@@ -192,7 +192,7 @@ def test_a_relabelling_that_was_cut_off(engine: MilvusEngine, after: int) -> Non
 LOADER = """
 import os, sys
 import numpy as np
-from nearsure.engines.milvus import MilvusEngine, writer as writing
+from nearsure.engines.milvus import MilvusEngine, points as writing
 writing.ATOMIC_BYTES = 5000
 points = np.load(sys.argv[2])
 engine = MilvusEngine(sys.argv[1])

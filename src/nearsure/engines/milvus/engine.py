@@ -28,8 +28,7 @@ from nearsure.engines.milvus.collection import (
     make,
     wait_for_index,
 )
-from nearsure.engines.milvus.reader import Reader, single_precision
-from nearsure.engines.milvus.writer import Writer
+from nearsure.engines.milvus.points import Points, single_precision
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 
@@ -121,10 +120,9 @@ class MilvusEngine:
             self._layout = layout = look_up(self._connection, collection, *fields)
             self._settings.check_against(layout, collection)
             bring_into_memory(self._connection, collection)
-            self._reader = Reader(self._connection, collection, layout, self._settings)
-            self._writer = Writer(self._reader)
+            self._points = Points(self._connection, collection, layout, self._settings)
             if layout.metric_type == "IP":
-                check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
+                check_unit(self._points.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
             self._connection.close()
             raise
@@ -238,8 +236,8 @@ class MilvusEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        self._writer.check_whole()
-        return self._reader.count()
+        self._points.check_whole()
+        return self._points.count()
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
@@ -247,8 +245,8 @@ class MilvusEngine:
         k = checks.checked_k(k, self.capabilities)
         if self.metric == "cosine":
             queries = unit_vectors(queries)
-        self._writer.check_whole()
-        return self._reader.search(queries, k)
+        self._points.check_whole()
+        return self._points.search(queries, k)
 
     def add(
         self,
@@ -281,7 +279,7 @@ class MilvusEngine:
             check_unit(rounded, "vectors")
         elif self._layout.metric_type == "COSINE":
             check_direction(rounded)
-        self._writer.add(rounded, own_ids, own_labels, progress)
+        self._points.add(rounded, own_ids, own_labels, progress)
 
     def finish_index(self) -> None:
         """Make the server close off what was added, and wait until its index covers all of it.
@@ -293,12 +291,12 @@ class MilvusEngine:
         requests, but only for what the server has closed off by then. A file of milvus-lite builds
         its index in the background, without a way to wait for it.
         """
-        self._reader.ask("flush")
-        wait_for_index(self._connection, self._reader.name)
+        self._points.ask("flush")
+        wait_for_index(self._connection, self._points.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points. A removal that was cut off is completed by removing the same ids again."""
-        self._writer.remove(self._checked_ids(ids))
+        self._points.remove(self._checked_ids(ids))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels. If it was cut off, it is completed by doing it again."""
@@ -307,18 +305,18 @@ class MilvusEngine:
         own_ids = self._checked_ids(ids)
         own_labels = checks.checked_labels(labels, len(own_ids), self.capabilities)
         check_expressible(own_labels, "labels", self._layout.longest_label)
-        self._writer.relabel(own_ids, own_labels)
+        self._points.relabel(own_ids, own_labels)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors (as stored) and labels, in the order of `ids`."""
         own_ids = self._checked_ids(ids)
-        self._writer.check_whole()
-        return self._reader.fetch(own_ids)
+        self._points.check_whole()
+        return self._points.fetch(own_ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending."""
-        self._writer.check_whole()
-        yield from self._reader.scan()
+        self._points.check_whole()
+        yield from self._points.scan()
 
     def close(self) -> None:
         """Give back the connection, or the file."""
@@ -331,7 +329,7 @@ class MilvusEngine:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<MilvusEngine on {self._reader.name!r}, {self._connection.place}>"
+        return f"<MilvusEngine on {self._points.name!r}, {self._connection.place}>"
 
     def _checked_ids(self, ids: AnyArray) -> AnyArray:
         own_ids = checks.checked_ids(ids, self.capabilities)
