@@ -23,7 +23,7 @@ from nearsure.engines.embedded.base import Change
 from nearsure.engines.hits import SPARE_CANDIDATES, nothing_of
 from nearsure.engines.sqlite.file import DatabaseFile, beside
 from nearsure.engines.sqlite.points import PointRows
-from nearsure.engines.sqlite.schema import Kind, Layout
+from nearsure.engines.sqlite.schema import RESTORE, Kind, Layout
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index.rows import GrowingRows, PointTable
 from nearsure.model_file import read_model, write_model
@@ -299,6 +299,5 @@ def _build(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str)
         else:
             return index
     raise EngineError(
-        f"{shown} holds vectors that no index takes; another program has written them. Restore "
-        "it from a backup: nearsure restore BACKUP FILE"
+        f"{shown} holds vectors that no index takes; another program has written them. {RESTORE}"
     )

@@ -64,21 +64,22 @@ class PointRows:
 
     def check_new(self, connection: sqlite3.Connection, ids: AnyArray) -> None:
         """An error that names a few ids if points have them already."""
-        check_none_there([own for own, _ in self._found(connection, "row", ids.tolist())])
+        check_none_there([own for (own,) in _select(connection, "id", ids.tolist())])
 
     def rows_of(self, connection: sqlite3.Connection, ids: AnyArray) -> IntArray:
         """The rows of points, in the order of `ids`; an error if any is not there."""
-        row_of = {own: found[0] for own, found in self._found(connection, "row", ids.tolist())}
+        row_of = dict(_select(connection, "id, row", ids.tolist()))
         check_all_there(ids, row_of)
         return np.array([row_of[own] for own in ids.tolist()], np.int64)
 
     def fetch(self, connection: sqlite3.Connection, ids: AnyArray) -> Stored:
         """Points in the order of `ids`, which may come twice; an error if any is not there."""
-        point_of = dict(self._found(connection, "label, vector", list(dict.fromkeys(ids.tolist()))))
+        distinct = list(dict.fromkeys(ids.tolist()))
+        point_of = {point[0]: point for point in _select(connection, "id, label, vector", distinct)}
         check_all_there(ids, point_of)
         points = [point_of[own] for own in ids.tolist()]
-        labels = self._layout.array([label for label, _ in points], self._layout.labels)
-        return Stored(ids, labels, self._layout.vectors_of([vector for _, vector in points]))
+        labels = self._layout.array([label for _, label, _ in points], self._layout.labels)
+        return Stored(ids, labels, self._layout.vectors_of([vector for *_, vector in points]))
 
     def page(
         self,
@@ -100,9 +101,8 @@ class PointRows:
         return Stored(layout.array(ids, layout.ids), layout.array(labels, layout.labels))
 
     def count(self, connection: sqlite3.Connection, label: str | int | None) -> int:
-        """How many points there are, or have a label."""
-        where, values = ("", ()) if label is None else ("WHERE label = ?", (label,))
-        counted = connection.execute(f"SELECT COUNT(*) FROM points {where}", values)  # noqa: S608
+        """How many points have a label."""
+        counted = connection.execute("SELECT COUNT(*) FROM points WHERE label = ?", (label,))
         return int(counted.fetchone()[0])
 
     def names(self, connection: sqlite3.Connection) -> Iterator[list[tuple[Any, ...]]]:
@@ -122,32 +122,22 @@ class PointRows:
 
     def vectors_of_rows(self, connection: sqlite3.Connection, rows: IntArray) -> AnyArray:
         """The vectors of some rows, in ascending order."""
-        blobs: list[bytes] = []
-        for start in range(0, len(rows), PORTION):
-            part = rows[start : start + PORTION].tolist()
-            found = connection.execute(
-                "SELECT vector FROM points "  # noqa: S608
-                f"WHERE row IN ({_places(part)}) ORDER BY row",
-                part,
-            )
-            blobs.extend(vector for (vector,) in found)
-        return self._layout.vectors_of(blobs)
-
-    def _found(
-        self, connection: sqlite3.Connection, columns: str, ids: list[Any]
-    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """Those ids that are there, each with some columns of its point."""
-        for start in range(0, len(ids), PORTION):
-            part = ids[start : start + PORTION]
-            for own, *values in connection.execute(
-                f"SELECT id, {columns} FROM points WHERE id IN ({_places(part)})",  # noqa: S608
-                part,
-            ):
-                yield own, tuple(values)
+        vector_of = dict(_select(connection, "row, vector", rows.tolist()))
+        return self._layout.vectors_of([vector_of[row] for row in rows.tolist()])
 
 
-def _places(values: list[Any]) -> str:
-    return ", ".join("?" * len(values))
+def _select(
+    connection: sqlite3.Connection, columns: str, values: list[Any]
+) -> Iterator[tuple[Any, ...]]:
+    """Columns of those points that are there, of which the first column has some values."""
+    key = columns.partition(",")[0]
+    for start in range(0, len(values), PORTION):
+        part = values[start : start + PORTION]
+        places = ", ".join("?" * len(part))
+        yield from connection.execute(
+            f"SELECT {columns} FROM points WHERE {key} IN ({places})",  # noqa: S608
+            part,
+        )
 
 
 def _portions(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
