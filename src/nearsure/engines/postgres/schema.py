@@ -1,6 +1,6 @@
 """Tables of galleries: read from the catalogue, or created; columns and metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
 from uuid import UUID
@@ -148,8 +148,7 @@ INDEX_OPTIONS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-@dataclass(frozen=True)
-class VectorIndex:
+class VectorIndex(NamedTuple):
     """An approximate index on the column of vectors.
 
     Parameters
@@ -158,13 +157,27 @@ class VectorIndex:
         "hnsw" or "ivfflat".
     opclass : str
         Its operator class, such as "vector_l2_ops".
-    options : tuple of (str, int)
-        What it was built with, defaults included.
+    given : list of str or None
+        What it was built with where that is not pgvector's default, such as "m=8".
+    is_valid : bool
+        Whether it answers.
+    dropping, making : str
+        Statements that drop it and make it again.
     """
 
     method: str
     opclass: str
-    options: tuple[tuple[str, int], ...]
+    given: list[str] | None
+    is_valid: bool
+    dropping: str
+    making: str
+
+    @property
+    def options(self) -> dict[str, int]:
+        """What it was built with."""
+        given = dict(option.split("=", 1) for option in self.given or [])
+        known = INDEX_OPTIONS[self.method]
+        return {name: int(given.get(name, default)) for name, default in known.items()}
 
 
 @dataclass(frozen=True)
@@ -357,21 +370,12 @@ class _RawColumn(NamedTuple):
     is_never_null: bool
 
 
-class _RawIndex(NamedTuple):
-    method: str
-    opclass: str
-    options: list[str] | None
-    is_valid: bool
-    dropping: str
-    making: str
-
-
 def read_indexes(
     connection: Connection, relation: sql.Identifier, vector_column: str
-) -> list[_RawIndex]:
-    """The approximate indexes of a table, with statements that drop and make them."""
+) -> list[VectorIndex]:
+    """The approximate indexes of a table, valid ones first."""
     names = [relation.as_string(connection), vector_column]
-    return [_RawIndex(*row) for row in connection.execute(_INDEXES, names).fetchall()]
+    return [VectorIndex(*row) for row in connection.execute(_INDEXES, names).fetchall()]
 
 
 def read_layout(connection: Connection, names: Names, metric: Metric, index: str) -> Layout:
@@ -380,15 +384,28 @@ def read_layout(connection: Connection, names: Names, metric: Metric, index: str
     table_oid, relation, may_rebuild = _table(connection, names)
     rows = connection.execute(_COLUMNS, [table_oid]).fetchall()
     columns = {row[0]: _RawColumn(*row) for row in rows}
-    own_id = _existing_column(columns, names.id_column, "id_column", TYPES, names)
+
+    def column(name: str, parameter: str, types: Collection[str]) -> _RawColumn:
+        if name not in columns:
+            without = "; label_column=None is for tables without"
+            also = without if parameter == "label_column" else ""
+            raise GalleryMismatchError(
+                f"The {parameter!r} parameter must be one of the columns of {names.table!r}: "
+                f"{', '.join(columns)}{also}. Got {name!r} instead."
+            )
+        if columns[name].type not in types:
+            raise GalleryMismatchError(
+                f"The column {name!r} of {names.table!r} must have one of the types "
+                f"{', '.join(types)}. Got {columns[name].type} instead."
+            )
+        return columns[name]
+
+    own_id = column(names.id_column, "id_column", TYPES)
     _check_identifies(connection, table_oid, own_id, names)
     label = None
     if names.label_column is not None:
-        raw_label = _existing_column(columns, names.label_column, "label_column", TYPES, names)
-        label = Column(raw_label.name, raw_label.type)
-    vector = _existing_column(
-        columns, names.vector_column, "vector_column", tuple(extension.oids), names
-    )
+        label = Column(names.label_column, column(names.label_column, "label_column", TYPES).type)
+    vector = column(names.vector_column, "vector_column", extension.oids)
     dimension = vector.modifier
     if dimension < 0:
         dimension = _dimension_of_data(connection, relation, vector, extension.schema)
@@ -397,8 +414,10 @@ def read_layout(connection: Connection, names: Names, metric: Metric, index: str
         opclass = f"{vector.type}_{metric.opclass}"
         indexes = read_indexes(connection, relation, vector.name)
         chosen = _chosen_index(indexes, index, opclass, names)
-    codecs = {name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()}
-    stored = next(codec for name, codec in codecs.items() if name == vector.type)
+    codecs: dict[str, VectorCodec] = {
+        name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()
+    }
+    stored = codecs[vector.type]
     return Layout(
         relation=relation,
         id=Column(own_id.name, own_id.type),
@@ -443,27 +462,6 @@ def _table(connection: Connection, names: Names) -> tuple[int, sql.Identifier, b
     return oid, sql.Identifier(schema, name), may_rebuild and kind == "r"
 
 
-def _existing_column(
-    columns: dict[str, _RawColumn],
-    name: str,
-    parameter: str,
-    types: tuple[str, ...],
-    names: Names,
-) -> _RawColumn:
-    if name not in columns:
-        also = "; label_column=None is for tables without" if parameter == "label_column" else ""
-        raise GalleryMismatchError(
-            f"The {parameter!r} parameter must be one of the columns of {names.table!r}: "
-            f"{', '.join(columns)}{also}. Got {name!r} instead."
-        )
-    if columns[name].type not in types:
-        raise GalleryMismatchError(
-            f"The column {name!r} of {names.table!r} must have one of the types "
-            f"{', '.join(types)}. Got {columns[name].type} instead."
-        )
-    return columns[name]
-
-
 def _check_identifies(
     connection: Connection, table_oid: int, column: _RawColumn, names: Names
 ) -> None:
@@ -492,7 +490,9 @@ def _dimension_of_data(
     return int(row[0])
 
 
-def _chosen_index(indexes: list[_RawIndex], method: str, opclass: str, names: Names) -> VectorIndex:
+def _chosen_index(
+    indexes: list[VectorIndex], method: str, opclass: str, names: Names
+) -> VectorIndex:
     valid = [index for index in indexes if index.is_valid]
     fitting = [index for index in valid if index.opclass == opclass]
     chosen = [index for index in fitting if index.method == method]
@@ -508,11 +508,7 @@ def _chosen_index(indexes: list[_RawIndex], method: str, opclass: str, names: Na
             f"{names.table!r} must have one index with the operator class {opclass}, as "
             f"PostgreSQL takes whichever it finds cheaper. Got {len(fitting)}. Drop the others."
         )
-    given = dict(option.split("=", 1) for option in chosen[0].options or [])
-    known = INDEX_OPTIONS[method]
-    return VectorIndex(
-        method, opclass, tuple((key, int(given.get(key, known[key]))) for key in known)
-    )
+    return chosen[0]
 
 
 Kind: TypeAlias = Literal["integer", "text"]
@@ -557,25 +553,17 @@ def create_table(
             raise InvalidInputError(
                 f"The {name!r} parameter must be 'integer' or 'text'. Got {kind!r} instead."
             )
-    columns = [_column_definition(names.id_column, _TYPES[id_kind], "PRIMARY KEY")]
-    if names.label_column is not None and label_kind is not None:
-        columns.append(_column_definition(names.label_column, _TYPES[label_kind], "NOT NULL"))
-    columns.append(
-        _column_definition(names.vector_column, _vector_type(connection, dimension), "NOT NULL")
-    )
-    if metadata_column is not None:
-        columns.append(_column_definition(metadata_column, sql.SQL("jsonb"), ""))
+    vector = sql.Identifier(_extension(connection).schema, "vector")
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(name), definition)
+        for name, definition in (
+            (names.id_column, sql.SQL("{} PRIMARY KEY").format(_TYPES[id_kind])),
+            (names.label_column, sql.SQL("{} NOT NULL").format(_TYPES[label_kind or "text"])),
+            (names.vector_column, sql.SQL("{}({}) NOT NULL").format(vector, dimension)),
+            (metadata_column, sql.SQL("jsonb")),
+        )
+        if name is not None
+    ]
     connection.execute(
         sql.SQL("CREATE TABLE {} ({})").format(names.relation, sql.SQL(", ").join(columns))
     )
-
-
-def _column_definition(
-    name: str, type_name: sql.Composable, constraint: Literal["PRIMARY KEY", "NOT NULL", ""]
-) -> sql.Composed:
-    return sql.SQL("{} {} {}").format(sql.Identifier(name), type_name, sql.SQL(constraint))
-
-
-def _vector_type(connection: Connection, dimension: int) -> sql.Composed:
-    schema = _extension(connection).schema
-    return sql.SQL("{}({})").format(sql.Identifier(schema, "vector"), sql.Literal(dimension))
