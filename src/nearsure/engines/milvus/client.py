@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from nearsure.engines.redaction import without
+from nearsure.engines.registry import without
 from nearsure.errors import (
     EngineAccessError,
     EngineError,

@@ -8,25 +8,15 @@ from typing import Self
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
 from nearsure.engines.milvus.collection import (
-    INDEX_TYPES,
-    LARGEST_K,
-    LONGEST_TEXT,
-    METRIC_TYPES,
     Consistency,
     IndexName,
     Kind,
     Layout,
     MetricName,
     Settings,
-    bring_into_memory,
-    check_direction,
-    check_expressible,
-    check_unit,
-    look_up,
-    make,
-    wait_for_index,
 )
 from nearsure.engines.milvus.points import Points, single_precision
 from nearsure.errors import InvalidInputError
@@ -117,12 +107,12 @@ class MilvusEngine:
         weakref.finalize(self, self._connection.close)
         try:
             fields = (id_field, label_field, vector_field)
-            self._layout = layout = look_up(self._connection, collection, *fields)
+            self._layout = layout = layouts.look_up(self._connection, collection, *fields)
             self._settings.check_against(layout, collection)
-            bring_into_memory(self._connection, collection)
+            layouts.bring_into_memory(self._connection, collection)
             self._points = Points(self._connection, collection, layout, self._settings)
             if layout.metric_type == "IP":
-                check_unit(self._points.sample(N_SAMPLED), f"the collection {collection!r}")
+                layouts.check_unit(self._points.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
             self._connection.close()
             raise
@@ -133,7 +123,7 @@ class MilvusEngine:
             holds_labels=layout.labels is not None,
             ids=layout.ids,
             labels=layout.labels,
-            largest_k=LARGEST_K,
+            largest_k=layouts.LARGEST_K,
         )
 
     @classmethod
@@ -184,9 +174,9 @@ class MilvusEngine:
         Settings(metric, index, ef, nprobe, refine, consistency)
         if index == "ivf" and nprobe is not None and nprobe > nlist:
             raise InvalidInputError(f"nprobe must be at most nlist, {nlist}. Got {nprobe} instead.")
-        if dimension < 1 or not 1 <= text_length <= LONGEST_TEXT:
+        if dimension < 1 or not 1 <= text_length <= layouts.LONGEST_TEXT:
             raise InvalidInputError(
-                f"dimension must be at least 1 and text_length lie in [1, {LONGEST_TEXT}]. "
+                f"dimension must be at least 1 and text_length lie in [1, {layouts.LONGEST_TEXT}]. "
                 f"Got {dimension} and {text_length} instead."
             )
         build = {"hnsw": {"M": M, "efConstruction": ef_construction}, "ivf": {"nlist": nlist}}
@@ -200,8 +190,8 @@ class MilvusEngine:
             longest_id=text_length,
             longest_label=text_length,
             n_shards=1,
-            index_type=INDEX_TYPES[index],
-            metric_type=METRIC_TYPES[metric],
+            index_type=layouts.INDEX_TYPES[index],
+            metric_type=layouts.METRIC_TYPES[metric],
             built_with=build.get(index, {}),
         )
         connection = _connection(uri, token, timeout, may_create=True)
@@ -211,7 +201,7 @@ class MilvusEngine:
                     f"collection must be a new name. Got {collection!r}, which is there already. "
                     "Open it with MilvusEngine(...), or drop it first."
                 )
-            make(connection, collection, layout)
+            layouts.make(connection, collection, layout)
             return cls(
                 uri,
                 token=token,
@@ -271,14 +261,14 @@ class MilvusEngine:
         points, own_ids, own_labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
-        check_expressible(own_ids, "ids", self._layout.longest_id)
+        layouts.check_expressible(own_ids, "ids", self._layout.longest_id)
         if own_labels is not None:
-            check_expressible(own_labels, "labels", self._layout.longest_label)
+            layouts.check_expressible(own_labels, "labels", self._layout.longest_label)
         rounded = single_precision(points, "vectors")
         if self._layout.metric_type == "IP":
-            check_unit(rounded, "vectors")
+            layouts.check_unit(rounded, "vectors")
         elif self._layout.metric_type == "COSINE":
-            check_direction(rounded)
+            layouts.check_direction(rounded)
         self._points.add(rounded, own_ids, own_labels, progress)
 
     def finish_index(self) -> None:
@@ -292,7 +282,7 @@ class MilvusEngine:
         its index in the background, without a way to wait for it.
         """
         self._points.ask("flush")
-        wait_for_index(self._connection, self._points.name)
+        layouts.wait_for_index(self._connection, self._points.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points. A removal that was cut off is completed by removing the same ids again."""
@@ -304,7 +294,7 @@ class MilvusEngine:
             raise InvalidInputError("This collection holds no labels to change.")
         own_ids = self._checked_ids(ids)
         own_labels = checks.checked_labels(labels, len(own_ids), self.capabilities)
-        check_expressible(own_labels, "labels", self._layout.longest_label)
+        layouts.check_expressible(own_labels, "labels", self._layout.longest_label)
         self._points.relabel(own_ids, own_labels)
 
     def fetch(self, ids: AnyArray) -> Stored:
@@ -333,7 +323,7 @@ class MilvusEngine:
 
     def _checked_ids(self, ids: AnyArray) -> AnyArray:
         own_ids = checks.checked_ids(ids, self.capabilities)
-        check_expressible(own_ids, "ids", self._layout.longest_id)
+        layouts.check_expressible(own_ids, "ids", self._layout.longest_id)
         return own_ids
 
 

@@ -21,17 +21,9 @@ from nearsure.engines.hits import (
     hits_with_vectors,
     replace_rows,
 )
+from nearsure.engines.postgres import schema
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
-from nearsure.engines.postgres.schema import (
-    Kind,
-    MetricName,
-    Names,
-    check_unit_length,
-    create_table,
-    ensure_extension,
-    metric_of,
-    read_layout,
-)
+from nearsure.engines.postgres.schema import Kind, MetricName, Names
 from nearsure.engines.postgres.sql import (
     LARGEST_EF_SEARCH,
     LARGEST_PROBES,
@@ -162,7 +154,7 @@ class PostgresEngine:
         check_options(index, ef_search, probes)
         check_limits(pool_size, timeout, statement_timeout)
         self._metric_name = metric
-        self._metric = metric_of(metric)
+        self._metric = schema.metric_of(metric)
         self._index_name = index
         self._names = Names(table, id_column, label_column, vector_column)
         self._settings = Settings(ef_search, probes, statement_timeout)
@@ -226,7 +218,7 @@ class PostgresEngine:
         # All that the class would refuse, before there is a table.
         check_options(index, ef_search, probes)
         check_limits(pool_size, timeout, statement_timeout)
-        chosen_metric = metric_of(metric)
+        chosen_metric = schema.metric_of(metric)
         options = {"m": m, "ef_construction": ef_construction, "lists": lists}
         chosen = None if index == "exact" else options_of(index, options)
         label = None if label_kind is None else label_column
@@ -234,14 +226,16 @@ class PostgresEngine:
         connections = Connections(address_of(uri, timeout), 1, timeout)
 
         def make(connection: Connection) -> None:
-            create_table(connection, names, dimension, (id_kind, label_kind), metadata_column)
+            schema.create_table(
+                connection, names, dimension, (id_kind, label_kind), metadata_column
+            )
             if chosen is not None:
-                layout = read_layout(connection, names, chosen_metric, "exact")
+                layout = schema.read_layout(connection, names, chosen_metric, "exact")
                 statements = Statements(layout, chosen_metric, refine)
                 build_index(connection, statements, index, chosen)
 
         try:
-            connections.writing(ensure_extension)
+            connections.writing(schema.ensure_extension)
             connections.writing(make)
         finally:
             connections.close()
@@ -445,7 +439,9 @@ class PostgresEngine:
     def _look(self) -> None:
         """Take the table as it is now."""
         self._layout = layout = self._connections.reading(
-            lambda connection: read_layout(connection, self._names, self._metric, self._index_name)
+            lambda connection: schema.read_layout(
+                connection, self._names, self._metric, self._index_name
+            )
         )
         self.dimension = layout.stored.dimension
         self.metric = self._metric.meaning
@@ -458,7 +454,7 @@ class PostgresEngine:
         self._statements = Statements(self._layout, self._metric, self._refine)
         if self._metric.needs_unit_length:
             off = self._number(self._statements.farthest_from_unit)
-            check_unit_length(off, repr(self._names.table))
+            schema.check_unit_length(off, repr(self._names.table))
 
     def _parts(self, n_queries: int, n_asked: int) -> Iterator[slice]:
         n_bytes = 16 + (self._layout.stored.n_bytes if self._refine else 8)
@@ -519,7 +515,7 @@ class PostgresEngine:
             # A longer vector takes the place of nearer ones, which are then not among these.
             lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
             table = self._layout.relation.as_string()
-            check_unit_length(float(np.abs(lengths - 1).max()), table)
+            schema.check_unit_length(float(np.abs(lengths - 1).max()), table)
         return hits_with_vectors(queries, ids, labels, vectors, metric.meaning)
 
     def _unpack(

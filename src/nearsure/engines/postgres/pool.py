@@ -12,7 +12,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from nearsure.engines.redaction import without
+from nearsure.engines.registry import without
 from nearsure.errors import (
     EngineAccessError,
     EngineError,

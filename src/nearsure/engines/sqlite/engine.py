@@ -19,6 +19,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.engines.sqlite import schema
 from nearsure.engines.sqlite.file import (
     DatabaseFile,
     FileLock,
@@ -27,7 +28,6 @@ from nearsure.engines.sqlite.file import (
     closed_error,
     shown_as,
     translate_errors,
-    translate_value_errors,
 )
 from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
 from nearsure.engines.sqlite.points import (
@@ -38,17 +38,7 @@ from nearsure.engines.sqlite.points import (
     picture_of,
     put_pictures,
 )
-from nearsure.engines.sqlite.schema import (
-    Kind,
-    Layout,
-    Metric,
-    Precision,
-    check_contents,
-    check_is_gallery,
-    check_tables,
-    create_tables,
-    read_layout,
-)
+from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -84,7 +74,7 @@ def create_gallery(path: Path, layout: Layout) -> None:
                     closing(sqlite3.connect(draft.path, isolation_level=None)) as connection,
                 ):
                     connection.execute("BEGIN")
-                    create_tables(connection, layout)
+                    schema.create_tables(connection, layout)
                     connection.execute("COMMIT")
                 put_in_place(draft.path, path)
             finally:
@@ -144,7 +134,7 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         closing(sqlite3.connect(copy, isolation_level=None)) as copied,
     ):
         own.execute("PRAGMA trusted_schema = OFF")
-        check_is_gallery(own, shown)
+        schema.check_is_gallery(own, shown)
         page_size = own.execute("PRAGMA page_size").fetchone()[0]
         n_left = own.execute("PRAGMA page_count").fetchone()[0]
 
@@ -168,9 +158,8 @@ def _check_whole(connection: sqlite3.Connection, shown: str) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise EngineError(f"{shown} is damaged: {' '.join(found.split())}. Take an earlier backup.")
-    check_tables(connection, shown)
-    with translate_value_errors(shown):
-        check_contents(connection, read_layout(connection, shown), shown)
+    schema.check_tables(connection, shown)
+    schema.check_contents(connection, schema.read_layout(connection, shown), shown)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -258,8 +247,8 @@ class SqliteEngine:
         self._lock = ReadersAndWriter()
         try:
             with file.reading() as connection:
-                self._layout = read_layout(connection, file.shown)
-                check_contents(connection, self._layout, file.shown)
+                self._layout = schema.read_layout(connection, file.shown)
+                schema.check_contents(connection, self._layout, file.shown)
             self._points = PointRows(self._layout)
             self._settings = settings or self._layout.settings
             self._index = self._layout.index if index == "auto" else index
@@ -349,7 +338,7 @@ class SqliteEngine:
             def commit() -> None:
                 memory.is_cached = False
                 with self._file.writing() as writer:
-                    self._points.insert(writer, rows, own, named, stored)
+                    self._points.insert(writer, rows, Stored(own, named, stored))
                     self.changes.record(writer, own)
                 # Nothing leads to these before the index has the rows.
                 memory.names.put(rows, own.tolist(), named.tolist())
@@ -455,7 +444,7 @@ class SqliteEngine:
         with self._file.reading() as connection:
             # What a connection remembers need not be in the file any more.
             connection.execute("PRAGMA shrink_memory")
-            check_tables(connection, self._file.shown)
+            schema.check_tables(connection, self._file.shown)
             ids = self._points.page(connection, self._checked_up_to, CHECKED_AT_ONCE, None).ids
             self._points.fetch(connection, ids)
         self._checked_up_to = ids[-1].item() if len(ids) == CHECKED_AT_ONCE else None

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from nearsure.atomic import remove_dead_drafts
-from nearsure.engines.redaction import redacted
+from nearsure.engines.registry import redacted
 from nearsure.engines.sqlite.schema import RESTORE, check_is_gallery, check_tables
 from nearsure.errors import (
     EngineAccessError,
@@ -94,20 +94,13 @@ def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
 
 @contextmanager
 def translate_errors(shown: str) -> Iterator[None]:
-    """What is asked of SQLite inside fails with errors of nearsure."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise engine_error(error, shown) from error
-
-
-@contextmanager
-def translate_value_errors(shown: str) -> Iterator[None]:
-    """What is read inside fails with an error of nearsure if it is not what a gallery holds."""
+    """What is asked of SQLite inside fails with errors of nearsure, and so do odd values."""
     try:
         yield
     except NearsureError:
         raise
+    except sqlite3.Error as error:
+        raise engine_error(error, shown) from error
     except (TypeError, ValueError, OverflowError) as error:
         raise GalleryMismatchError(
             f"{shown} holds what no gallery does: {error}. {RESTORE}"
@@ -281,7 +274,7 @@ class DatabaseFile:
         """A connection that sees one state of the file from the first statement to the last."""
         connection = self._borrow()
         try:
-            with translate_errors(self.shown), translate_value_errors(self.shown):
+            with translate_errors(self.shown):
                 connection.execute("BEGIN")
                 yield connection
         finally:

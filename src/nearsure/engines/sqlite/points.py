@@ -36,19 +36,13 @@ class PointRows:
         found = last.fetchone()
         return 0 if found is None else int(found[0]) + 1
 
-    def insert(
-        self,
-        connection: sqlite3.Connection,
-        rows: IntArray,
-        ids: AnyArray,
-        labels: AnyArray,
-        vectors: AnyArray,
-    ) -> None:
+    def insert(self, connection: sqlite3.Connection, rows: IntArray, points: Stored) -> None:
         """Add points."""
-        blobs = (vector.tobytes() for vector in vectors)
+        ids, labels = points.ids.tolist(), np.asarray(points.labels).tolist()
+        blobs = (vector.tobytes() for vector in np.asarray(points.vectors))
         connection.executemany(
             "INSERT INTO points (row, id, label, vector) VALUES (?, ?, ?, ?)",
-            zip(rows.tolist(), ids.tolist(), labels.tolist(), blobs, strict=True),
+            zip(rows.tolist(), ids, labels, blobs, strict=True),
         )
 
     def delete(self, connection: sqlite3.Connection, rows: IntArray) -> None:
