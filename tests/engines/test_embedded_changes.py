@@ -10,8 +10,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Found
 from nearsure.engines.embedded import FaissEngine, IndexSettings, approximate
 from nearsure.engines.embedded.approximate import load_rows
-from nearsure.engines.embedded.base import FaissRows
-from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.engines.embedded.base import FaissRows, ReadersAndWriter
 from nearsure.index.rows import FEW_RECENT, RowIds
 
 APPROXIMATE = ("hnsw", "ivf")

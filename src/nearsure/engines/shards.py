@@ -252,13 +252,12 @@ class ShardedEngine:
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprints of all shards, numbered."""
-        combined: dict[str, str | int | float | bool | None] = {
-            "engine": "shards",
-            "n_shards": len(self._engines),
+        own = {
+            f"shard_{i}_{key}": value
+            for i, engine in enumerate(self._engines)
+            for key, value in engine.fingerprint().items()
         }
-        for i, engine in enumerate(self._engines):
-            combined |= {f"shard_{i}_{key}": value for key, value in engine.fingerprint().items()}
-        return combined
+        return {"engine": "shards", "n_shards": len(self._engines), **own}
 
     def size(self) -> int:
         """How many points all shards hold."""

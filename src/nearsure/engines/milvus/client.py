@@ -3,6 +3,7 @@
 import base64
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -221,28 +222,16 @@ _BY_STATUS = {
     "UNAUTHENTICATED": Failure.REFUSED,
     "PERMISSION_DENIED": Failure.REFUSED,
 }
-_BY_WORDS = (
-    ("fail connecting to server", Failure.GONE),
-    ("closed channel", Failure.GONE),
-    ("retry timeout", Failure.SLOW),
-    ("should create connect first", Failure.GONE),
-    ("auth check failure", Failure.REFUSED),
-    ("not ready yet", Failure.WAKING),
-    ("service not ready", Failure.WAKING),
-    ("node not found", Failure.WAKING),
-    ("no available shard", Failure.WAKING),
-    ("shard leader", Failure.WAKING),
-    ("channel not available", Failure.WAKING),
-    ("channel not found", Failure.WAKING),
-    ("not fully loaded", Failure.WAKING),
-    ("wait for loading", Failure.WAKING),
-    ("rate limit", Failure.WAKING),
-    ("ratelimiter", Failure.WAKING),
-    ("read-only file system", Failure.READ_ONLY),
-    ("permission denied", Failure.READ_ONLY),
-    ("maxoutputsize", Failure.TOO_LARGE),
-    ("message larger than max", Failure.TOO_LARGE),
-)
+_BY_WORDS = {
+    Failure.GONE: "fail connecting to server|closed channel|should create connect first",
+    Failure.SLOW: "retry timeout",
+    Failure.REFUSED: "auth check failure",
+    Failure.WAKING: "not ready yet|service not ready|node not found|no available shard|"
+    "shard leader|channel not available|channel not found|not fully loaded|wait for loading|"
+    "rate limit|ratelimiter",
+    Failure.READ_ONLY: "read-only file system|permission denied",
+    Failure.TOO_LARGE: "maxoutputsize|message larger than max",
+}
 
 
 def kind_of(error: BaseException) -> Failure:
@@ -252,9 +241,8 @@ def kind_of(error: BaseException) -> Failure:
         code = _code_of(own)
         if getattr(code, "name", None) in _BY_STATUS:
             return _BY_STATUS[code.name]
-    words = text_of(error).lower()
-    for part, failure in _BY_WORDS:
-        if part in words:
+    for failure, words in _BY_WORDS.items():
+        if re.search(words, text_of(error), re.IGNORECASE):
             return failure
     return _BY_CODE.get(code, Failure.OTHER) if isinstance(code, int) else Failure.OTHER
 

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Self
 
 from nearsure.arrays import AnyArray
@@ -194,8 +195,7 @@ class MilvusEngine:
             metric_type=layouts.METRIC_TYPES[metric],
             built_with=build.get(index, {}),
         )
-        connection = _connection(uri, token, timeout, may_create=True)
-        try:
+        with closing(_connection(uri, token, timeout, may_create=True)) as connection:
             if connection.ask("has_collection", collection):
                 raise InvalidInputError(
                     f"collection must be a new name. Got {collection!r}, which is there already. "
@@ -217,8 +217,6 @@ class MilvusEngine:
                 consistency=consistency,
                 timeout=timeout,
             )
-        finally:
-            connection.close()
 
     def fingerprint(self) -> Fingerprint:
         """All that decides which neighbours are found."""

@@ -3,6 +3,7 @@
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -223,7 +224,6 @@ class PostgresEngine:
         chosen = None if index == "exact" else options_of(index, options)
         label = None if label_kind is None else label_column
         names = Names(table, id_column, label, vector_column)
-        connections = Connections(address_of(uri, timeout), 1, timeout)
 
         def make(connection: Connection) -> None:
             schema.create_table(
@@ -234,11 +234,9 @@ class PostgresEngine:
                 statements = Statements(layout, chosen_metric, refine)
                 build_index(connection, statements, index, chosen)
 
-        try:
+        with closing(Connections(address_of(uri, timeout), 1, timeout)) as connections:
             connections.writing(schema.ensure_extension)
             connections.writing(make)
-        finally:
-            connections.close()
         return cls(
             uri,
             table=table,
@@ -257,19 +255,20 @@ class PostgresEngine:
 
     def fingerprint(self) -> Fingerprint:
         """All that decides which neighbours are found."""
-        own: dict[str, str | int | float | bool | None] = {
+        index = self._layout.index
+        built: dict[str, str | int] = {}
+        if index is not None:
+            built = {"operator_class": index.opclass, **index.options}
+            built |= self._settings.of_method(index.method)
+        return {
             "engine": "postgres",
             "index": self._index_name,
             "metric": self._metric_name,
             "dimension": self.dimension,
             "vectors": self._layout.stored.type,
             "refine": self._refine,
+            **built,
         }
-        if self._layout.index is not None:
-            own["operator_class"] = self._layout.index.opclass
-            own.update(self._layout.index.options)
-            own.update(self._settings.of_method(self._index_name))
-        return own
 
     def size(self) -> int:
         """How many points there are now."""

@@ -18,7 +18,7 @@ from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
-from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.engines.embedded.base import ReadersAndWriter
 from nearsure.engines.sqlite import schema
 from nearsure.engines.sqlite.file import (
     DatabaseFile,
