@@ -42,39 +42,28 @@ class Hits:
     sq_distances: FloatArray | None = None
 
 
-def hits_with_vectors(
-    queries: IntArray,
-    ids: AnyArray,
-    labels: AnyArray | None,
-    vectors: AnyArray,
-    metric: Literal["euclidean", "cosine"],
-) -> Hits:
+def with_vectors(hits: Hits, vectors: AnyArray, metric: Literal["euclidean", "cosine"]) -> Hits:
     """Hits whose distances are computed from their vectors, under cosine at unit length.
 
     A zero vector has no direction, and so no distance under cosine: it is left out.
     """
     if metric == "euclidean":
-        return Hits(queries, ids, labels, vectors)
+        return replace(hits, vectors=vectors)
     kept = np.flatnonzero(vectors.any(axis=1))
-    units = unit_vectors(vectors[kept].astype(np.float64))
-    return Hits(queries[kept], ids[kept], None if labels is None else labels[kept], units)
+    return replace(_select(hits, kept), vectors=unit_vectors(vectors[kept].astype(np.float64)))
 
 
-def hits_with_distances(
-    queries: IntArray,
-    ids: AnyArray,
-    labels: AnyArray | None,
-    distances: FloatArray,
-    convert: Callable[[AnyArray], FloatArray],
+def with_distances(
+    hits: Hits, distances: FloatArray, convert: Callable[[AnyArray], FloatArray]
 ) -> Hits:
     """Hits with an engine's own distances, converted; those without one are left out."""
     kept = np.flatnonzero(~np.isnan(distances))
-    return Hits(
-        queries[kept],
-        ids[kept],
-        None if labels is None else labels[kept],
-        sq_distances=convert(distances[kept]),
-    )
+    return replace(_select(hits, kept), sq_distances=convert(distances[kept]))
+
+
+def _select(hits: Hits, rows: IntArray) -> Hits:
+    labels = None if hits.labels is None else hits.labels[rows]
+    return Hits(hits.queries[rows], hits.ids[rows], labels)
 
 
 def found_from_hits(queries: AnyArray, hits: Hits, k: int) -> Found:

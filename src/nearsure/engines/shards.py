@@ -13,12 +13,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
-from nearsure.engines.hits import (
-    arrange_points,
-    concatenate_points,
-    merge_found,
-    select_points,
-)
+from nearsure.engines.hits import arrange_points, concatenate_points, merge_found, select_points
 from nearsure.errors import (
     GalleryMismatchError,
     InvalidInputError,

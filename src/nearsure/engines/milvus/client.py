@@ -62,12 +62,9 @@ def enter(uri: str) -> LiteFile:
         raise GalleryNotFoundError(f"There is no folder {path.parent} to keep {path.name} in.")
     manager = _manager()
     with _registry_lock:
-        file = _open_files.get(path)
-        if file is None:
-            foreign = str(path) in getattr(manager, "_servers", {})
-            file = LiteFile(path, foreign)
+        foreign = str(path) in getattr(manager, "_servers", {})
+        file = _open_files.setdefault(path, LiteFile(path, foreign))
         file.n_users += 1
-        _open_files[path] = file
     return file
 
 
@@ -279,11 +276,7 @@ _ERRORS: dict[Failure, tuple[type[NearsureError], str, str]] = {
         "cannot be reached, or went away",
         "Once it is there again, the engine need not be made anew.",
     ),
-    Failure.SLOW: (
-        EngineUnavailableError,
-        "did not answer in time",
-        "Wait longer with timeout=.",
-    ),
+    Failure.SLOW: (EngineUnavailableError, "did not answer in time", "Wait longer with timeout=."),
     Failure.WAKING: (EngineUnavailableError, "is not ready", "Ask again later."),
     Failure.RELEASED: (EngineUnavailableError, "is not ready", "Ask again later."),
     Failure.MISSING: (

@@ -20,10 +20,10 @@ from nearsure.engines.hits import (
     concatenate_found,
     concatenate_points,
     found_from_hits,
-    hits_with_distances,
-    hits_with_vectors,
     replace_rows,
     select_points,
+    with_distances,
+    with_vectors,
 )
 from nearsure.engines.milvus.client import Connection, TooLargeError
 from nearsure.engines.milvus.collection import (
@@ -68,21 +68,21 @@ def array_of(values: list[Any], kind: str) -> AnyArray:
 
 def hits_of(answer: Any, layout: Layout, *, refine: bool) -> Hits:  # noqa: ANN401
     """What a search returned, for all its queries."""
-    counts = [len(hits) for hits in answer]
-    queries = np.repeat(np.arange(len(counts)), counts)
-    ids = array_of([own for hits in answer for own in hits.ids], layout.ids)
-    rows = [row for hits in answer for row in list.__iter__(hits)]
+    queries = np.repeat(np.arange(len(answer)), [len(found) for found in answer])
+    ids = array_of([own for found in answer for own in found.ids], layout.ids)
+    rows = [row for found in answer for row in list.__iter__(found)]
     labels = None
     if layout.labels is not None:
         labels = array_of([row["entity"][layout.label_field] for row in rows], layout.labels)
+    hits = Hits(queries, ids, labels)
     if refine:
         vectors = _hit_vectors(answer, rows, layout.vector_field, layout.dimension)
         if layout.metric_type == "IP":
             check_unit(vectors, "the collection")
-        return hits_with_vectors(queries, ids, labels, vectors, layout.meaning)
-    scores = np.array([score for hits in answer for score in hits.distances], np.float64)
+        return with_vectors(hits, vectors, layout.meaning)
+    scores = np.array([score for found in answer for score in found.distances], np.float64)
     try:
-        return hits_with_distances(queries, ids, labels, scores, CONVENTIONS[layout.metric_type])
+        return with_distances(hits, scores, CONVENTIONS[layout.metric_type])
     except InvalidInputError as error:
         raise GalleryMismatchError(f"What the collection holds does not fit: {error}") from None
 
@@ -90,17 +90,14 @@ def hits_of(answer: Any, layout: Layout, *, refine: bool) -> Hits:  # noqa: ANN4
 def row_vectors(rows: Any, field: str, dimension: int) -> AnyArray:  # noqa: ANN401
     """The vectors of rows that a query returned, of shape (n, dimension)."""
     packed = _packed(getattr(rows, "_lazy_field_data", ()), field, len(rows) * dimension)
-    if packed is None:
-        packed = np.array([row[field] for row in rows], np.float32)
-    return packed.reshape(len(rows), dimension)
+    vectors = [row[field] for row in rows] if packed is None else packed
+    return np.asarray(vectors, np.float32).reshape(len(rows), dimension)
 
 
 def _hit_vectors(answer: Any, rows: list[Any], field: str, dimension: int) -> AnyArray:  # noqa: ANN401
-    packed = None
-    if len(answer):
-        # One message for all queries, which each list of hits refers to.
-        messages = getattr(answer[0], "lazy_field_data", ())
-        packed = _packed(messages, field, len(rows) * dimension)
+    # One message for all queries, which each list of hits refers to.
+    messages = getattr(answer[0], "lazy_field_data", ()) if len(answer) else ()
+    packed = _packed(messages, field, len(rows) * dimension)
     if packed is None:
         answer.materialize()
         packed = np.array([row["entity"][field] for row in rows], np.float32)
@@ -465,8 +462,7 @@ class Points:
     def _upsert_in_halves(self, rows: list[dict[str, Any]]) -> None:
         """Write what was too large for one request."""
         whole = [slice(0, len(rows))]
-        for _ in ask_in_portions(whole, lambda part: self._upsert(rows[part])):
-            pass
+        list(ask_in_portions(whole, lambda part: self._upsert(rows[part])))
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:
         self.ask("upsert", rows)

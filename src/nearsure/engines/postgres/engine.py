@@ -18,9 +18,9 @@ from nearsure.engines.hits import (
     arrange_points,
     concatenate_found,
     found_from_hits,
-    hits_with_distances,
-    hits_with_vectors,
     replace_rows,
+    with_distances,
+    with_vectors,
 )
 from nearsure.engines.postgres import schema
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
@@ -505,17 +505,17 @@ class PostgresEngine:
     def _hits_of(self, numbers: IntArray, rows: Sequence[Sequence[Any]]) -> Hits:
         """The hits in rows, each of which answers the query of its number."""
         ids, labels, counts, data = self._unpack(rows)
-        queries, metric = np.repeat(numbers, counts), self._metric
+        hits, metric = Hits(np.repeat(numbers, counts), ids, labels), self._metric
         if not self._refine:
             distances = np.frombuffer(data, ">f8").astype(np.float64)
-            return hits_with_distances(queries, ids, labels, distances, metric.sq_distances)
+            return with_distances(hits, distances, metric.sq_distances)
         vectors = self._layout.stored.decode(data, len(ids))
         if metric.needs_unit_length and len(vectors):
             # A longer vector takes the place of nearer ones, which are then not among these.
             lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
             table = self._layout.relation.as_string()
             schema.check_unit_length(float(np.abs(lengths - 1).max()), table)
-        return hits_with_vectors(queries, ids, labels, vectors, metric.meaning)
+        return with_vectors(hits, vectors, metric.meaning)
 
     def _unpack(
         self, rows: Sequence[Sequence[Any]]

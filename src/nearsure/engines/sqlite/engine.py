@@ -400,10 +400,7 @@ class SqliteEngine:
             portion = self.page(after=portion.ids[-1].item(), limit=READ_AT_ONCE)
 
     def page(
-        self,
-        after: str | int | None = None,
-        limit: int = 100,
-        label: str | int | None = None,
+        self, after: str | int | None = None, limit: int = 100, label: str | int | None = None
     ) -> Stored:
         """Some ids and labels, ids ascending, without vectors.
 

@@ -56,10 +56,7 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
         EngineUnavailableError,
         f"is locked by another program. {NOTHING_CHANGED} End it there, and ask again.",
     ),
-    sqlite3.SQLITE_LOCKED: (
-        EngineUnavailableError,
-        f"is locked. {NOTHING_CHANGED} Ask again.",
-    ),
+    sqlite3.SQLITE_LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
     sqlite3.SQLITE_IOERR: (
         EngineUnavailableError,
         "cannot be read or written: the disk, or the network that it is on, failed. Ask again.",
