@@ -228,21 +228,14 @@ def arrange_points(points: Stored, ids: AnyArray) -> Stored:
 
 def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
     """An answer in which some rows are those of another."""
-
-    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
-        # Texts of another length need another type.
-        together = values.astype(np.result_type(values, new))
-        together[rows] = new
-        return together
-
-    labels = None
-    if found.labels is not None and others.labels is not None:
-        labels = replaced(found.labels, others.labels)
+    together = concatenate_found([found, others])
+    order = np.arange(len(found.ids))
+    order[rows] = len(order) + np.arange(len(rows))
     return Found(
-        replaced(found.sq_distances, others.sq_distances),
-        replaced(found.ids, others.ids),
-        replaced(found.counts, others.counts),
-        labels,
+        together.sq_distances[order],
+        together.ids[order],
+        together.counts[order],
+        None if together.labels is None else together.labels[order],
     )
 
 

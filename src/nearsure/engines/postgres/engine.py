@@ -462,10 +462,9 @@ class PostgresEngine:
             yield slice(start, start + size)
 
     def _nearest(self, queries: AnyArray, k: int, n_asked: int) -> Found:
-        if not self._settings.index_can_give(self._layout, n_asked):
-            return found_from_hits(queries, self._hits(queries, n_asked, by_index=False), k)
-        found = found_from_hits(queries, self._hits(queries, n_asked, by_index=True), k)
-        if (found.counts >= k).all():
+        by_index = self._settings.index_can_give(self._layout, n_asked)
+        found = found_from_hits(queries, self._hits(queries, n_asked, by_index=by_index), k)
+        if not by_index or (found.counts >= k).all():
             return found
         # An index may give fewer than there are. They are counted, and looked for without it.
         short = np.flatnonzero(found.counts < self._number(self._statements.count_up_to, k))

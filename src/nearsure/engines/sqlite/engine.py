@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self
-from urllib.parse import quote
+from typing import Literal, Self
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from nearsure.engines.sqlite.file import (
     beside,
     check_only_name,
     closed_error,
+    connect,
     shown_as,
     translate_errors,
 )
@@ -123,17 +123,15 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         raise GalleryNotFoundError(f"There is no file {shown}.")
     check_only_name(source, shown)
     # With the right to write, no log is left behind; without it, the file can still be read.
-    mode = "rw" if os.access(source, os.W_OK) else "ro"
-    address = f"file:{quote(os.fsencode(source))}?mode={mode}"
+    mode: Literal["rw", "ro"] = "rw" if os.access(source, os.W_OK) else "ro"
     # Readable to this user alone until it has the rights of the source.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
     with (
         translate_errors(shown),
-        closing(sqlite3.connect(address, uri=True, isolation_level=None)) as own,
+        closing(connect(source, mode)) as own,
         closing(sqlite3.connect(copy, isolation_level=None)) as copied,
     ):
-        own.execute("PRAGMA trusted_schema = OFF")
         schema.check_is_gallery(own, shown)
         page_size = own.execute("PRAGMA page_size").fetchone()[0]
         n_left = own.execute("PRAGMA page_count").fetchone()[0]

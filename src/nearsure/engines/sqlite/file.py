@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from nearsure.atomic import remove_dead_drafts
@@ -357,7 +357,7 @@ class DatabaseFile:
             )
 
     def _writing_connection(self) -> sqlite3.Connection:
-        connection = self._connect()
+        connection = connect(self.path, "rw", self._timeout)
         try:
             # Before anything else: a database of another program is not to be changed.
             check_is_gallery(connection, self.shown)
@@ -372,18 +372,6 @@ class DatabaseFile:
             raise
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(os.fsencode(self.path))}?mode=rw",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        # What a file declares may use only functions that do no harm.
-        connection.execute("PRAGMA trusted_schema = OFF")
-        return connection
-
     def _borrow(self) -> sqlite3.Connection:
         with self._idle_lock:
             self._check_open()
@@ -391,7 +379,7 @@ class DatabaseFile:
             if self._idle:
                 return self._idle.pop()
         with translate_errors(self.shown):
-            connection = self._connect()
+            connection = connect(self.path, "rw", self._timeout)
             connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -404,6 +392,20 @@ class DatabaseFile:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def connect(path: Path, mode: Literal["rw", "ro"], timeout: float = 5.0) -> sqlite3.Connection:
+    """Open a database that is there, for any thread."""
+    connection = sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?mode={mode}",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    # What a file declares may use only functions that do no harm.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
 
 
 def shown_as(path: Path) -> str:
