@@ -198,7 +198,7 @@ class Points:
 
     def count(self) -> int:
         """How many points there are."""
-        rows = self._query("", ["count(*)"], consistency="Strong")
+        rows = self._query("", ["count(*)"], consistency_level="Strong")
         return int(rows[0]["count(*)"])
 
     def are_there(self, ids: AnyArray) -> BoolArray:
@@ -208,7 +208,7 @@ class Points:
         if len(parts) > 1 and not self.count():
             # The first load, which is the largest as a rule.
             return np.zeros(len(ids), np.bool_)
-        for rows in self._rows_of(ids, parts, [self.layout.id_field], consistency="Strong"):
+        for rows in self._rows_of(ids, parts, [self.layout.id_field], consistency_level="Strong"):
             known.update(row[self.layout.id_field] for row in rows)
         return np.array([own in known for own in ids.tolist()], np.bool_)
 
@@ -226,7 +226,9 @@ class Points:
 
     def whole_rows(self, ids: AnyArray, row_bytes: int) -> Iterator[dict[str, Any]]:
         """All fields of points, also those that nearsure does not use, in any order."""
-        for rows in self._rows_of(ids, id_portions(ids, row_bytes), ["*"], consistency="Strong"):
+        for rows in self._rows_of(
+            ids, id_portions(ids, row_bytes), ["*"], consistency_level="Strong"
+        ):
             yield from map(dict, rows)
 
     def sample(self, n: int) -> AnyArray:
@@ -279,36 +281,20 @@ class Points:
         return Stored(ids, array_of([row[layout.label_field] for row in rows], layout.labels))
 
     def _rows_of(
-        self,
-        ids: AnyArray,
-        parts: Iterable[slice],
-        outputs: list[str],
-        consistency: str | None = None,
+        self, ids: AnyArray, parts: Iterable[slice], outputs: list[str], **options: str
     ) -> Iterator[Any]:
         """Some fields of those points that are there, in lists."""
 
         def ask(part: slice) -> Any:  # noqa: ANN401
             expression = one_of(self.layout.id_field, ids[part])
-            return self._query(expression, outputs, consistency=consistency)
+            return self._query(expression, outputs, **options)
 
         for _, rows in ask_in_portions(parts, ask):
             yield rows
 
-    def _query(
-        self,
-        expression: str,
-        outputs: list[str],
-        *,
-        limit: int | None = None,
-        consistency: str | None = None,
-    ) -> Any:  # noqa: ANN401
-        return self.ask(
-            "query",
-            filter=expression,
-            output_fields=outputs,
-            consistency_level=consistency or self._settings.consistency,
-            **({} if limit is None else {"limit": limit}),
-        )
+    def _query(self, expression: str, outputs: list[str], **options: Any) -> Any:  # noqa: ANN401
+        every = {"consistency_level": self._settings.consistency, **options}
+        return self.ask("query", filter=expression, output_fields=outputs, **every)
 
     def check_whole(self) -> None:
         """An error while a change that was cut off is neither completed nor taken back."""
@@ -340,7 +326,7 @@ class Points:
                 check_none_there(ids[there].tolist())
             with self._noting(change):
                 for part in parts:
-                    self._upsert(self._rows(vectors[part], ids[part], labels, part))
+                    self._upsert(self._rows(vectors, ids, labels, part))
                     if progress is not None:
                         progress(part.stop)
         if change.takes_several:
@@ -428,14 +414,13 @@ class Points:
     def _rows(
         self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None, part: slice
     ) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = [
-            {self.layout.id_field: own, self.layout.vector_field: vector}
-            for own, vector in zip(ids.tolist(), vectors, strict=True)
-        ]
+        columns: dict[str, Any] = {
+            self.layout.id_field: ids[part].tolist(),
+            self.layout.vector_field: vectors[part],
+        }
         if labels is not None:
-            for row, label in zip(rows, labels[part].tolist(), strict=True):
-                row[str(self.layout.label_field)] = label
-        return rows
+            columns[str(self.layout.label_field)] = labels[part].tolist()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def _relabelled_rows(self, ids: AnyArray, labels: AnyArray) -> Iterator[list[dict[str, Any]]]:
         """Whole rows with other labels, as many at once as one request may hold."""
