@@ -11,14 +11,7 @@ from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
-from nearsure.engines.milvus.collection import (
-    Consistency,
-    IndexName,
-    Kind,
-    Layout,
-    MetricName,
-    Settings,
-)
+from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, MetricName, Settings
 from nearsure.engines.milvus.points import Points, single_precision
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
@@ -181,7 +174,7 @@ class MilvusEngine:
                 f"Got {dimension} and {text_length} instead."
             )
         build = {"hnsw": {"M": M, "efConstruction": ef_construction}, "ivf": {"nlist": nlist}}
-        layout = Layout(
+        layout = layouts.Layout(
             id_field,
             None if labels is None else label_field,
             vector_field,

@@ -437,10 +437,9 @@ class PostgresEngine:
 
     def _look(self) -> None:
         """Take the table as it is now."""
+        wanted = (self._names, self._metric, self._index_name)
         self._layout = layout = self._connections.reading(
-            lambda connection: schema.read_layout(
-                connection, self._names, self._metric, self._index_name
-            )
+            lambda connection: schema.read_layout(connection, *wanted)
         )
         self.dimension = layout.stored.dimension
         self.metric = self._metric.meaning

@@ -30,14 +30,7 @@ from nearsure.engines.sqlite.file import (
     translate_errors,
 )
 from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
-from nearsure.engines.sqlite.points import (
-    READ_AT_ONCE,
-    Changes,
-    Notes,
-    PointRows,
-    picture_of,
-    put_pictures,
-)
+from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows
 from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
 from nearsure.errors import (
     EngineAccessError,
@@ -428,7 +421,7 @@ class SqliteEngine:
         """The picture of a point; None if there is none, or no such point."""
         wanted = self._checked_id(own_id)
         with self._file.reading() as connection:
-            return picture_of(connection, wanted)
+            return self._points.picture(connection, wanted)
 
     def check(self) -> None:
         """An error unless the file can be read now, whatever was read of it before.
@@ -454,7 +447,8 @@ class SqliteEngine:
         """
         own = checks.checked_ids(np.array(list(pictures)), self.capabilities)
         with self._changing(), self._file.writing() as writer:
-            put_pictures(writer, self._points.rows_of(writer, own), list(pictures.values()))
+            rows = self._points.rows_of(writer, own)
+            self._points.put_pictures(writer, rows, list(pictures.values()))
 
     def close(self) -> None:
         """Keep the index beside the file, and let others have the gallery."""

@@ -119,6 +119,29 @@ class PointRows:
         vector_of = dict(_select(connection, "row, vector", rows.tolist()))
         return self._layout.vectors_of([vector_of[row] for row in rows.tolist()])
 
+    def put_pictures(
+        self, connection: sqlite3.Connection, rows: IntArray, pictures: list[bytes]
+    ) -> None:
+        """Keep the pictures of points, in the place of earlier ones."""
+        for picture in pictures:
+            if not isinstance(picture, bytes):
+                raise InvalidInputError(
+                    f"A picture must be the bytes of an image file. Got {type(picture).__name__} "
+                    "instead."
+                )
+        connection.executemany(
+            "REPLACE INTO pictures VALUES (?, ?)", zip(rows.tolist(), pictures, strict=True)
+        )
+
+    def picture(self, connection: sqlite3.Connection, own_id: str | int) -> bytes | None:
+        """The picture of a point; None if it has none."""
+        found = connection.execute(
+            "SELECT picture FROM pictures JOIN points USING (row) "
+            "WHERE id = ? AND typeof(picture) = 'blob'",
+            (own_id,),
+        ).fetchone()
+        return None if found is None else bytes(found[0])
+
 
 def _select(
     connection: sqlite3.Connection, columns: str, values: list[Any]
@@ -137,29 +160,6 @@ def _select(
 def _portions(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
     while portion := cursor.fetchmany(READ_AT_ONCE):
         yield portion
-
-
-def put_pictures(connection: sqlite3.Connection, rows: IntArray, pictures: list[bytes]) -> None:
-    """Keep the pictures of points, in the place of earlier ones."""
-    for picture in pictures:
-        if not isinstance(picture, bytes):
-            raise InvalidInputError(
-                f"A picture must be the bytes of an image file. Got {type(picture).__name__} "
-                "instead."
-            )
-    connection.executemany(
-        "REPLACE INTO pictures VALUES (?, ?)", zip(rows.tolist(), pictures, strict=True)
-    )
-
-
-def picture_of(connection: sqlite3.Connection, own_id: str | int) -> bytes | None:
-    """The picture of a point; None if it has none."""
-    found = connection.execute(
-        "SELECT picture FROM pictures JOIN points USING (row) "
-        "WHERE id = ? AND typeof(picture) = 'blob'",
-        (own_id,),
-    ).fetchone()
-    return None if found is None else bytes(found[0])
 
 
 class Notes(MutableMapping[str, bytes]):
