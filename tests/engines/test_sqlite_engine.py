@@ -21,7 +21,9 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import EngineUnavailableError, InvalidInputError
 
 N_BATCHES, SIZE = 15, 5
+N_ROUNDS = 100
 FIRST, SECOND = "first label", "second label"
+STATES = {"nothing", FIRST, SECOND}
 
 
 @pytest.mark.parametrize("index", ["exact", "hnsw", "ivf"])
@@ -31,12 +33,13 @@ def test_results_belong_to_one_state(index: str, tmp_path: Path) -> None:
         others = np.random.default_rng(0).normal(size=(40, DIMENSION)) - 100
         engine.add(others, np.array([f"other {i}" for i in range(40)]), np.full(40, "other"))
         with ThreadPoolExecutor(3) as pool:
-            writer = pool.submit(write, engine)
-            readers = [pool.submit(read, engine, writer.done) for _ in range(2)]
-            writer.result()
-            seen = {state for reader in readers for state in reader.result()}
+            seen: set[str] = set()
+            writer = pool.submit(write, engine, lambda: seen >= STATES)
+            readers = [pool.submit(read, engine, writer.done, seen) for _ in range(2)]
+            for worker in (writer, *readers):
+                worker.result()
         # Without these the readers would have come too late, or too early, to see anything.
-        assert seen >= {"nothing", FIRST, SECOND}
+        assert seen >= STATES
         assert engine.size() == 40 + SIZE * (N_BATCHES - len(range(0, N_BATCHES, 2)))
 
 
@@ -64,17 +67,21 @@ def test_closed_under_readers(tmp_path: Path) -> None:
         assert again.size() == SIZE
 
 
-def write(engine: SqliteEngine) -> None:
-    for batch in range(N_BATCHES):
-        ids = names_of(batch)
-        engine.add(place_of(batch), ids, np.full(SIZE, FIRST))
-        engine.relabel(ids, np.full(SIZE, SECOND))
-        if batch % 2 == 0:
-            engine.remove(ids)
+def write(engine: SqliteEngine, are_all_seen: Callable[[], bool]) -> None:
+    """Batches come, are relabelled and go, until the readers have seen each state."""
+    for _ in range(N_ROUNDS):
+        for batch in range(N_BATCHES):
+            ids = names_of(batch)
+            engine.add(place_of(batch), ids, np.full(SIZE, FIRST))
+            engine.relabel(ids, np.full(SIZE, SECOND))
+            if batch % 2 == 0:
+                engine.remove(ids)
+        if are_all_seen():
+            return
+        engine.remove(np.concatenate([names_of(batch) for batch in range(1, N_BATCHES, 2)]))
 
 
-def read(engine: SqliteEngine, is_over: Callable[[], bool]) -> set[str]:
-    seen: set[str] = set()
+def read(engine: SqliteEngine, is_over: Callable[[], bool], seen: set[str]) -> None:
     own = np.random.default_rng(1)
     while not is_over():
         batch = int(own.integers(N_BATCHES))
@@ -94,7 +101,6 @@ def read(engine: SqliteEngine, is_over: Callable[[], bool]) -> set[str]:
             check_one_label(np.asarray(stored.labels))
         # All five are there, or are named as missing; never a few of them.
         assert sum(name in missing for name in names_of(batch).tolist()) in {0, SIZE}
-    return seen
 
 
 def check_one_label(labels: AnyArray) -> str:
