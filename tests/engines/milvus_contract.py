@@ -103,10 +103,10 @@ def bring_into_index(engine: Engine) -> None:
         assert all(segment.indexes for segment in collection._segment_cache.values())
     else:
         # It would take what was indexed into its memory some ten seconds later.
-        engine._collection.ask("release_collection")
-        engine._collection.ask("load_collection")
+        engine._points.ask("release_collection")
+        engine._points.ask("load_collection")
 
 
 def name_of(engine: Engine) -> str:
     assert isinstance(engine, MilvusEngine)
-    return engine._collection.name
+    return engine._points.name

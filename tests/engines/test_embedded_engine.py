@@ -11,10 +11,9 @@ from nearsure.arrays import AnyArray, FloatArray
 from nearsure.engines.contract import Engine, Found
 from nearsure.engines.embedded import FaissEngine, IndexSettings, approximate, chosen_index, hnsw
 from nearsure.engines.embedded.approximate import load_rows
-from nearsure.engines.embedded.base import FaissRows
+from nearsure.engines.embedded.base import FaissRows, ReadersAndWriter
 from nearsure.engines.embedded.exact import LARGEST_EXACT
 from nearsure.engines.embedded.hnsw import Copies
-from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import FEW_RECENT, RowIds
 

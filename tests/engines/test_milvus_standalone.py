@@ -65,7 +65,7 @@ class IndexedEngines(StandaloneEngines):
         points = points_for(engine, 2000)
         engine.add(points.vectors, points.ids, points.labels)
         bring_into_index(engine)
-        described = engine._collection.ask("describe_index", engine._collection.fields.vector)
+        described = engine._points.ask("describe_index", engine._layout.vector_field)
         # Rows that were deleted before count until they are cleared away.
         assert described["indexed_rows"] >= len(points)
         assert described["pending_index_rows"] == 0
@@ -97,7 +97,7 @@ class TestListsWithoutLabels(IndexedEngines):
 
     def test_in_the_index(self, engine: MilvusEngine, indexed: Points) -> None:
         """Lists that are too short show that they were looked at."""
-        assert engine._reader._search(QUERIES, 200).counts.max() < 200
+        assert engine._points._search(QUERIES, 200).counts.max() < 200
         assert (engine.search(QUERIES, 200).counts == 200).all()
         assert self.check(engine, indexed, QUERIES, 10) < 1
         thorough = self.open(name_of(engine), {"nprobe": 64, "refine": False})
@@ -122,7 +122,7 @@ class TestFaults(StandaloneEngines):
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What was written to disk is read by other code than what came after."""
-        monkeypatch.setattr("nearsure.engines.milvus.reader.LARGEST_PORTION", 100)
+        monkeypatch.setattr("nearsure.engines.milvus.points.LARGEST_PORTION", 100)
         first, then = points_for(gallery, 300), points_for(gallery, 300, seed=1, first=300)
         gallery.add(first.vectors, first.ids, first.labels)
         gallery.finish_index()
@@ -139,7 +139,7 @@ class TestFaults(StandaloneEngines):
     def test_a_load_that_is_taken_back(
         self, gallery: MilvusEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 20_000)
+        monkeypatch.setattr("nearsure.engines.milvus.points.ATOMIC_BYTES", 20_000)
         points = points_for(gallery, 500)
 
         def fail(n_added: int) -> None:
@@ -156,7 +156,7 @@ class TestFaults(StandaloneEngines):
         self, gallery: MilvusEngine, milvus: StandaloneServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In the middle of a load, inside a search of a fit, while another scores."""
-        monkeypatch.setattr("nearsure.engines.milvus.writer.ATOMIC_BYTES", 20_000)
+        monkeypatch.setattr("nearsure.engines.milvus.points.ATOMIC_BYTES", 20_000)
         bystander = self.new_engine(DIMENSION)
         few, points = points_for(bystander, 200, seed=1), points_for(gallery, 1000)
         bystander.add(few.vectors, few.ids, few.labels)

@@ -111,7 +111,7 @@ def killed_in_the_scan(
     server: Server, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next scan reads a portion, and the server is killed before the second."""
-    monkeypatch.setattr("nearsure.engines.postgres.operations._PORTION", 10)
+    monkeypatch.setattr("nearsure.engines.postgres.engine._PORTION", 10)
     scan = engine.scan
 
     def scan_and_kill() -> Iterator[Stored]:

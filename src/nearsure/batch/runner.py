@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from typing import Any, Literal, Protocol
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.redaction import redacted
+from nearsure.engines.registry import redacted
 from nearsure.errors import InvalidInputError, NearsureError, PartitionsFailedError
 from nearsure.extras import require
 

@@ -1,13 +1,16 @@
-"""From what an engine lists to `Found`: refined, sorted, cut, counted and merged."""
+"""What an engine lists: hits refined, sorted, cut, counted and merged; points put in order."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.engines.contract import Found
+from nearsure.engines.checks import check_all_there
+from nearsure.engines.contract import Found, Stored
 from nearsure.errors import InvalidInputError
+from nearsure.index.exact import unit_vectors
 
 # Engines rank in single precision. This many more than k are asked for and ranked anew in double
 # precision, so that near ties at the k-th place come out as exact search has them.
@@ -37,6 +40,30 @@ class Hits:
     labels: AnyArray | None = None
     vectors: AnyArray | None = None
     sq_distances: FloatArray | None = None
+
+
+def with_vectors(hits: Hits, vectors: AnyArray, metric: Literal["euclidean", "cosine"]) -> Hits:
+    """Hits whose distances are computed from their vectors, under cosine at unit length.
+
+    A zero vector has no direction, and so no distance under cosine: it is left out.
+    """
+    if metric == "euclidean":
+        return replace(hits, vectors=vectors)
+    kept = np.flatnonzero(vectors.any(axis=1))
+    return replace(_select(hits, kept), vectors=unit_vectors(vectors[kept].astype(np.float64)))
+
+
+def with_distances(
+    hits: Hits, distances: FloatArray, convert: Callable[[AnyArray], FloatArray]
+) -> Hits:
+    """Hits with an engine's own distances, converted; those without one are left out."""
+    kept = np.flatnonzero(~np.isnan(distances))
+    return replace(_select(hits, kept), sq_distances=convert(distances[kept]))
+
+
+def _select(hits: Hits, rows: IntArray) -> Hits:
+    labels = None if hits.labels is None else hits.labels[rows]
+    return Hits(hits.queries[rows], hits.ids[rows], labels)
 
 
 def found_from_hits(queries: AnyArray, hits: Hits, k: int) -> Found:
@@ -124,7 +151,7 @@ def merge_found(parts: Sequence[Found], k: int) -> Found:
     >>> merged.sq_distances, merged.ids, merged.counts
     (array([[1., 1.]]), array([[3, 7]]), array([2]))
     """
-    _check(parts, k)
+    _check_kinds(parts)
     valid = np.concatenate(
         [np.arange(part.ids.shape[1]) < part.counts[:, None] for part in parts], axis=1
     )
@@ -171,39 +198,50 @@ def concatenate_found(parts: Sequence[Found]) -> Found:
     )
 
 
-def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
-    """An answer in which some rows are those of another."""
+def select_points(points: Stored, rows: IntArray | slice) -> Stored:
+    """Some of several points."""
 
-    def replaced(values: AnyArray, new: AnyArray) -> AnyArray:
-        # Texts of another length need another type.
-        together = values.astype(np.result_type(values, new))
-        together[rows] = new
-        return together
+    def select(values: AnyArray | None) -> AnyArray | None:
+        return None if values is None else np.asarray(values)[rows]
 
-    labels = None
-    if found.labels is not None and others.labels is not None:
-        labels = replaced(found.labels, others.labels)
-    return Found(
-        replaced(found.sq_distances, others.sq_distances),
-        replaced(found.ids, others.ids),
-        replaced(found.counts, others.counts),
-        labels,
+    return Stored(points.ids[rows], select(points.labels), select(points.vectors))
+
+
+def concatenate_points(parts: Sequence[Stored]) -> Stored:
+    """The points of several parts, at least one, which all hold the same columns."""
+    labels = [part.labels for part in parts if part.labels is not None]
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    return Stored(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(labels) if labels else None,
+        np.concatenate(vectors) if vectors else None,
     )
 
 
-def _check(parts: Sequence[Found], k: int) -> None:
-    if k < 1 or not parts:
-        raise InvalidInputError(
-            f"k and the number of parts must be at least 1. Got {k} and {len(parts)} instead."
-        )
-    if len({len(part.ids) for part in parts}) > 1:
-        raise InvalidInputError(
-            "parts must answer the same queries. Got answers to "
-            f"{', '.join(str(len(part.ids)) for part in parts)} queries instead."
-        )
+def arrange_points(points: Stored, ids: AnyArray) -> Stored:
+    """Points in the order of `ids`, which may come twice; an error if any is not there."""
+    row_of = {own: row for row, own in enumerate(points.ids.tolist())}
+    check_all_there(ids, row_of)
+    rows = np.array([row_of[own] for own in ids.tolist()], np.int64)
+    return replace(select_points(points, rows), ids=ids)
+
+
+def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
+    """An answer in which some rows are those of another."""
+    together = concatenate_found([found, others])
+    order = np.arange(len(found.ids))
+    order[rows] = len(order) + np.arange(len(rows))
+    return Found(
+        together.sq_distances[order],
+        together.ids[order],
+        together.counts[order],
+        None if together.labels is None else together.labels[order],
+    )
+
+
+def _check_kinds(parts: Sequence[Found]) -> None:
     for name in ("ids", "labels"):
-        values = [getattr(part, name) for part in parts]
-        kinds = {_kind(value) for value in values}
+        kinds = {_kind(getattr(part, name)) for part in parts}
         if len(kinds) > 1:
             raise InvalidInputError(
                 f"{name} of all parts must be of one kind. Got {' and '.join(sorted(kinds))} "

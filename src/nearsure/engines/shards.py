@@ -11,16 +11,9 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.engines.checks import (
-    check_none_there,
-    checked_ids,
-    checked_k,
-    checked_labels,
-    checked_points,
-    checked_queries,
-)
+from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
-from nearsure.engines.hits import merge_found
+from nearsure.engines.hits import arrange_points, concatenate_points, merge_found, select_points
 from nearsure.errors import (
     GalleryMismatchError,
     InvalidInputError,
@@ -97,10 +90,11 @@ def merge_scans(engines: Sequence[Engine], placement: Placement) -> Iterator[Sto
             if head is None:
                 continue
             n_ready = int(np.searchsorted(head.ids, last, side="right"))
-            ready.append(_part(head, slice(0, n_ready)))
-            all_ready = n_ready == len(head.ids)
-            heads[i] = next(scans[i], None) if all_ready else _part(head, slice(n_ready, None))
-        yield _in_order(ready)
+            ready.append(select_points(head, slice(0, n_ready)))
+            rest = select_points(head, slice(n_ready, None))
+            heads[i] = rest if len(rest.ids) else next(scans[i], None)
+        together = concatenate_points(ready)
+        yield select_points(together, np.argsort(together.ids))
 
 
 def _check_placed(
@@ -117,17 +111,6 @@ def _check_placed(
                     "were filled, with the placement that divided them."
                 )
             yield portion
-
-
-def _part(portion: Stored, rows: slice) -> Stored:
-    return Stored(portion.ids[rows], None if portion.labels is None else portion.labels[rows])
-
-
-def _in_order(portions: list[Stored]) -> Stored:
-    ids = np.concatenate([portion.ids for portion in portions])
-    labels = [portion.labels for portion in portions if portion.labels is not None]
-    order = np.argsort(ids)
-    return Stored(ids[order], np.concatenate(labels)[order] if labels else None)
 
 
 Result = TypeVar("Result")
@@ -264,13 +247,12 @@ class ShardedEngine:
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprints of all shards, numbered."""
-        combined: dict[str, str | int | float | bool | None] = {
-            "engine": "shards",
-            "n_shards": len(self._engines),
+        own = {
+            f"shard_{i}_{key}": value
+            for i, engine in enumerate(self._engines)
+            for key, value in engine.fingerprint().items()
         }
-        for i, engine in enumerate(self._engines):
-            combined |= {f"shard_{i}_{key}": value for key, value in engine.fingerprint().items()}
-        return combined
+        return {"engine": "shards", "n_shards": len(self._engines), **own}
 
     def size(self) -> int:
         """How many points all shards hold."""
@@ -278,8 +260,8 @@ class ShardedEngine:
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The nearest of what every shard found."""
-        queries = checked_queries(queries, self.dimension)
-        k = checked_k(k, self.capabilities)
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
         parts = self._ask_all(lambda engine: engine.search(queries, k))
         try:
             return merge_found(parts, k)
@@ -288,7 +270,7 @@ class ShardedEngine:
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add each point to the shard of its id; all or none."""
-        vectors, ids, labels = checked_points(
+        vectors, ids, labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
         parts = self._divide(ids)
@@ -296,10 +278,10 @@ class ShardedEngine:
             self._changes.settle()
             steps = []
             for engine, rows in parts:
-                points = Stored(ids[rows], None if labels is None else labels[rows], vectors[rows])
+                points = select_points(Stored(ids, labels, vectors), rows)
                 # As this id is new, it shows later whether an addition that was cut off was made.
                 if len(parts) > 1 and _holds(engine, points.ids[:1]):
-                    check_none_there(points.ids[:1].tolist())
+                    checks.check_none_there(points.ids[:1].tolist())
                 steps.append(
                     Step(partial(_add, engine, points), partial(_remove_if_there, engine, points))
                 )
@@ -307,47 +289,37 @@ class ShardedEngine:
 
     def remove(self, ids: AnyArray) -> None:
         """Remove each point from its shard; all or none."""
-        ids = checked_ids(ids, self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
         with self._changes.lock:
-            steps = []
-            for engine, _, points in self._fetch_parts(ids):
-                steps.append(
-                    Step(partial(engine.remove, points.ids), partial(_add_if_gone, engine, points))
-                )
+            steps = [
+                Step(partial(engine.remove, points.ids), partial(_add_if_gone, engine, points))
+                for engine, _, points in self._fetch_parts(ids)
+            ]
             self._changes.make(steps)
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Relabel each point in its shard; all or none."""
         if not self.capabilities.holds_labels:
             raise InvalidInputError("These engines hold no labels, so there are none to change.")
-        ids = checked_ids(ids, self.capabilities)
-        labels = checked_labels(labels, len(ids), self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
+        labels = checks.checked_labels(labels, len(ids), self.capabilities)
         with self._changes.lock:
-            steps = []
-            for engine, rows, before in self._fetch_parts(ids):
-                if before.labels is not None:
-                    steps.append(
-                        Step(
-                            partial(engine.relabel, ids[rows], labels[rows]),
-                            partial(engine.relabel, before.ids, before.labels),
-                        )
-                    )
+            steps = [
+                Step(
+                    partial(engine.relabel, before.ids, labels[rows]),
+                    partial(engine.relabel, before.ids, np.asarray(before.labels)),
+                )
+                for engine, rows, before in self._fetch_parts(ids)
+            ]
             self._changes.make(steps)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points of any shards, in the order of `ids`."""
-        ids = checked_ids(ids, self.capabilities)
+        ids = checks.checked_ids(ids, self.capabilities)
         if not len(ids):
             return self._engines[0].fetch(ids)
-        parts = self._fetch_parts(ids)
-        order = np.argsort(np.concatenate([rows for _, rows, _ in parts]))
-        labels = [points.labels for *_, points in parts if points.labels is not None]
-        vectors = [points.vectors for *_, points in parts if points.vectors is not None]
-        return Stored(
-            ids,
-            np.concatenate(labels)[order] if labels else None,
-            np.concatenate(vectors)[order],
-        )
+        parts = [points for *_, points in self._fetch_parts(ids)]
+        return arrange_points(concatenate_points(parts), ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels of all shards, merged in the order of ids."""
@@ -387,19 +359,14 @@ def _check_alike(engines: tuple[Engine, ...]) -> None:
     if len({id(engine) for engine in engines}) < len(engines):
         raise InvalidInputError("engines must be distinct. Got one of them more than once.")
     kinds = {
-        (
-            f"dimension {engine.dimension}",
-            f"metric {engine.metric}",
-            f"ids {engine.capabilities.ids}",
-            f"labels {engine.capabilities.labels}",
-        )
+        f"dimension {engine.dimension}, metric {engine.metric}, ids {engine.capabilities.ids}, "
+        f"labels {engine.capabilities.labels}"
         for engine in engines
     }
     if len(kinds) > 1:
         raise GalleryMismatchError(
             "engines must be of one dimension, metric and kind of ids and labels. Got "
-            + "; and ".join(", ".join(kind) for kind in sorted(kinds))
-            + "."
+            f"{'; and '.join(sorted(kinds))}."
         )
 
 
@@ -412,8 +379,7 @@ def _holds(engine: Engine, one_id: AnyArray) -> bool:
 
 
 def _add(engine: Engine, points: Stored) -> None:
-    if points.vectors is not None:
-        engine.add(points.vectors, points.ids, points.labels)
+    engine.add(np.asarray(points.vectors), points.ids, points.labels)
 
 
 def _remove_if_there(engine: Engine, points: Stored) -> None:

@@ -11,7 +11,13 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
-from nearsure.engines.hits import SPARE_CANDIDATES, Hits, concatenate_found, found_from_hits
+from nearsure.engines.hits import (
+    SPARE_CANDIDATES,
+    Hits,
+    arrange_points,
+    concatenate_found,
+    found_from_hits,
+)
 from nearsure.errors import EngineUnavailableError
 
 
@@ -118,11 +124,7 @@ class SimpleEngine(ABC):
         wanted = checks.checked_ids(ids, self.capabilities)
         with self.asking():
             stored = self.get(wanted)
-        place = {own: row for row, own in enumerate(stored.ids.tolist())}
-        checks.check_all_there(wanted, place)
-        rows = np.array([place[own] for own in wanted.tolist()], np.int64)
-        labels = None if stored.labels is None else stored.labels[rows]
-        return Stored(wanted, labels, np.asarray(stored.vectors)[rows])
+        return arrange_points(stored, wanted)
 
     def close(self) -> None:  # noqa: B027 - it need not be overridden
         """Nothing by default: the client belongs to the caller."""

@@ -23,6 +23,7 @@ from nearsure.engines.embedded.base import (
     FaissRows,
     IndexSettings,
     IndexType,
+    ReadersAndWriter,
     Storage,
     empty_found,
 )
@@ -30,7 +31,6 @@ from nearsure.engines.embedded.exact import ExactStorage, chosen_index
 from nearsure.engines.embedded.hnsw import HnswRows
 from nearsure.engines.embedded.ivf import IvfRows
 from nearsure.engines.embedded.serialization import restore_hnsw, restore_ivf
-from nearsure.engines.rwlock import ReadersAndWriter
 from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.index import unit_vectors
 from nearsure.index.rows import PointTable

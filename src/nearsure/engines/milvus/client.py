@@ -3,6 +3,7 @@
 import base64
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from nearsure.engines.redaction import without
+from nearsure.engines.registry import without
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -61,12 +62,9 @@ def enter(uri: str) -> LiteFile:
         raise GalleryNotFoundError(f"There is no folder {path.parent} to keep {path.name} in.")
     manager = _manager()
     with _registry_lock:
-        file = _open_files.get(path)
-        if file is None:
-            foreign = str(path) in getattr(manager, "_servers", {})
-            file = LiteFile(path, foreign)
+        foreign = str(path) in getattr(manager, "_servers", {})
+        file = _open_files.setdefault(path, LiteFile(path, foreign))
         file.n_users += 1
-        _open_files[path] = file
     return file
 
 
@@ -221,28 +219,16 @@ _BY_STATUS = {
     "UNAUTHENTICATED": Failure.REFUSED,
     "PERMISSION_DENIED": Failure.REFUSED,
 }
-_BY_WORDS = (
-    ("fail connecting to server", Failure.GONE),
-    ("closed channel", Failure.GONE),
-    ("retry timeout", Failure.SLOW),
-    ("should create connect first", Failure.GONE),
-    ("auth check failure", Failure.REFUSED),
-    ("not ready yet", Failure.WAKING),
-    ("service not ready", Failure.WAKING),
-    ("node not found", Failure.WAKING),
-    ("no available shard", Failure.WAKING),
-    ("shard leader", Failure.WAKING),
-    ("channel not available", Failure.WAKING),
-    ("channel not found", Failure.WAKING),
-    ("not fully loaded", Failure.WAKING),
-    ("wait for loading", Failure.WAKING),
-    ("rate limit", Failure.WAKING),
-    ("ratelimiter", Failure.WAKING),
-    ("read-only file system", Failure.READ_ONLY),
-    ("permission denied", Failure.READ_ONLY),
-    ("maxoutputsize", Failure.TOO_LARGE),
-    ("message larger than max", Failure.TOO_LARGE),
-)
+_BY_WORDS = {
+    Failure.GONE: "fail connecting to server|closed channel|should create connect first",
+    Failure.SLOW: "retry timeout",
+    Failure.REFUSED: "auth check failure",
+    Failure.WAKING: "not ready yet|service not ready|node not found|no available shard|"
+    "shard leader|channel not available|channel not found|not fully loaded|wait for loading|"
+    "rate limit|ratelimiter",
+    Failure.READ_ONLY: "read-only file system|permission denied",
+    Failure.TOO_LARGE: "maxoutputsize|message larger than max",
+}
 
 
 def kind_of(error: BaseException) -> Failure:
@@ -252,9 +238,8 @@ def kind_of(error: BaseException) -> Failure:
         code = _code_of(own)
         if getattr(code, "name", None) in _BY_STATUS:
             return _BY_STATUS[code.name]
-    words = text_of(error).lower()
-    for part, failure in _BY_WORDS:
-        if part in words:
+    for failure, words in _BY_WORDS.items():
+        if re.search(words, text_of(error), re.IGNORECASE):
             return failure
     return _BY_CODE.get(code, Failure.OTHER) if isinstance(code, int) else Failure.OTHER
 
@@ -291,11 +276,7 @@ _ERRORS: dict[Failure, tuple[type[NearsureError], str, str]] = {
         "cannot be reached, or went away",
         "Once it is there again, the engine need not be made anew.",
     ),
-    Failure.SLOW: (
-        EngineUnavailableError,
-        "did not answer in time",
-        "Wait longer with timeout=.",
-    ),
+    Failure.SLOW: (EngineUnavailableError, "did not answer in time", "Wait longer with timeout=."),
     Failure.WAKING: (EngineUnavailableError, "is not ready", "Ask again later."),
     Failure.RELEASED: (EngineUnavailableError, "is not ready", "Ask again later."),
     Failure.MISSING: (
@@ -380,7 +361,7 @@ class Connection:
     """
 
     def __init__(self, address: Address, timeout: float, *, may_create: bool) -> None:
-        self._pymilvus = require("pymilvus", extra="milvus", purpose="MilvusEngine")
+        self.pymilvus = require("pymilvus", extra="milvus", purpose="MilvusEngine")
         self._grpc = require("grpc", extra="milvus", purpose="MilvusEngine")
         self._address, self.timeout = address, timeout
         self.place = f"Milvus at {address.shown}"
@@ -419,32 +400,24 @@ class Connection:
         went away, while it wakes up, and if the collection (the first argument) had to be loaded.
         """
         give_up = time.monotonic() + self.timeout
-        reconnected = loaded = False
+        tried: set[Failure] = set()
         while True:
-            client = self._client_for(method, was_sent=reconnected)
+            client = self._client_for(method, was_sent=Failure.GONE in tried)
             try:
                 with quiet():
                     return getattr(client, method)(*arguments, timeout=self.timeout, **options)
-            except (self._pymilvus.MilvusException, self._grpc.RpcError) as error:
+            except (self.pymilvus.MilvusException, self._grpc.RpcError) as error:
                 failure, reason = kind_of(error), self._clean(error)
-            if failure is Failure.GONE:
-                self._drop(client)
-                again = not reconnected
-                reconnected = True
-            elif failure is Failure.RELEASED and method != "load_collection":
-                again = not loaded
-                loaded = True
-                if again:
-                    self.ask("load_collection", *arguments[:1])
-            elif failure is Failure.SLOW:
+            if failure in {Failure.GONE, Failure.SLOW}:
                 # What is still under way would hold up the next request.
                 self._drop(client)
-                again = False
-            else:
-                again = failure is Failure.WAKING and time.monotonic() < give_up
-                if again:
-                    time.sleep(WAKING_SECONDS)
-            if not again:
+            is_first = failure not in tried
+            tried.add(failure)
+            if failure is Failure.WAKING and time.monotonic() < give_up:
+                time.sleep(WAKING_SECONDS)
+            elif failure is Failure.RELEASED and is_first and method != "load_collection":
+                self.ask("load_collection", *arguments[:1])
+            elif failure is not Failure.GONE or not is_first:
                 # Outside of the except clause, so that the original, which may quote a secret, is
                 # not chained.
                 raise self._error(failure, method, reason)
@@ -510,14 +483,14 @@ class Connection:
         watch_loggers()
         with quiet() as logged:
             try:
-                return self._pymilvus.MilvusClient(
+                return self.pymilvus.MilvusClient(
                     self._address.shown,
                     token=self._address.token,
                     timeout=min(CONNECTING_SECONDS, self.timeout),
                     # Shared ones are never closed by pymilvus.
                     dedicated=True,
                 )
-            except (self._pymilvus.MilvusException, self._grpc.RpcError) as error:
+            except (self.pymilvus.MilvusException, self._grpc.RpcError) as error:
                 failure, reason = kind_of(error), self._clean(error)
         if self._file is not None and failure is not Failure.GONE:
             raise opening_error(self._file.path, logged)

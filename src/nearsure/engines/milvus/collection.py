@@ -25,20 +25,13 @@ LOOKING_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Names of a collection's fields; `label` is None if it holds no labels."""
-
-    id: str
-    label: str | None
-    vector: str
-
-
-@dataclass(frozen=True)
 class Layout:
     """What decides how a collection is asked and what its answers mean.
 
     Parameters
     ----------
+    id_field, label_field, vector_field : str
+        Names of its fields; that of labels is None if it holds none.
     dimension : int
         Length of a vector.
     ids, labels : {"integer", "text"} or None
@@ -53,6 +46,9 @@ class Layout:
         Parameters that the index was built with, as far as the server returns them.
     """
 
+    id_field: str
+    label_field: str | None
+    vector_field: str
     dimension: int
     ids: Kind
     labels: Kind | None
@@ -69,9 +65,9 @@ class Layout:
         return self.index_type in EXACT_INDEX_TYPES
 
     @property
-    def at_unit_length(self) -> bool:
-        """Whether vectors are compared by their direction."""
-        return self.metric_type in {"COSINE", "IP"}
+    def meaning(self) -> Literal["euclidean", "cosine"]:
+        """Whether vectors are compared as they are, or at unit length."""
+        return "euclidean" if self.metric_type == "L2" else "cosine"
 
     @property
     def row_bytes(self) -> int:
@@ -79,25 +75,17 @@ class Layout:
         return 4 * self.dimension + 64
 
 
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """A collection, and what is known of it."""
-
-    connection: Connection
-    name: str
-    fields: Fields
-    layout: Layout
-
-    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Call a method of the client for this collection."""
-        return self.connection.ask(method, self.name, *arguments, **options)
-
-
-def look_up(connection: Connection, collection: str, fields: Fields) -> Layout:
+def look_up(
+    connection: Connection,
+    collection: str,
+    id_field: str,
+    label_field: str | None,
+    vector_field: str,
+) -> Layout:
     """The layout of a collection that is there; an error if nearsure cannot use it."""
     described = connection.ask("describe_collection", collection)
     by_name = {field["name"]: field for field in described["fields"]}
-    types = _data_types()
+    types = connection.pymilvus.DataType
 
     def field(name: str, what: str, kinds: Mapping[Any, Any]) -> dict[str, Any]:
         found: dict[str, Any] | None = by_name.get(name)
@@ -114,16 +102,19 @@ def look_up(connection: Connection, collection: str, fields: Fields) -> Layout:
         return found
 
     names: dict[Any, Kind] = {types.INT64: "integer", types.VARCHAR: "text"}
-    own_id = field(fields.id, "a primary key", names)
-    label = None if fields.label is None else field(fields.label, "a label field", names)
-    vector = field(fields.vector, "a vector field", {types.FLOAT_VECTOR: None})
+    own_id = field(id_field, "a primary key", names)
+    label = None if label_field is None else field(label_field, "a label field", names)
+    vector = field(vector_field, "a vector field", {types.FLOAT_VECTOR: None})
     if not own_id.get("is_primary") or described.get("auto_id"):
         raise GalleryMismatchError(
-            f"{fields.id!r} must be the primary key of the collection {collection!r}, with ids "
+            f"{id_field!r} must be the primary key of the collection {collection!r}, with ids "
             "that are given, not made by the server. It is not."
         )
-    index = _index_on(connection, collection, fields.vector)
+    index = _index_on(connection, collection, vector_field)
     return Layout(
+        id_field,
+        label_field,
+        vector_field,
         dimension=int(vector["params"]["dim"]),
         ids=names[own_id["type"]],
         labels=None if label is None else names[label["type"]],
@@ -148,10 +139,15 @@ def _built_with(index: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(given[name]) for name in ("M", "efConstruction", "nlist") if name in given}
 
 
+def _indexes(connection: Connection, collection: str) -> list[dict[str, Any]]:
+    names = connection.ask("list_indexes", collection)
+    described = [connection.ask("describe_index", collection, name) for name in names]
+    return [index for index in described if index]
+
+
 def _index_on(connection: Connection, collection: str, vector_field: str) -> dict[str, Any]:
-    for name in connection.ask("list_indexes", collection):
-        index: dict[str, Any] | None = connection.ask("describe_index", collection, name)
-        if index and index.get("field_name") == vector_field:
+    for index in _indexes(connection, collection):
+        if index.get("field_name") == vector_field:
             if str(index.get("metric_type")).upper() not in METRIC_TYPES.values():
                 raise GalleryMismatchError(
                     f"The index of {collection!r} must have the metric type L2, IP or COSINE. "
@@ -165,48 +161,29 @@ def _index_on(connection: Connection, collection: str, vector_field: str) -> dic
     )
 
 
-def make(
-    connection: Connection,
-    collection: str,
-    fields: Fields,
-    *,
-    dimension: int,
-    ids: Kind,
-    labels: Kind | None,
-    text_length: int,
-    metric: MetricName,
-    index: IndexName,
-    build: Mapping[str, int],
-) -> None:
-    """Make a collection with its index."""
-    from pymilvus import MilvusClient  # noqa: PLC0415
+def make(connection: Connection, collection: str, layout: Layout) -> None:
+    """Make a collection with its index, and wait until that is built."""
+    types, client = connection.pymilvus.DataType, connection.pymilvus.MilvusClient
 
-    types = _data_types()
-
-    def of_kind(kind: Kind) -> dict[str, Any]:
+    def of_kind(kind: Kind, longest: int | None) -> dict[str, Any]:
         if kind == "integer":
             return {"datatype": types.INT64}
-        return {"datatype": types.VARCHAR, "max_length": text_length}
+        return {"datatype": types.VARCHAR, "max_length": longest}
 
-    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-    schema.add_field(fields.id, is_primary=True, **of_kind(ids))
-    if labels is not None and fields.label is not None:
-        schema.add_field(fields.label, **of_kind(labels))
-    schema.add_field(fields.vector, types.FLOAT_VECTOR, dim=dimension)
-    indexes = MilvusClient.prepare_index_params()
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field(layout.id_field, is_primary=True, **of_kind(layout.ids, layout.longest_id))
+    if layout.labels is not None:
+        schema.add_field(layout.label_field, **of_kind(layout.labels, layout.longest_label))
+    schema.add_field(layout.vector_field, types.FLOAT_VECTOR, dim=layout.dimension)
+    indexes = client.prepare_index_params()
     indexes.add_index(
-        fields.vector,
-        index_type=INDEX_TYPES[index],
-        metric_type=METRIC_TYPES[metric],
+        layout.vector_field,
+        index_type=layout.index_type,
+        metric_type=layout.metric_type,
         # As one parameter, for servers take both forms and milvus-lite this one alone.
-        params={"params": dict(build)},
+        params={"params": dict(layout.built_with)},
     )
     connection.ask("create_collection", collection, schema=schema, consistency_level="Strong")
-    add_index(connection, collection, indexes)
-
-
-def add_index(connection: Connection, collection: str, indexes: Any) -> None:  # noqa: ANN401
-    """Make an index and wait until it is built."""
     # pymilvus would look every half second, and without end.
     connection.ask("create_index", collection, indexes, sync=False)
     wait_for_index(connection, collection)
@@ -216,10 +193,7 @@ def wait_for_index(connection: Connection, collection: str) -> None:
     """Wait until the indexes cover all that the server has closed off (its sealed segments)."""
     give_up = time.monotonic() + connection.timeout
     while True:
-        indexes = [
-            connection.ask("describe_index", collection, name)
-            for name in connection.ask("list_indexes", collection)
-        ]
+        indexes = _indexes(connection, collection)
         if all(
             index["state"] == "Finished" and not index.get("pending_index_rows")
             for index in indexes
@@ -247,12 +221,6 @@ def bring_into_memory(connection: Connection, collection: str) -> None:
             f"The collection {collection!r} was not in memory after {connection.timeout:g} s. Wait "
             f"longer with timeout=, or see what the server lacks. {error}"
         ) from None
-
-
-def _data_types() -> Any:  # noqa: ANN401
-    from pymilvus import DataType  # noqa: PLC0415
-
-    return DataType
 
 
 # Limits of a server in its default configuration.
@@ -355,7 +323,7 @@ def between(field: str, above: Any, up_to: Any) -> str:  # noqa: ANN401
 
 
 def check_expressible(values: AnyArray, name: str, longest: int | None) -> None:
-    """Integers and texts that Milvus can hold and name; an error for others."""
+    """An error for integers that Milvus cannot name, and texts that are too long for it."""
     if values.dtype.kind != "U":
         if values.size and values.min() < SMALLEST_ID:
             raise InvalidInputError(
@@ -363,11 +331,6 @@ def check_expressible(values: AnyArray, name: str, longest: int | None) -> None:
             )
         return
     for value in values.tolist():
-        if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise InvalidInputError(
-                f"{name} must be text without NUL and without halves of surrogate pairs in Milvus. "
-                f"Got {value!r} instead."
-            )
         if longest is not None and len(value.encode()) > longest:
             raise InvalidInputError(
                 f"{name} must have at most {longest} bytes in this collection. Got one of "

@@ -3,35 +3,16 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Literal, Self
+from contextlib import closing
+from typing import Self
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.checks import (
-    checked_ids,
-    checked_k,
-    checked_labels,
-    checked_points,
-    checked_queries,
-)
+from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
-from nearsure.engines.milvus.collection import (
-    LARGEST_K,
-    LONGEST_TEXT,
-    Collection,
-    Consistency,
-    Fields,
-    IndexName,
-    Kind,
-    MetricName,
-    Settings,
-    check_direction,
-    check_expressible,
-    check_unit,
-)
-from nearsure.engines.milvus.reader import Reader, single_precision
-from nearsure.engines.milvus.writer import Writer
+from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, MetricName, Settings
+from nearsure.engines.milvus.points import Points, single_precision
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 
@@ -84,6 +65,11 @@ class MilvusEngine:
     timeout : float
         Seconds that a request may take.
 
+    Attributes
+    ----------
+    capabilities, dimension, metric
+        As the contract has them.
+
     Examples
     --------
     >>> engine = MilvusEngine.create(dimension=2, uri="gallery.db")  # doctest: +SKIP
@@ -110,23 +96,29 @@ class MilvusEngine:
         timeout: float = 60.0,
     ) -> None:
         self._settings = Settings(metric, index, ef, nprobe, refine, consistency)
-        fields = Fields(id_field, label_field, vector_field)
         self._connection = _connection(uri, token, timeout, may_create=False)
         # An engine that is forgotten gives its connection back, too.
         weakref.finalize(self, self._connection.close)
         try:
-            layout = layouts.look_up(self._connection, collection, fields)
+            fields = (id_field, label_field, vector_field)
+            self._layout = layout = layouts.look_up(self._connection, collection, *fields)
             self._settings.check_against(layout, collection)
             layouts.bring_into_memory(self._connection, collection)
-            self._layout = layout
-            self._collection = Collection(self._connection, collection, fields, layout)
-            self._reader = Reader(self._collection, self._settings)
-            self._writer = Writer(self._collection, self._reader)
+            self._points = Points(self._connection, collection, layout, self._settings)
             if layout.metric_type == "IP":
-                check_unit(self._reader.sample(N_SAMPLED), f"the collection {collection!r}")
+                layouts.check_unit(self._points.sample(N_SAMPLED), f"the collection {collection!r}")
         except BaseException:
             self._connection.close()
             raise
+        self.dimension = layout.dimension
+        self.metric = layout.meaning
+        self.capabilities = Capabilities(
+            exact=layout.is_exact,
+            holds_labels=layout.labels is not None,
+            ids=layout.ids,
+            labels=layout.labels,
+            largest_k=layouts.LARGEST_K,
+        )
 
     @classmethod
     def create(
@@ -176,38 +168,39 @@ class MilvusEngine:
         Settings(metric, index, ef, nprobe, refine, consistency)
         if index == "ivf" and nprobe is not None and nprobe > nlist:
             raise InvalidInputError(f"nprobe must be at most nlist, {nlist}. Got {nprobe} instead.")
-        if dimension < 1 or not 1 <= text_length <= LONGEST_TEXT:
+        if dimension < 1 or not 1 <= text_length <= layouts.LONGEST_TEXT:
             raise InvalidInputError(
-                f"dimension must be at least 1 and text_length lie in [1, {LONGEST_TEXT}]. "
+                f"dimension must be at least 1 and text_length lie in [1, {layouts.LONGEST_TEXT}]. "
                 f"Got {dimension} and {text_length} instead."
             )
         build = {"hnsw": {"M": M, "efConstruction": ef_construction}, "ivf": {"nlist": nlist}}
-        fields = Fields(id_field, None if labels is None else label_field, vector_field)
-        connection = _connection(uri, token, timeout, may_create=True)
-        try:
+        layout = layouts.Layout(
+            id_field,
+            None if labels is None else label_field,
+            vector_field,
+            dimension,
+            ids,
+            labels,
+            longest_id=text_length,
+            longest_label=text_length,
+            n_shards=1,
+            index_type=layouts.INDEX_TYPES[index],
+            metric_type=layouts.METRIC_TYPES[metric],
+            built_with=build.get(index, {}),
+        )
+        with closing(_connection(uri, token, timeout, may_create=True)) as connection:
             if connection.ask("has_collection", collection):
                 raise InvalidInputError(
                     f"collection must be a new name. Got {collection!r}, which is there already. "
                     "Open it with MilvusEngine(...), or drop it first."
                 )
-            layouts.make(
-                connection,
-                collection,
-                fields,
-                dimension=dimension,
-                ids=ids,
-                labels=labels,
-                text_length=text_length,
-                metric=metric,
-                index=index,
-                build=build.get(index, {}),
-            )
+            layouts.make(connection, collection, layout)
             return cls(
                 uri,
                 token=token,
                 collection=collection,
                 id_field=id_field,
-                label_field=fields.label,
+                label_field=layout.label_field,
                 vector_field=vector_field,
                 metric=metric,
                 index=index,
@@ -217,29 +210,6 @@ class MilvusEngine:
                 consistency=consistency,
                 timeout=timeout,
             )
-        finally:
-            connection.close()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return Capabilities(
-            exact=self._layout.is_exact,
-            holds_labels=self._layout.labels is not None,
-            ids=self._layout.ids,
-            labels=self._layout.labels,
-            largest_k=LARGEST_K,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.dimension
-
-    @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
-        """Whether vectors are compared as they are, or at unit length."""
-        return "cosine" if self._layout.at_unit_length else "euclidean"
 
     def fingerprint(self) -> Fingerprint:
         """All that decides which neighbours are found."""
@@ -247,17 +217,17 @@ class MilvusEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        self._writer.check_whole()
-        return self._reader.count()
+        self._points.check_whole()
+        return self._points.count()
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
-        queries = checked_queries(queries, self.dimension)
-        k = checked_k(k, self.capabilities)
-        if self._layout.at_unit_length:
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
+        if self.metric == "cosine":
             queries = unit_vectors(queries)
-        self._writer.check_whole()
-        return self._reader.search(queries, k)
+        self._points.check_whole()
+        return self._points.search(queries, k)
 
     def add(
         self,
@@ -279,18 +249,18 @@ class MilvusEngine:
         progress : callable, optional
             Called with the number of points that are there so far, after each request.
         """
-        points, own_ids, own_labels = checked_points(
+        points, own_ids, own_labels = checks.checked_points(
             vectors, ids, labels, dimension=self.dimension, capabilities=self.capabilities
         )
-        self._check_ids(own_ids)
+        layouts.check_expressible(own_ids, "ids", self._layout.longest_id)
         if own_labels is not None:
-            check_expressible(own_labels, "labels", self._layout.longest_label)
+            layouts.check_expressible(own_labels, "labels", self._layout.longest_label)
         rounded = single_precision(points, "vectors")
         if self._layout.metric_type == "IP":
-            check_unit(rounded, "vectors")
+            layouts.check_unit(rounded, "vectors")
         elif self._layout.metric_type == "COSINE":
-            check_direction(rounded)
-        self._writer.add(rounded, own_ids, own_labels, progress)
+            layouts.check_direction(rounded)
+        self._points.add(rounded, own_ids, own_labels, progress)
 
     def finish_index(self) -> None:
         """Make the server close off what was added, and wait until its index covers all of it.
@@ -302,32 +272,32 @@ class MilvusEngine:
         requests, but only for what the server has closed off by then. A file of milvus-lite builds
         its index in the background, without a way to wait for it.
         """
-        self._collection.ask("flush")
-        layouts.wait_for_index(self._connection, self._collection.name)
+        self._points.ask("flush")
+        layouts.wait_for_index(self._connection, self._points.name)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points. A removal that was cut off is completed by removing the same ids again."""
-        self._writer.remove(self._checked_ids(ids))
+        self._points.remove(self._checked_ids(ids))
 
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels. If it was cut off, it is completed by doing it again."""
         if self._layout.labels is None:
             raise InvalidInputError("This collection holds no labels to change.")
         own_ids = self._checked_ids(ids)
-        own_labels = checked_labels(labels, len(own_ids), self.capabilities)
-        check_expressible(own_labels, "labels", self._layout.longest_label)
-        self._writer.relabel(own_ids, own_labels)
+        own_labels = checks.checked_labels(labels, len(own_ids), self.capabilities)
+        layouts.check_expressible(own_labels, "labels", self._layout.longest_label)
+        self._points.relabel(own_ids, own_labels)
 
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors (as stored) and labels, in the order of `ids`."""
         own_ids = self._checked_ids(ids)
-        self._writer.check_whole()
-        return self._reader.fetch(own_ids)
+        self._points.check_whole()
+        return self._points.fetch(own_ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending."""
-        self._writer.check_whole()
-        yield from self._reader.scan()
+        self._points.check_whole()
+        yield from self._points.scan()
 
     def close(self) -> None:
         """Give back the connection, or the file."""
@@ -340,15 +310,12 @@ class MilvusEngine:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<MilvusEngine on {self._collection.name!r}, {self._connection.place}>"
+        return f"<MilvusEngine on {self._points.name!r}, {self._connection.place}>"
 
     def _checked_ids(self, ids: AnyArray) -> AnyArray:
-        own_ids = checked_ids(ids, self.capabilities)
-        self._check_ids(own_ids)
+        own_ids = checks.checked_ids(ids, self.capabilities)
+        layouts.check_expressible(own_ids, "ids", self._layout.longest_id)
         return own_ids
-
-    def _check_ids(self, own_ids: AnyArray) -> None:
-        check_expressible(own_ids, "ids", self._layout.longest_id)
 
 
 def _connection(

@@ -12,7 +12,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from nearsure.engines.redaction import without
+from nearsure.engines.registry import without
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -72,8 +72,13 @@ def address_of(uri: str | None, timeout: float) -> Address:
     'host=db port=5433 dbname=shop user=ann'
     """
     text = uri if uri is not None else os.environ.get(URI_VARIABLE, "")
-    given = _parse(text)
-    if given is None or not _is_port(given.get("port", "")):
+    try:
+        given = {name: part for name, part in conninfo_to_dict(text).items() if part is not None}
+        # What cannot be a port, or several, may be the rest of a password.
+        is_read = all(not part or part.isdigit() for part in str(given.get("port", "")).split(","))
+    except psycopg.ProgrammingError:
+        is_read = False
+    if not is_read:
         # The parser's own message may quote the password, so it is not passed on.
         raise InvalidInputError(
             "uri must be an address that libpq reads, such as "
@@ -106,19 +111,6 @@ def _may_show_a_password(text: str, given: dict[str, str | int]) -> bool:
     if text.startswith(_SCHEMES) and ("@" in behind_host or "?" in user):
         return True
     return "@" in host or "@" in database
-
-
-def _is_port(port: str | int) -> bool:
-    """Whether it can be a port, or several; what cannot may be the rest of a password."""
-    return all(part.isdigit() for part in str(port).split(",") if part)
-
-
-def _parse(conninfo: str) -> dict[str, str | int] | None:
-    try:
-        parts = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError:
-        return None
-    return {name: value for name, value in parts.items() if value is not None}
 
 
 # The first match decides. Codes: appendix A of PostgreSQL's manual.

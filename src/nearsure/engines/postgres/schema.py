@@ -1,8 +1,8 @@
 """Tables of galleries: read from the catalogue, or created; columns and metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, LiteralString, TypeAlias
+from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -113,12 +113,6 @@ class Column:
                 )
             return list(values.tolist())
         texts: list[str] = values.tolist()
-        bad = [text for text in texts if not is_storable(text)]
-        if bad:
-            raise InvalidInputError(
-                f"Values of the column {self.name!r} must be Unicode without NUL characters. "
-                f"Got {bad[0]!a} instead."
-            )
         if self.type != "uuid":
             return texts
         bad = [text for text in texts if not is_uuid(text)]
@@ -154,8 +148,7 @@ INDEX_OPTIONS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-@dataclass(frozen=True)
-class VectorIndex:
+class VectorIndex(NamedTuple):
     """An approximate index on the column of vectors.
 
     Parameters
@@ -164,13 +157,27 @@ class VectorIndex:
         "hnsw" or "ivfflat".
     opclass : str
         Its operator class, such as "vector_l2_ops".
-    options : tuple of (str, int)
-        What it was built with, defaults included.
+    given : list of str or None
+        What it was built with where that is not pgvector's default, such as "m=8".
+    is_valid : bool
+        Whether it answers.
+    dropping, making : str
+        Statements that drop it and make it again.
     """
 
     method: str
     opclass: str
-    options: tuple[tuple[str, int], ...]
+    given: list[str] | None
+    is_valid: bool
+    dropping: str
+    making: str
+
+    @property
+    def options(self) -> dict[str, int]:
+        """What it was built with."""
+        given = dict(option.split("=", 1) for option in self.given or [])
+        known = INDEX_OPTIONS[self.method]
+        return {name: int(given.get(name, default)) for name, default in known.items()}
 
 
 @dataclass(frozen=True)
@@ -241,6 +248,11 @@ class Layout:
     extension_version: tuple[int, ...]
     index: VectorIndex | None
     may_rebuild: bool
+
+    @property
+    def named(self) -> list[Column]:
+        """The columns of ids and, if there are any, labels."""
+        return [self.id] + ([] if self.label is None else [self.label])
 
     @property
     def can_continue(self) -> bool:
@@ -331,31 +343,39 @@ SELECT EXISTS (
 )
 """
 _INDEXES = """
-SELECT m.amname, o.opcname, c.reloptions
+SELECT m.amname, o.opcname, c.reloptions, i.indisvalid,
+'DROP INDEX ' || i.indexrelid::regclass, pg_get_indexdef(i.indexrelid)
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_am m ON m.oid = c.relam
 JOIN pg_opclass o ON o.oid = i.indclass[0]
-WHERE i.indrelid = %s AND i.indkey[0] = %s AND i.indisvalid AND i.indpred IS NULL
-AND m.amname IN ('hnsw', 'ivfflat')
-ORDER BY i.indexrelid
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass(%s) AND a.attname = %s
+AND i.indpred IS NULL AND m.amname IN ('hnsw', 'ivfflat')
+ORDER BY i.indisvalid DESC, i.indexrelid
 """
 
 
-@dataclass(frozen=True)
-class _Extension:
+class _Extension(NamedTuple):
     version: tuple[int, ...]
     schema: str
     oids: dict[VectorType, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class _RawColumn:
+class _RawColumn(NamedTuple):
     name: str
     number: int
     type: str
     modifier: int
     is_never_null: bool
+
+
+def read_indexes(
+    connection: Connection, relation: sql.Identifier, vector_column: str
+) -> list[VectorIndex]:
+    """The approximate indexes of a table, valid ones first."""
+    names = [relation.as_string(connection), vector_column]
+    return [VectorIndex(*row) for row in connection.execute(_INDEXES, names).fetchall()]
 
 
 def read_layout(connection: Connection, names: Names, metric: Metric, index: str) -> Layout:
@@ -364,25 +384,40 @@ def read_layout(connection: Connection, names: Names, metric: Metric, index: str
     table_oid, relation, may_rebuild = _table(connection, names)
     rows = connection.execute(_COLUMNS, [table_oid]).fetchall()
     columns = {row[0]: _RawColumn(*row) for row in rows}
-    own_id = _existing_column(columns, names.id_column, "id_column", TYPES, names)
+
+    def column(name: str, parameter: str, types: Collection[str]) -> _RawColumn:
+        if name not in columns:
+            without = "; label_column=None is for tables without"
+            also = without if parameter == "label_column" else ""
+            raise GalleryMismatchError(
+                f"The {parameter!r} parameter must be one of the columns of {names.table!r}: "
+                f"{', '.join(columns)}{also}. Got {name!r} instead."
+            )
+        if columns[name].type not in types:
+            raise GalleryMismatchError(
+                f"The column {name!r} of {names.table!r} must have one of the types "
+                f"{', '.join(types)}. Got {columns[name].type} instead."
+            )
+        return columns[name]
+
+    own_id = column(names.id_column, "id_column", TYPES)
     _check_identifies(connection, table_oid, own_id, names)
     label = None
     if names.label_column is not None:
-        raw_label = _existing_column(columns, names.label_column, "label_column", TYPES, names)
-        label = Column(raw_label.name, raw_label.type)
-    vector = _existing_column(
-        columns, names.vector_column, "vector_column", tuple(extension.oids), names
-    )
+        label = Column(names.label_column, column(names.label_column, "label_column", TYPES).type)
+    vector = column(names.vector_column, "vector_column", extension.oids)
     dimension = vector.modifier
     if dimension < 0:
         dimension = _dimension_of_data(connection, relation, vector, extension.schema)
     chosen = None
     if index != "exact":
         opclass = f"{vector.type}_{metric.opclass}"
-        indexes = connection.execute(_INDEXES, [table_oid, vector.number]).fetchall()
+        indexes = read_indexes(connection, relation, vector.name)
         chosen = _chosen_index(indexes, index, opclass, names)
-    codecs = {name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()}
-    stored = next(codec for name, codec in codecs.items() if name == vector.type)
+    codecs: dict[str, VectorCodec] = {
+        name: VectorCodec(name, dimension, *oids) for name, oids in extension.oids.items()
+    }
+    stored = codecs[vector.type]
     return Layout(
         relation=relation,
         id=Column(own_id.name, own_id.type),
@@ -427,27 +462,6 @@ def _table(connection: Connection, names: Names) -> tuple[int, sql.Identifier, b
     return oid, sql.Identifier(schema, name), may_rebuild and kind == "r"
 
 
-def _existing_column(
-    columns: dict[str, _RawColumn],
-    name: str,
-    parameter: str,
-    types: tuple[str, ...],
-    names: Names,
-) -> _RawColumn:
-    if name not in columns:
-        also = "; label_column=None is for tables without" if parameter == "label_column" else ""
-        raise GalleryMismatchError(
-            f"The {parameter!r} parameter must be one of the columns of {names.table!r}: "
-            f"{', '.join(columns)}{also}. Got {name!r} instead."
-        )
-    if columns[name].type not in types:
-        raise GalleryMismatchError(
-            f"The column {name!r} of {names.table!r} must have one of the types "
-            f"{', '.join(types)}. Got {columns[name].type} instead."
-        )
-    return columns[name]
-
-
 def _check_identifies(
     connection: Connection, table_oid: int, column: _RawColumn, names: Names
 ) -> None:
@@ -477,12 +491,13 @@ def _dimension_of_data(
 
 
 def _chosen_index(
-    rows: Sequence[Sequence[Any]], method: str, opclass: str, names: Names
+    indexes: list[VectorIndex], method: str, opclass: str, names: Names
 ) -> VectorIndex:
-    fitting = [row for row in rows if row[1] == opclass]
-    chosen = [row for row in fitting if row[0] == method]
+    valid = [index for index in indexes if index.is_valid]
+    fitting = [index for index in valid if index.opclass == opclass]
+    chosen = [index for index in fitting if index.method == method]
     if not chosen:
-        there = ", ".join(f"{row[0]} with {row[1]}" for row in rows) or "none"
+        there = ", ".join(f"{index.method} with {index.opclass}" for index in valid) or "none"
         raise GalleryMismatchError(
             f"{names.table!r} must have a valid index {method} with the operator class {opclass}, "
             f"as 'index' and 'metric' say. Got {there}. Open it with another index or metric, or "
@@ -493,12 +508,7 @@ def _chosen_index(
             f"{names.table!r} must have one index with the operator class {opclass}, as "
             f"PostgreSQL takes whichever it finds cheaper. Got {len(fitting)}. Drop the others."
         )
-    options = chosen[0][2]
-    given = dict(option.split("=", 1) for option in options or [])
-    known = INDEX_OPTIONS[method]
-    return VectorIndex(
-        method, opclass, tuple((key, int(given.get(key, known[key]))) for key in known)
-    )
+    return chosen[0]
 
 
 Kind: TypeAlias = Literal["integer", "text"]
@@ -543,29 +553,17 @@ def create_table(
             raise InvalidInputError(
                 f"The {name!r} parameter must be 'integer' or 'text'. Got {kind!r} instead."
             )
-    columns = [_column_definition(names.id_column, _TYPES[id_kind], "PRIMARY KEY")]
-    if names.label_column is not None and label_kind is not None:
-        columns.append(_column_definition(names.label_column, _TYPES[label_kind], "NOT NULL"))
-    columns.append(
-        _column_definition(names.vector_column, _vector_type(connection, dimension), "NOT NULL")
-    )
-    if metadata_column is not None:
-        columns.append(_column_definition(metadata_column, sql.SQL("jsonb"), ""))
+    vector = sql.Identifier(_extension(connection).schema, "vector")
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(name), definition)
+        for name, definition in (
+            (names.id_column, sql.SQL("{} PRIMARY KEY").format(_TYPES[id_kind])),
+            (names.label_column, sql.SQL("{} NOT NULL").format(_TYPES[label_kind or "text"])),
+            (names.vector_column, sql.SQL("{}({}) NOT NULL").format(vector, dimension)),
+            (metadata_column, sql.SQL("jsonb")),
+        )
+        if name is not None
+    ]
     connection.execute(
         sql.SQL("CREATE TABLE {} ({})").format(names.relation, sql.SQL(", ").join(columns))
     )
-
-
-def _column_definition(
-    name: str, type_name: sql.Composable, constraint: Literal["PRIMARY KEY", "NOT NULL", ""]
-) -> sql.Composed:
-    return sql.SQL("{} {} {}").format(sql.Identifier(name), type_name, sql.SQL(constraint))
-
-
-def _vector_type(connection: Connection, dimension: int) -> sql.Composed:
-    row = connection.execute(
-        "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-        "WHERE e.extname = 'vector'"
-    ).fetchone()
-    schema = "public" if row is None else row[0]
-    return sql.SQL("{}({})").format(sql.Identifier(schema, "vector"), sql.Literal(dimension))

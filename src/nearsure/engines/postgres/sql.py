@@ -8,10 +8,10 @@ from typing import LiteralString
 from psycopg import sql
 
 from nearsure.engines.postgres.pool import Connection
-from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric
+from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric, read_indexes
 from nearsure.errors import InvalidInputError
 
-_NOTHING = sql.SQL("")
+_COMMA = sql.SQL(", ")
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Statements:
     def nearest_by_index(self) -> bytes:
         """Takes an array of queries and a limit; a row for each query, with its number from 1."""
         # An index serves this order and no other, so that ties come as they come.
-        distance = self._distance(sql.SQL("nearsure_query.vector"), self._vector)
-        return _text(
+        distance = self._composed("{vector} {operator} nearsure_query.vector")
+        return self._text(
             "SELECT nearsure_query.number, hits.* "
             "FROM unnest(%b) WITH ORDINALITY AS nearsure_query (vector, number) "
-            "CROSS JOIN LATERAL ({}) AS hits",
-            self._nearest(distance, ties=_NOTHING),
+            "CROSS JOIN LATERAL ({nearest}) AS hits",
+            nearest=self._nearest(distance, ties=sql.SQL("")),
         )
 
     @cached_property
@@ -52,191 +52,145 @@ class Statements:
         A statement for each query, as PostgreSQL scans a large table with several processes only
         where the scan is not repeated within the statement.
         """
-        vector = self._vector
-        if self.layout.stored.type != self.layout.asked.type:
-            vector = sql.SQL("{}::{}").format(vector, self._of_extension(self.layout.asked.type))
         # No index is on the sum, so that none can answer approximately.
-        distance = sql.SQL("({}) + 0").format(self._distance(sql.SQL("%b"), vector))
-        ties = sql.SQL(", {}").format(self.layout.id.sort_key)
-        return self._nearest(distance, ties).as_bytes()
+        distance = self._composed("({vector}::{asked} {operator} %b) + 0")
+        return self._nearest(distance, ties=self._composed(", {id_order}")).as_bytes()
 
     @cached_property
     def any_row(self) -> bytes:
         """One row if the table has any, with or without a vector."""
-        return _text("SELECT 1 FROM {} LIMIT 1", self.layout.relation)
+        return self._text("SELECT 1 FROM {table} LIMIT 1")
 
     @cached_property
     def count_up_to(self) -> bytes:
         """Takes a limit; how many points there are, but no more than that."""
-        return _text(
-            "SELECT count(*) FROM (SELECT FROM {}{} LIMIT %s) AS taken",
-            self.layout.relation,
-            self._where(),
+        return self._text(
+            "SELECT count(*) FROM (SELECT FROM {table} WHERE {is_point} LIMIT %s) AS taken"
         )
 
     @cached_property
     def count(self) -> bytes:
         """How many points there are."""
-        return _text("SELECT count(*) FROM {}{}", self.layout.relation, self._where())
+        return self._text("SELECT count(*) FROM {table} WHERE {is_point}")
 
     @cached_property
     def farthest_from_unit(self) -> bytes:
         """How far the lengths of some vectors are from 1, at most."""
-        return _text(
-            "SELECT max(abs({}(taken.nearsure_vector) - 1)) "
-            "FROM (SELECT {}::{} AS nearsure_vector FROM {}{} LIMIT 1000) AS taken",
-            self._of_extension("vector_norm"),
-            self._vector,
-            self._of_extension("vector"),
-            self.layout.relation,
-            self._where(),
+        return self._text(
+            "SELECT max(abs({norm}(taken.nearsure_vector) - 1)) FROM (SELECT {vector}::{single} "
+            "AS nearsure_vector FROM {table} WHERE {is_point} LIMIT 1000) AS taken",
+            norm=self._of_extension("vector_norm"),
+            single=self._of_extension("vector"),
         )
 
     @cached_property
     def scan(self) -> bytes:
         """Ids and labels, ids ascending."""
-        columns = [self.layout.id.plain]
-        if self.layout.label is not None:
-            columns.append(self.layout.label.plain)
-        return _text(
-            "SELECT {} FROM {}{} ORDER BY {}",
-            sql.SQL(", ").join(columns),
-            self.layout.relation,
-            self._where(),
-            self.layout.id.sort_key,
+        return self._text(
+            "SELECT {columns} FROM {table} WHERE {is_point} ORDER BY {id_order}",
+            columns=_COMMA.join(column.plain for column in self.layout.named),
         )
 
     @cached_property
     def fetch(self) -> bytes:
         """Takes ids; one row with those points, in any order."""
-        packed = self._packed(with_vectors=True)
-        return _text(
-            "SELECT {} FROM {}{}", packed, self.layout.relation, self._where(self._is_named)
+        return self._text(
+            "SELECT {packed} FROM {table} WHERE {is_named} AND {is_point}",
+            packed=self._packed(with_vectors=True),
         )
 
     @cached_property
     def ids_among(self) -> bytes:
         """Takes ids; those that rows of the table have."""
-        return _text(
-            "SELECT {} FROM {} WHERE {}",
-            self.layout.id.plain,
-            self.layout.relation,
-            self._is_named,
-        )
+        return self._text("SELECT {plain_id} FROM {table} WHERE {is_named}")
 
     @cached_property
     def remove(self) -> bytes:
         """Takes ids; those that were removed."""
-        return _text(
-            "DELETE FROM {}{} RETURNING {}",
-            self.layout.relation,
-            self._where(self._is_named),
-            self.layout.id.plain,
+        return self._text(
+            "DELETE FROM {table} WHERE {is_named} AND {is_point} RETURNING {plain_id}"
         )
 
     def relabel(self, label: Column) -> bytes:
         """Takes ids and labels; the ids that were relabelled."""
-        new_id, new_label = self._unused("nearsure_id"), self._unused("nearsure_label")
-        is_same = sql.SQL("{} = {}").format(self.layout.id.identifier, new_id)
         # The table has another name here, as its own may be that of the list.
-        return _text(
-            "UPDATE {} AS nearsure_points SET {} = {} "
-            "FROM unnest(%s::{}, %s::{}) AS nearsure_list ({}, {}){} RETURNING {}",
-            self.layout.relation,
-            label.identifier,
-            new_label,
-            self.layout.id.array,
-            label.array,
-            new_id,
-            new_label,
-            self._where(is_same),
-            self.layout.id.plain,
+        return self._text(
+            "UPDATE {table} AS nearsure_points SET {label} = {new_label} "
+            "FROM unnest(%s::{id_array}, %s::{label_array}) AS nearsure_list ({new_id}, "
+            "{new_label}) WHERE {id} = {new_id} AND {is_point} RETURNING {plain_id}",
+            label=label.identifier,
+            label_array=label.array,
+            new_id=self._unused("nearsure_id"),
+            new_label=self._unused("nearsure_label"),
         )
 
     @cached_property
     def copy(self) -> bytes:
         """Rows of id, label (if there are any) and vector follow."""
-        names = [self.layout.id.name, self.layout.vector_column]
-        if self.layout.label is not None:
-            names.insert(1, self.layout.label.name)
-        return _text(
-            "COPY {} ({}) FROM STDIN (FORMAT binary)",
-            self.layout.relation,
-            sql.SQL(", ").join(map(sql.Identifier, names)),
+        return self._text(
+            "COPY {table} ({columns}, {vector}) FROM STDIN (FORMAT binary)",
+            columns=_COMMA.join(column.identifier for column in self.layout.named),
         )
 
-    @property
-    def _vector(self) -> sql.Composable:
-        return sql.Identifier(self.layout.vector_column)
-
-    @property
-    def _is_named(self) -> sql.Composable:
-        return sql.SQL("{} = ANY (%s::{})").format(self.layout.id.identifier, self.layout.id.array)
+    @cached_property
+    def _parts(self) -> dict[str, sql.Composable]:
+        """What the templates of statements name."""
+        layout, vector = self.layout, sql.Identifier(self.layout.vector_column)
+        own_id = layout.id.identifier
+        has_vector = sql.SQL("{} IS NOT NULL").format(vector)
+        operator = sql.SQL("OPERATOR({}." + self.metric.operator + ")")
+        return {
+            "table": layout.relation,
+            "id": own_id,
+            "plain_id": layout.id.plain,
+            "id_order": layout.id.sort_key,
+            "id_array": layout.id.array,
+            "is_named": sql.SQL("{} = ANY (%s::{})").format(own_id, layout.id.array),
+            "vector": vector,
+            "asked": self._of_extension(layout.asked.type),
+            "is_point": has_vector if layout.may_lack_vector else sql.SQL("TRUE"),
+            "operator": operator.format(sql.Identifier(layout.extension_schema)),
+        }
 
     def _nearest(self, distance: sql.Composable, ties: sql.Composable) -> sql.Composed:
-        columns = [self.layout.id.identifier]
-        if self.layout.label is not None:
-            columns.append(self.layout.label.identifier)
+        columns = [column.identifier for column in self.layout.named]
         if self.refined:
-            columns.append(self._vector)
+            columns.append(self._parts["vector"])
         # The table has another name here, as its own may be that of the queries.
-        return sql.SQL(
-            "SELECT {} FROM (SELECT {}, {} AS {} FROM {} AS nearsure_points{} ORDER BY {}{} "
-            "LIMIT %s) AS nearest"
-        ).format(
-            self._packed(with_vectors=self.refined),
-            sql.SQL(", ").join(columns),
-            distance,
-            self._distance_name,
-            self.layout.relation,
-            self._where(),
-            self._distance_name,
-            ties,
+        return self._composed(
+            "SELECT {packed} FROM (SELECT {columns}, {distance} AS {name} FROM {table} "
+            "AS nearsure_points WHERE {is_point} ORDER BY {name}{ties} LIMIT %s) AS nearest",
+            packed=self._packed(with_vectors=self.refined),
+            columns=_COMMA.join(columns),
+            distance=distance,
+            name=self._unused("nearsure distance"),
+            ties=ties,
         )
 
     def _packed(self, *, with_vectors: bool) -> sql.Composed:
         """Ids, labels (if there are any) and vectors or distances of many rows as one."""
-        parts = [self.layout.id.packed]
-        if self.layout.label is not None:
-            parts.append(self.layout.label.packed)
+        send, values = sql.Identifier("float8send"), self._unused("nearsure distance")
         if with_vectors:
             send = self._of_extension(f"{self.layout.stored.type}_send")
-            parts.append(sql.SQL("string_agg({}({}), '')").format(send, self._vector))
-        else:
-            parts.append(sql.SQL("string_agg(float8send({}), '')").format(self._distance_name))
-        return sql.SQL(", ").join(parts)
-
-    def _distance(self, query: sql.Composable, vector: sql.Composable) -> sql.Composed:
-        operator = sql.SQL("OPERATOR({}." + self.metric.operator + ")").format(
-            sql.Identifier(self.layout.extension_schema)
-        )
-        return sql.SQL("{} {} {}").format(vector, operator, query)
-
-    @property
-    def _distance_name(self) -> sql.Identifier:
-        return self._unused("nearsure distance")
+            values = sql.Identifier(self.layout.vector_column)
+        rest = sql.SQL("string_agg({}({}), '')").format(send, values)
+        return _COMMA.join([*(column.packed for column in self.layout.named), rest])
 
     def _unused(self, name: str) -> sql.Identifier:
         """A name that no column of the gallery has."""
-        label = self.layout.label
-        columns = (self.layout.id.name, label and label.name, self.layout.vector_column)
+        columns = {self.layout.vector_column, *(column.name for column in self.layout.named)}
         while name in columns:
             name += "_"
         return sql.Identifier(name)
 
-    def _where(self, *conditions: sql.Composable) -> sql.Composed:
-        every = list(conditions)
-        if self.layout.may_lack_vector:
-            every.append(sql.SQL("{} IS NOT NULL").format(self._vector))
-        joined = sql.SQL(" AND ").join(every)
-        return sql.SQL(" WHERE {}").format(joined) if every else sql.Composed([])
-
     def _of_extension(self, name: str) -> sql.Identifier:
         return sql.Identifier(self.layout.extension_schema, name)
 
+    def _composed(self, template: LiteralString, **parts: sql.Composable) -> sql.Composed:
+        return sql.SQL(template).format(**self._parts, **parts)
 
-def _text(template: LiteralString, *parts: sql.Composable) -> bytes:
-    return sql.SQL(template).format(*parts).as_bytes()
+    def _text(self, template: LiteralString, **parts: sql.Composable) -> bytes:
+        return self._composed(template, **parts).as_bytes()
 
 
 LARGEST_EF_SEARCH = 1000
@@ -288,34 +242,18 @@ class Settings:
             own[f"{method}.iterative_scan"] = "relaxed_order"
             if method == "hnsw":
                 own["hnsw.max_scan_tuples"] = _NO_LIMIT
-        self._apply(connection, own)
+        self.apply(connection, own)
 
-    def apply(self, connection: Connection) -> None:
-        """What holds for every statement."""
-        self._apply(connection, {})
-
-    def _apply(self, connection: Connection, own: Mapping[str, str]) -> None:
-        every = dict(own)
+    def apply(self, connection: Connection, own: Mapping[str, str] | None = None) -> None:
+        """Set the time limit of every statement, and some more, for the transaction."""
+        every = dict(own or {})
         if self.statement_timeout is not None:
             every["statement_timeout"] = str(max(1, round(1000 * self.statement_timeout)))
         if every:
             # True: until the end of the transaction.
-            calls = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(every))
+            calls = _COMMA.join([sql.SQL("set_config(%s, %s, true)")] * len(every))
             values = [part for pair in every.items() for part in pair]
             connection.execute(sql.SQL("SELECT {}").format(calls), values)
-
-
-_DROP_AND_MAKE = """
-SELECT 'DROP INDEX ' || i.indexrelid::regclass, pg_get_indexdef(i.indexrelid)
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indexrelid
-JOIN pg_am m ON m.oid = c.relam
-JOIN pg_opclass o ON o.oid = i.indclass[0]
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = to_regclass(%s) AND a.attname = %s
-AND i.indpred IS NULL AND m.amname = %s AND o.opcname = %s
-ORDER BY i.indisvalid DESC, i.indexrelid
-"""
 
 
 def options_of(method: str, given: Mapping[str, int | None]) -> dict[str, int]:
@@ -340,17 +278,18 @@ def build_index(
     """Build an index for the statements' metric, in place of one of the same kind."""
     layout = statements.layout
     opclass = f"{layout.stored.type}_{statements.metric.opclass}"
-    _drop(connection, statements, method, opclass)
+    _drop(connection, layout, method, opclass)
+    given = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in options.items()
+    ]
     connection.execute(
         sql.SQL("CREATE INDEX ON {} USING {} ({} {}) WITH ({})").format(
             layout.relation,
             sql.Identifier(method),
             sql.Identifier(layout.vector_column),
             sql.Identifier(layout.extension_schema, opclass),
-            sql.SQL(", ").join(
-                sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
-                for name, value in options.items()
-            ),
+            _COMMA.join(given),
         )
     )
 
@@ -363,17 +302,13 @@ def drop_if_empty(connection: Connection, statements: Statements) -> bytes | Non
     connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(layout.relation))
     if connection.execute(statements.any_row).fetchone() is not None:
         return None
-    return _drop(connection, statements, layout.index.method, layout.index.opclass)
+    return _drop(connection, layout, layout.index.method, layout.index.opclass)
 
 
-def _drop(
-    connection: Connection, statements: Statements, method: str, opclass: str
-) -> bytes | None:
-    layout = statements.layout
-    names = [layout.relation.as_string(connection), layout.vector_column]
-    row = connection.execute(_DROP_AND_MAKE, [*names, method, opclass]).fetchone()
-    if row is None:
-        return None
-    drop, make = row
-    connection.execute(drop.encode())
-    return bytes(make.encode())
+def _drop(connection: Connection, layout: Layout, method: str, opclass: str) -> bytes | None:
+    """Drop an index of this kind, the valid one first; the statement that makes it again."""
+    for index in read_indexes(connection, layout.relation, layout.vector_column):
+        if (index.method, index.opclass) == (method, opclass):
+            connection.execute(index.dropping.encode())
+            return index.making.encode()
+    return None

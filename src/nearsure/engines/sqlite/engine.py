@@ -7,50 +7,31 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
-from urllib.parse import quote
+from typing import Literal, Self
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray
 from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
 from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
-from nearsure.engines.hits import SPARE_CANDIDATES
-from nearsure.engines.rwlock import ReadersAndWriter
+from nearsure.engines.embedded.base import ReadersAndWriter
+from nearsure.engines.sqlite import schema
 from nearsure.engines.sqlite.file import (
     DatabaseFile,
     FileLock,
     beside,
     check_only_name,
     closed_error,
+    connect,
     shown_as,
     translate_errors,
-    translate_value_errors,
 )
-from nearsure.engines.sqlite.index import CACHE_SUFFIX, CommittedIndex, IndexCache
-from nearsure.engines.sqlite.notes import Changes, Notes
-from nearsure.engines.sqlite.points import (
-    READ_AT_ONCE,
-    PointNames,
-    PointRows,
-    picture_of,
-    put_pictures,
-)
-from nearsure.engines.sqlite.schema import (
-    Kind,
-    Layout,
-    Metric,
-    Precision,
-    check_contents,
-    check_is_gallery,
-    check_tables,
-    create_tables,
-    read_layout,
-)
+from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
+from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows
+from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -73,7 +54,11 @@ def create_gallery(path: Path, layout: Layout) -> None:
     """
     shown = shown_as(path)
     with closing(FileLock(path, shown)):
-        _check_free(path, shown)
+        if path.exists():
+            raise GalleryMismatchError(
+                f"{shown} is there already. Open it with SqliteEngine(path), or choose another "
+                "name."
+            )
         try:
             draft = Draft.of(path)
             try:
@@ -82,7 +67,7 @@ def create_gallery(path: Path, layout: Layout) -> None:
                     closing(sqlite3.connect(draft.path, isolation_level=None)) as connection,
                 ):
                     connection.execute("BEGIN")
-                    create_tables(connection, layout)
+                    schema.create_tables(connection, layout)
                     connection.execute("COMMIT")
                 put_in_place(draft.path, path)
             finally:
@@ -131,18 +116,16 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         raise GalleryNotFoundError(f"There is no file {shown}.")
     check_only_name(source, shown)
     # With the right to write, no log is left behind; without it, the file can still be read.
-    mode = "rw" if os.access(source, os.W_OK) else "ro"
-    address = f"file:{quote(os.fsencode(source))}?mode={mode}"
+    mode: Literal["rw", "ro"] = "rw" if os.access(source, os.W_OK) else "ro"
     # Readable to this user alone until it has the rights of the source.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
     with (
         translate_errors(shown),
-        closing(sqlite3.connect(address, uri=True, isolation_level=None)) as own,
+        closing(connect(source, mode)) as own,
         closing(sqlite3.connect(copy, isolation_level=None)) as copied,
     ):
-        own.execute("PRAGMA trusted_schema = OFF")
-        check_is_gallery(own, shown)
+        schema.check_is_gallery(own, shown)
         page_size = own.execute("PRAGMA page_size").fetchone()[0]
         n_left = own.execute("PRAGMA page_count").fetchone()[0]
 
@@ -166,16 +149,8 @@ def _check_whole(connection: sqlite3.Connection, shown: str) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise EngineError(f"{shown} is damaged: {' '.join(found.split())}. Take an earlier backup.")
-    check_tables(connection, shown)
-    with translate_value_errors(shown):
-        check_contents(connection, read_layout(connection, shown), shown)
-
-
-def _check_free(path: Path, shown: str) -> None:
-    if path.exists():
-        raise GalleryMismatchError(
-            f"{shown} is there already. Open it with SqliteEngine(path), or choose another name."
-        )
+    schema.check_tables(connection, shown)
+    schema.check_contents(connection, schema.read_layout(connection, shown), shown)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -187,103 +162,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# An index that has less than this share in common with the gallery is built anew.
-LEAST_COMMON = 0.5
 log = logging.getLogger("nearsure.engines")
-
-
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """Index and names, in step with the file.
-
-    Parameters
-    ----------
-    index : CommittedIndex
-        Its ids are rows of the file; its labels mean nothing.
-    names : PointNames
-        Ids and labels of these rows.
-    is_cached : bool
-        Whether the file beside the gallery holds just this index.
-    """
-
-    index: CommittedIndex
-    names: PointNames
-    is_cached: bool
-
-    @classmethod
-    def of(cls, file: DatabaseFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
-        """What a file holds; the index is built, or taken from beside the file."""
-        points, names, cache = PointRows(layout), PointNames(layout), IndexCache(file)
-        with file.reading() as connection:
-            for portion in points.names(connection):
-                rows, ids, labels = (list(column) for column in zip(*portion, strict=True))
-                names.put(np.array(rows, np.int64), ids, labels)
-            rows_there = names.rows
-            empty = CommittedIndex(
-                layout.dimension, chosen_index(index, len(rows_there)), layout.metric, settings
-            )
-            if not len(rows_there):
-                return cls(empty, names, is_cached=False)
-            cached = cache.read(empty)
-            if cached is not None:
-                new, gone = _differences(cached, rows_there)
-                if len(new) + len(gone) <= LEAST_COMMON * len(rows_there):
-                    vectors = points.vectors_of_rows(connection, new)
-                    if _bring_up_to_date(cached, new, vectors, gone):
-                        return cls(cached, names, is_cached=not (len(new) or len(gone)))
-            vectors = points.all_vectors(connection, len(rows_there))
-        built = _build(empty, rows_there, vectors, file.shown)
-        cache.write(built)
-        return cls(built, names, is_cached=True)
-
-    def search(self, queries: AnyArray, k: int) -> Found:
-        """The k nearest points of each query."""
-        return self.names.named(self.index.search(queries, k + SPARE_CANDIDATES), k)
-
-    def add(self, rows: IntArray, vectors: AnyArray) -> None:
-        """Put rows into the index."""
-        self.index.add(vectors, rows, np.zeros(len(rows), np.int64))
-
-
-def _differences(index: CommittedIndex, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The rows that an index lacks, ascending, and those that it has too many."""
-    held = np.concatenate([np.empty(0, np.int64), *(part.ids for part in index.scan())])
-    return np.setdiff1d(rows, held), np.setdiff1d(held, rows)
-
-
-def _bring_up_to_date(
-    index: CommittedIndex, new: IntArray, vectors: AnyArray, gone: IntArray
-) -> bool:
-    """Bring an index up to date, if it can take the new vectors."""
-    try:
-        if len(new):
-            index.add(vectors, new, np.zeros(len(new), np.int64))
-        if len(gone):
-            index.remove(gone)
-    except InvalidInputError:
-        return False
-    return True
-
-
-def _build(empty: CommittedIndex, rows: IntArray, vectors: AnyArray, shown: str) -> CommittedIndex:
-    for index in (empty.index_type, "exact"):
-        try:
-            return CommittedIndex.from_points(
-                vectors,
-                labels=np.zeros(len(rows), np.int64),
-                ids=rows,
-                index=index,
-                metric=empty.metric,
-                settings=empty.settings,
-            )
-        except InvalidInputError as error:
-            log.warning("An index %r of %s cannot be built: %s", index, shown, error)
-    raise EngineError(
-        f"{shown} holds vectors that no index takes; another program has written them. Restore "
-        "it from a backup: nearsure restore BACKUP FILE"
-    )
-
-
 # Points that one check reads.
 CHECKED_AT_ONCE = 1000
 
@@ -322,6 +201,8 @@ class SqliteEngine:
 
     Attributes
     ----------
+    capabilities, dimension, metric
+        As the contract has them.
     notes : mutable mapping of str to bytes
         Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
         transaction, and so is an ``update`` of several.
@@ -357,8 +238,8 @@ class SqliteEngine:
         self._lock = ReadersAndWriter()
         try:
             with file.reading() as connection:
-                self._layout = read_layout(connection, file.shown)
-                check_contents(connection, self._layout, file.shown)
+                self._layout = schema.read_layout(connection, file.shown)
+                schema.check_contents(connection, self._layout, file.shown)
             self._points = PointRows(self._layout)
             self._settings = settings or self._layout.settings
             self._index = self._layout.index if index == "auto" else index
@@ -367,10 +248,17 @@ class SqliteEngine:
         except BaseException:
             file.close()
             raise
-        self._is_cached = self._memory.is_cached
         # Decided here, not with the first points: a fingerprint does not change with them.
         self._index = self.index_type = self._memory.index.index_type
         self._fingerprint = _fingerprint(self._layout, self.index_type, self._settings)
+        self.dimension = self._layout.dimension
+        self.metric = self._layout.metric
+        self.capabilities = Capabilities(
+            exact=self.index_type == "exact",
+            holds_labels=True,
+            ids=self._layout.ids,
+            labels=self._layout.labels,
+        )
         self._checked_up_to: str | int | None = None
         self.notes: MutableMapping[str, bytes] = Notes(file)
 
@@ -411,26 +299,6 @@ class SqliteEngine:
         create_gallery(_resolve(path), layout)
         return cls(path, timeout=timeout)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return Capabilities(
-            exact=self.index_type == "exact",
-            holds_labels=True,
-            ids=self._layout.ids,
-            labels=self._layout.labels,
-        )
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._layout.dimension
-
-    @property
-    def metric(self) -> Metric:
-        """Whether vectors are compared as they are, or at unit length."""
-        return self._layout.metric
-
     def fingerprint(self) -> Fingerprint:
         """Engine, index and its settings; metric and precision where they are not the usual."""
         return dict(self._fingerprint)
@@ -459,15 +327,15 @@ class SqliteEngine:
                 rows = self._points.next_row(connection) + np.arange(len(own))
 
             def commit() -> None:
-                self._is_cached = False
+                memory.is_cached = False
                 with self._file.writing() as writer:
-                    self._points.insert(writer, rows, own, named, stored)
+                    self._points.insert(writer, rows, Stored(own, named, stored))
                     self.changes.record(writer, own)
                 # Nothing leads to these before the index has the rows.
                 memory.names.put(rows, own.tolist(), named.tolist())
 
             with self._in_step(), memory.index.committing(commit):
-                memory.add(rows, stored)
+                memory.index.add_rows(rows, stored)
 
     def remove(self, ids: AnyArray) -> None:
         """Remove points and their pictures, all or none; see `Engine.remove`."""
@@ -479,7 +347,7 @@ class SqliteEngine:
                 return
 
             def commit() -> None:
-                self._is_cached = False
+                memory.is_cached = False
                 with self._file.writing() as writer:
                     self._points.delete(writer, rows)
                     self.changes.record(writer, own)
@@ -523,10 +391,7 @@ class SqliteEngine:
             portion = self.page(after=portion.ids[-1].item(), limit=READ_AT_ONCE)
 
     def page(
-        self,
-        after: str | int | None = None,
-        limit: int = 100,
-        label: str | int | None = None,
+        self, after: str | int | None = None, limit: int = 100, label: str | int | None = None
     ) -> Stored:
         """Some ids and labels, ids ascending, without vectors.
 
@@ -556,7 +421,7 @@ class SqliteEngine:
         """The picture of a point; None if there is none, or no such point."""
         wanted = self._checked_id(own_id)
         with self._file.reading() as connection:
-            return picture_of(connection, wanted)
+            return self._points.picture(connection, wanted)
 
     def check(self) -> None:
         """An error unless the file can be read now, whatever was read of it before.
@@ -567,7 +432,7 @@ class SqliteEngine:
         with self._file.reading() as connection:
             # What a connection remembers need not be in the file any more.
             connection.execute("PRAGMA shrink_memory")
-            check_tables(connection, self._file.shown)
+            schema.check_tables(connection, self._file.shown)
             ids = self._points.page(connection, self._checked_up_to, CHECKED_AT_ONCE, None).ids
             self._points.fetch(connection, ids)
         self._checked_up_to = ids[-1].item() if len(ids) == CHECKED_AT_ONCE else None
@@ -582,7 +447,8 @@ class SqliteEngine:
         """
         own = checks.checked_ids(np.array(list(pictures)), self.capabilities)
         with self._changing(), self._file.writing() as writer:
-            put_pictures(writer, self._points.rows_of(writer, own), list(pictures.values()))
+            rows = self._points.rows_of(writer, own)
+            self._points.put_pictures(writer, rows, list(pictures.values()))
 
     def close(self) -> None:
         """Keep the index beside the file, and let others have the gallery."""
@@ -590,8 +456,8 @@ class SqliteEngine:
             memory = self._memory
             with self._lock.alone():
                 self._memory = None
-            if memory is not None and not self._is_cached:
-                IndexCache(self._file).write(memory.index)
+            if memory is not None and not memory.is_cached:
+                write_cache(self._file, memory.index)
             self._file.close()
 
     def __enter__(self) -> Self:

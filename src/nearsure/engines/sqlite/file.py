@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from nearsure.atomic import remove_dead_drafts
-from nearsure.engines.redaction import redacted
-from nearsure.engines.sqlite.schema import check_is_gallery, check_tables
+from nearsure.engines.registry import redacted
+from nearsure.engines.sqlite.schema import RESTORE, check_is_gallery, check_tables
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -36,8 +36,7 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
         EngineError,
         (
             "is damaged; beside a copy that was put in place by hand, the old -wal does that. "
-            "Restore it from a backup: nearsure restore BACKUP FILE. `sqlite3 FILE .recover` may "
-            "save what is left."
+            f"{RESTORE}. `sqlite3 FILE .recover` may save what is left."
         ),
     ),
     sqlite3.SQLITE_FULL: (
@@ -57,10 +56,7 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
         EngineUnavailableError,
         f"is locked by another program. {NOTHING_CHANGED} End it there, and ask again.",
     ),
-    sqlite3.SQLITE_LOCKED: (
-        EngineUnavailableError,
-        f"is locked. {NOTHING_CHANGED} Ask again.",
-    ),
+    sqlite3.SQLITE_LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
     sqlite3.SQLITE_IOERR: (
         EngineUnavailableError,
         "cannot be read or written: the disk, or the network that it is on, failed. Ask again.",
@@ -95,24 +91,16 @@ def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
 
 @contextmanager
 def translate_errors(shown: str) -> Iterator[None]:
-    """What is asked of SQLite inside fails with errors of nearsure."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise engine_error(error, shown) from error
-
-
-@contextmanager
-def translate_value_errors(shown: str) -> Iterator[None]:
-    """What is read inside fails with an error of nearsure if it is not what a gallery holds."""
+    """What is asked of SQLite inside fails with errors of nearsure, and so do odd values."""
     try:
         yield
     except NearsureError:
         raise
+    except sqlite3.Error as error:
+        raise engine_error(error, shown) from error
     except (TypeError, ValueError, OverflowError) as error:
         raise GalleryMismatchError(
-            f"{shown} holds what no gallery does: {error}. Restore it from a backup: nearsure "
-            "restore BACKUP FILE"
+            f"{shown} holds what no gallery does: {error}. {RESTORE}"
         ) from error
 
 
@@ -144,6 +132,8 @@ class FileLock:
     ----------
     path : Path
         Of the lock.
+    descriptor : int
+        Of the file that is locked, wherever it is now.
     """
 
     def __init__(self, path: Path, shown: str) -> None:
@@ -156,21 +146,21 @@ class FileLock:
             raise GalleryNotFoundError(f"There is no folder to keep {shown} in. Make it first.")
         self.path = beside(path, ".lock")
         self._take(shown)
-        while identity_of(self.path) != self.identity:
+        while identity_of(self.path) != identity_of(self.descriptor):
             # It was deleted meanwhile: others would lock another file of this name.
             self.close()
             self._take(shown)
 
     def _take(self, shown: str) -> None:
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise EngineAccessError(
                 f"{shown} cannot be opened: {error.strerror}. This user must be able to write in "
                 "its folder."
             ) from error
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
             raise EngineUnavailableError(
@@ -178,16 +168,10 @@ class FileLock:
                 "Close it there, or ask the service that owns it."
             ) from error
 
-    @property
-    def identity(self) -> Identity:
-        """Of the file that is locked, wherever it is now."""
-        found = os.fstat(self._descriptor)
-        return found.st_dev, found.st_ino
-
     def close(self) -> None:
         """Let others have the gallery. Closing twice is no error."""
         # Closed, not unlocked: a forked child that closes must not free what its parent holds.
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -213,10 +197,10 @@ def check_only_name(path: Path, shown: str) -> None:
         )
 
 
-def identity_of(path: Path) -> Identity | None:
-    """Which file has a name; None if none has."""
+def identity_of(path: Path | int) -> Identity | None:
+    """Which file has a name or is open; None if none has."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - of a descriptor, too
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -261,13 +245,17 @@ class DatabaseFile:
             raise GalleryNotFoundError(
                 f"There is no file {self.shown}. SqliteEngine.create(path, dimension) makes one."
             )
+        # SQLite opens a write-protected file without a word, and fails at the first change.
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise EngineAccessError(
+                f"{self.shown} may not be read and written by this user. Change its rights."
+            )
         self._lock = FileLock(path, self.shown)
         try:
-            self._check_rights()
             check_only_name(path, self.shown)
             remove_dead_drafts(path.parent)
             self._opened: dict[Path, Identity | None] = {
-                self._lock.path: self._lock.identity,
+                self._lock.path: identity_of(self._lock.descriptor),
                 path: identity_of(path),
             }
             with translate_errors(self.shown):
@@ -283,7 +271,7 @@ class DatabaseFile:
         """A connection that sees one state of the file from the first statement to the last."""
         connection = self._borrow()
         try:
-            with translate_errors(self.shown), translate_value_errors(self.shown):
+            with translate_errors(self.shown):
                 connection.execute("BEGIN")
                 yield connection
         finally:
@@ -346,13 +334,6 @@ class DatabaseFile:
             finally:
                 self._lock.close()
 
-    def _check_rights(self) -> None:
-        # SQLite opens a write-protected file without a word, and fails at the first change.
-        if not os.access(self.path, os.R_OK | os.W_OK):
-            raise EngineAccessError(
-                f"{self.shown} may not be read and written by this user. Change its rights."
-            )
-
     def _lost(self) -> EngineUnavailableError:
         return EngineUnavailableError(
             f"{self._lost_parts} was removed or replaced while {self.shown} was open, so that "
@@ -376,7 +357,7 @@ class DatabaseFile:
             )
 
     def _writing_connection(self) -> sqlite3.Connection:
-        connection = self._connect()
+        connection = connect(self.path, "rw", self._timeout)
         try:
             # Before anything else: a database of another program is not to be changed.
             check_is_gallery(connection, self.shown)
@@ -391,18 +372,6 @@ class DatabaseFile:
             raise
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(os.fsencode(self.path))}?mode=rw",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        # What a file declares may use only functions that do no harm.
-        connection.execute("PRAGMA trusted_schema = OFF")
-        return connection
-
     def _borrow(self) -> sqlite3.Connection:
         with self._idle_lock:
             self._check_open()
@@ -410,7 +379,7 @@ class DatabaseFile:
             if self._idle:
                 return self._idle.pop()
         with translate_errors(self.shown):
-            connection = self._connect()
+            connection = connect(self.path, "rw", self._timeout)
             connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -423,6 +392,20 @@ class DatabaseFile:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def connect(path: Path, mode: Literal["rw", "ro"], timeout: float = 5.0) -> sqlite3.Connection:
+    """Open a database that is there, for any thread."""
+    connection = sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?mode={mode}",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    # What a file declares may use only functions that do no harm.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
 
 
 def shown_as(path: Path) -> str:

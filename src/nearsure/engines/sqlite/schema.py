@@ -20,6 +20,7 @@ Precision: TypeAlias = Literal["float32", "float64"]
 
 APPLICATION_ID = int.from_bytes(b"nsur")
 VERSION = 1
+RESTORE = "Restore it from a backup: nearsure restore BACKUP FILE"
 # Bytes that SQLite takes in one value.
 LARGEST_VECTOR = 10**9
 COLUMNS: dict[Kind, str] = {"integer": "INTEGER", "text": "TEXT"}
@@ -171,8 +172,7 @@ def read_layout(connection: sqlite3.Connection, shown: str) -> Layout:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise GalleryMismatchError(
             f"{shown} has settings that this nearsure does not understand: "
-            f"{str(error).rstrip('.')}. "
-            "Restore it from a backup: nearsure restore BACKUP FILE"
+            f"{str(error).rstrip('.')}. {RESTORE}"
         ) from error
 
 
@@ -226,8 +226,7 @@ def check_contents(connection: sqlite3.Connection, layout: Layout, shown: str) -
         if found.fetchone() is not None:
             raise GalleryMismatchError(
                 f"{shown} holds values in its table {table!r} that no gallery with its settings "
-                "does; another program has written them. Restore it from a backup: nearsure "
-                "restore BACKUP FILE"
+                f"does; another program has written them. {RESTORE}"
             )
 
 
@@ -251,6 +250,5 @@ def _check_same(different: set[Name], allowed: set[Name], shown: str) -> None:
         kind, name, _ = min(different - allowed, key=str)
         raise GalleryMismatchError(
             f"{shown} is not as nearsure makes a gallery: see its {kind} {name!r}. Another "
-            "program has altered it, perhaps to do harm. Restore it from a backup: nearsure "
-            "restore BACKUP FILE"
+            f"program has altered it, perhaps to do harm. {RESTORE}"
         )

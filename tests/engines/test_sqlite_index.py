@@ -15,7 +15,7 @@ from contract_points import DIMENSION, clusters
 from nearsure.arrays import AnyArray
 from nearsure.engines.embedded import IndexSettings
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.engines.sqlite import engine as memory
+from nearsure.engines.sqlite import index as memory
 from nearsure.engines.sqlite.index import CHECKSUM, CommittedIndex
 from nearsure.model_file import read_model, write_model
 

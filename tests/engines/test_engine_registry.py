@@ -3,7 +3,7 @@
 import pytest
 
 from nearsure import open_engine
-from nearsure.engines.redaction import redacted, without
+from nearsure.engines.registry import redacted, without
 from nearsure.errors import InvalidInputError
 
 SECRET = "s3cret"  # noqa: S105

@@ -1,5 +1,6 @@
 """What PostgreSQL is asked in a search, and that no answer is shorter than it need be."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,10 +9,9 @@ import postgres_server
 import psycopg
 import pytest
 from contract_points import all_sq_distances, check_answer, clusters, points_for
-from postgres_server import Server
+from postgres_server import N_POINTS, Server, add_one
 
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.engines.postgres.operations import Search
 from nearsure.engines.postgres.schema import Layout
 from nearsure.errors import InvalidInputError
 
@@ -169,16 +169,16 @@ def test_beyond_single_precision(galleries: Galleries) -> None:
 def test_a_batch_is_divided_by_what_its_answer_takes(
     galleries: Galleries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearsure.engines.postgres.operations._ANSWER_BYTES", 5_000)
+    monkeypatch.setattr("nearsure.engines.postgres.engine._ANSWER_BYTES", 5_000)
     for index in ("exact", "hnsw"):
         engine = galleries.create(12, id_kind="text", label_kind="text", index=index)
         points = points_for(engine, 50)
         engine.add(points.vectors, points.ids, points.labels)
         queries = clusters(20, seed=1)[0]
-        assert len(list(Search._parts(engine._search, 20, 18))) == 5
+        assert len(list(engine._parts(20, 18))) == 5
         found = engine.search(queries, 10)
         assert check_answer(engine, found, points, queries) > 0.9
-        assert len(list(Search._parts(engine._search, 20, 10**6))) == 20
+        assert len(list(engine._parts(20, 10**6))) == 20
 
 
 def test_ranked_in_double_precision(galleries: Galleries) -> None:
@@ -222,3 +222,64 @@ def test_a_large_table_is_scanned_by_several_processes(galleries: Galleries) -> 
     eager = "-c parallel_setup_cost=0 -c parallel_tuple_cost=0 -c min_parallel_table_scan_size=0"
     plan = plan_of(galleries.open(engine), by_index=False, options=eager)
     assert "Parallel Seq Scan" in plan
+
+
+# Loads that are watched, given up, repeated, or under way twice at once.
+
+
+engine = postgres_server.engine
+
+
+def test_a_load_that_is_given_up_adds_nothing(engine: PostgresEngine) -> None:
+    class GivenUpError(Exception):
+        pass
+
+    def give_up(_: int) -> None:
+        raise GivenUpError
+
+    with pytest.raises(GivenUpError):
+        engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=give_up)
+    assert engine.size() == N_POINTS
+    add_one(engine)
+
+
+def test_progress_counts_to_the_end(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearsure.engines.postgres.engine._BLOCK", 4)
+    sent: list[int] = []
+    engine.add(np.ones((9, 8)), np.arange(9) + 1000, np.zeros(9, np.int64), progress=sent.append)
+    assert sent == [4, 8, 9]
+
+
+def test_ids_that_are_there_are_named(engine: PostgresEngine) -> None:
+    ids = np.arange(N_POINTS - 2, N_POINTS + 8)
+    with pytest.raises(InvalidInputError, match=f"{N_POINTS - 2}, {N_POINTS - 1}, which"):
+        engine.add(np.ones((10, 8)), ids, np.zeros(10, np.int64))
+    assert engine.size() == N_POINTS
+
+
+def test_two_first_loads_at_once(server: Server) -> None:
+    table = server.new_name()
+    options: dict[str, Any] = {"table": table, "index": "hnsw"}
+    with (
+        PostgresEngine.create(server.uri, dimension=8, **options) as one,
+        PostgresEngine(server.uri, **options) as other,
+    ):
+        vectors = np.random.default_rng(0).normal(size=(600, 8))
+        barrier = threading.Barrier(2)
+
+        def load(engine: PostgresEngine, first: int) -> None:
+            barrier.wait(10)
+            engine.add(vectors, np.arange(600) + first, np.zeros(600, np.int64))
+
+        threads = [threading.Thread(target=load, args=pair) for pair in ((one, 0), (other, 600))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert one.size() == 1200
+        found = other.search(vectors[:20], 2)
+        np.testing.assert_array_equal(found.ids, np.arange(20)[:, None] + [0, 600])
+        assert len(server.run(f"SELECT 1 FROM pg_index WHERE indrelid = '{table}'::regclass")) == 2  # noqa: S608
+        postgres_server.drop(server, one)

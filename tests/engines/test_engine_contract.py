@@ -1,17 +1,44 @@
-"""The mistakes that adapters make, each caught by the test that is there for it."""
+"""The contract's tests on the plainest engine, so that they are known to be passable."""
 
 from collections.abc import Iterator
 from time import sleep
 
 import numpy as np
 import pytest
-from contract import EngineContract
+from contract import ClassifierContract, EngineContract
 from contract_points import DIMENSION, points_for
 from numpy_engine import NumpyEngine
 
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Fingerprint, Found, Stored
+from nearsure.engines.shards import ShardedEngine
 from nearsure.errors import InvalidInputError
+
+
+class TestNumbers(EngineContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension, largest_k=100)
+
+    def reopen(self, engine: Engine) -> Engine | None:
+        assert isinstance(engine, NumpyEngine)
+        engine.close()
+        return NumpyEngine(engine.dimension, largest_k=100, store=engine.store)
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return NumpyEngine(dimension, metric="cosine")
+
+
+class TestText(EngineContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension, ids="text", labels="text")
+
+
+class TestCosineWithoutLabels(EngineContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension, labels=None, metric="cosine")
+
+
+# The mistakes that adapters make, each caught by the test that is there for it.
 
 
 class Roots(NumpyEngine):
@@ -162,3 +189,33 @@ def test_a_mistake_is_caught(broken: type[NumpyEngine], test: str) -> None:
         given |= {"k": 60, "record_property": lambda *_: None}
     with pytest.raises((AssertionError, InvalidInputError, pytest.fail.Exception)):
         method(**given)
+
+
+# What a classifier says through the plainest engine, and through several of them.
+
+
+class TestClassifierOnNumbers(ClassifierContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension)
+
+    def reopen(self, engine: Engine) -> Engine | None:
+        assert isinstance(engine, NumpyEngine)
+        return NumpyEngine(engine.dimension, store=engine.store)
+
+
+class TestClassifierOnText(ClassifierContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension, ids="text", labels="text")
+
+
+class TestClassifierOnCosineWithoutLabels(ClassifierContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return NumpyEngine(dimension, labels=None, metric="cosine")
+
+
+class TestClassifierOnShards(ClassifierContract):
+    def new_engine(self, dimension: int) -> Engine:
+        return ShardedEngine([NumpyEngine(dimension, labels="text") for _ in range(3)])
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return ShardedEngine([NumpyEngine(dimension, labels="text") for _ in range(2)])

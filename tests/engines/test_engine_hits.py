@@ -70,12 +70,7 @@ def test_what_cannot_be_merged() -> None:
     one = found([[(1.0, 1)]], 2)
     with pytest.raises(InvalidInputError, match="Got the id 1 in two of them"):
         merge_found([one, found([[(2.0, 1)]], 2)], 2)
-    with pytest.raises(InvalidInputError, match="parts must answer the same queries"):
-        merge_found([one, found([[], []], 2)], 2)
     with pytest.raises(InvalidInputError, match="ids of all parts must be of one kind"):
         merge_found([one, found([[]], 2, text=True)], 2)
     with pytest.raises(InvalidInputError, match="labels of all parts must be of one kind"):
         merge_found([one, Found(one.sq_distances, one.ids + 5, one.counts)], 2)
-    for parts, k in (([], 1), ([one], 0)):
-        with pytest.raises(InvalidInputError, match="must be at least 1"):
-            merge_found(parts, k)

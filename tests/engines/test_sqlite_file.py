@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.engines.sqlite.engine import Memory
 from nearsure.engines.sqlite.file import KIND, engine_error
-from nearsure.engines.sqlite.index import CommittedIndex
-from nearsure.engines.sqlite.points import PointNames
+from nearsure.engines.sqlite.index import CommittedIndex, Memory, PointNames
 from nearsure.engines.sqlite.schema import VERSION
 from nearsure.errors import (
     EngineAccessError,
