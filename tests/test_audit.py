@@ -94,7 +94,7 @@ def test_text_names_the_classes_and_shows_so_many_rows(
     titles = [line for line in lines if not line.startswith(" ")]
     assert titles == [
         "60 points in 5 classes",
-        f"labels believed less than another: {found.suspects.n_doubted}",
+        f"labels less probable than another: {found.suspects.n_doubted}",
         "nearly identical points labelled differently: 1 pairs",
         f"classes that claim something of each other: {len(found.confusable)} pairs",
         "classes too small, or that miss themselves: 5",
@@ -116,7 +116,7 @@ def test_text_of_one_class() -> None:
     text = audit(neighbors, [0, 0], temperature=1.0, min_members=1).to_text()
     assert text.splitlines() == [
         "2 points in 1 classes",
-        "labels believed less than another: 0",
+        "labels less probable than another: 0",
         "  id  label  p %    suggested  p %",
         "  0   0      100.0  -            0.0",
         "  1   0      100.0  -            0.0",
@@ -305,7 +305,7 @@ def test_planted_flips_come_first_with_their_true_class() -> None:
     np.testing.assert_array_equal(suspects.suggested_codes[:25], codes[suspects.ids[:25]])
 
 
-def test_a_label_does_not_vouch_for_itself() -> None:
+def test_a_label_does_not_support_itself() -> None:
     """Its neighbours have a point of class 1 about them, which is the suspect itself and no other.
 
     With that vote counted, second-hand opinion would make the suspect less suspect.

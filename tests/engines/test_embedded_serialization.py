@@ -1,4 +1,4 @@
-"""The embedded engine as numbers and arrays, and back; and what is not believed."""
+"""The embedded engine as numbers and arrays, and back; and what is refused."""
 
 import json
 import pickle

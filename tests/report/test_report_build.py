@@ -49,7 +49,7 @@ def test_confidence_does_not_know_the_true_class() -> None:
     assert metric(report, "accuracy").estimate.value == (posterior.labels == truth).mean()
     own = classifier.own_ids().tolist()
     for mistake in report.mistakes:
-        assert mistake.id not in [vouching.id for vouching in mistake.neighbors]
+        assert mistake.id not in [supporter.id for supporter in mistake.neighbors]
         assert mistake.confidence == posterior.confidence[own.index(mistake.id)]
 
 
@@ -208,7 +208,7 @@ def test_only_neighbours_that_were_found_are_shown() -> None:
     assert report.mistakes
     for mistake in report.mistakes:
         assert len(mistake.neighbors) == 6
-        assert sum(vouching.share for vouching in mistake.neighbors) == pytest.approx(1.0)
+        assert sum(supporter.share for supporter in mistake.neighbors) == pytest.approx(1.0)
 
 
 def test_a_class_that_lost_its_last_point_is_one_that_the_gallery_lacks() -> None:

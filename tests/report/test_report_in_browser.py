@@ -230,7 +230,7 @@ def test_mistakes_come_in_portions(page: Page) -> None:
     page.get_by_role("button", name="Show 2 more").click()
     assert page.locator(".mistake").count() == 8
     first = page.locator(".mistake").first
-    assert first.locator(".vouching-share").all_text_contents() == [
+    assert first.locator(".supporter-share").all_text_contents() == [
         "25%", "23%", "20%", "18%", "15%",
     ]  # fmt: skip
     assert "2 more neighbours with 23% of the vote" in (first.text_content() or "")

@@ -217,7 +217,7 @@ def test_classes_are_listed_worst_first() -> None:
         assert counts == sorted(counts, reverse=True)
 
 
-def test_mistakes_are_the_surest_wrong_answers_with_who_vouched() -> None:
+def test_mistakes_are_the_surest_wrong_answers_with_their_supporters() -> None:
     classifier, queries, labels, report = usual()
     wrong = sorted((row[0] for row in scored() if not row[1]), reverse=True)
     assert [mistake.confidence for mistake in report.mistakes] == pytest.approx(wrong[:20])
@@ -229,11 +229,11 @@ def test_mistakes_are_the_surest_wrong_answers_with_who_vouched() -> None:
         assert mistake.truth == labels[row] != mistake.label
         assert mistake.label == classifier.predict(queries[row : row + 1])[0]
         assert len(mistake.neighbors) == 8
-        for rank, vouching in enumerate(mistake.neighbors):
-            assert vouching.id == neighbors.ids[row, rank]
-            assert vouching.label == classifier.support_labels([vouching.id])[0]
-            assert vouching.sq_distance == neighbors.sq_distances[row, rank]
-            assert vouching.share == pytest.approx(shares[row, rank])
+        for rank, supporter in enumerate(mistake.neighbors):
+            assert supporter.id == neighbors.ids[row, rank]
+            assert supporter.label == classifier.support_labels([supporter.id])[0]
+            assert supporter.sq_distance == neighbors.sq_distances[row, rank]
+            assert supporter.share == pytest.approx(shares[row, rank])
 
 
 def test_fit_is_that_of_the_classifier() -> None:

@@ -123,11 +123,11 @@ def test_a_report_shows_queries_neighbours_and_suspects(tmp_path: Path) -> None:
     for mistake in report.mistakes:
         row = int(str(mistake.id).removeprefix("query "))
         assert (mistake.picture is not None) == bool(row % 2)
-        for vouching in mistake.neighbors:
-            assert (vouching.picture is not None) == (int(vouching.id) % 2 == 0)
+        for supporter in mistake.neighbors:
+            assert (supporter.picture is not None) == (int(supporter.id) % 2 == 0)
     for suspect in report.audit.suspects:
         assert (suspect.picture is not None) == (int(suspect.id) % 2 == 0)
-    shown = {vouching.id for mistake in report.mistakes for vouching in mistake.neighbors} | {
+    shown = {supporter.id for mistake in report.mistakes for supporter in mistake.neighbors} | {
         suspect.id for suspect in report.audit.suspects
     }
     n_missing = sum(int(name) % 2 for name in shown)
@@ -159,7 +159,7 @@ def test_only_pictures_that_are_shown_are_asked_for() -> None:
     )
     assert report.audit is not None
     shown = {mistake.id for mistake in report.mistakes}
-    shown |= {vouching.id for mistake in report.mistakes for vouching in mistake.neighbors}
+    shown |= {supporter.id for mistake in report.mistakes for supporter in mistake.neighbors}
     shown |= {suspect.id for suspect in report.audit.suspects}
     assert {key for key in pictures.asked if not isinstance(key, str)} == shown
     assert np.max([len(mistake.neighbors) for mistake in report.mistakes]) == 8

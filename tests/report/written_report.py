@@ -19,8 +19,8 @@ from nearsure.report import (
     ReliabilityBin,
     Report,
     SmallClass,
+    SupportingNeighbor,
     Suspect,
-    Vouching,
 )
 
 HOSTILE = '<img src=x onerror="window.harmed=1">'
@@ -98,7 +98,7 @@ def mistakes() -> tuple[Mistake, ...]:
             truth=ALSO_HOSTILE,
             confidence=0.99 - place / 100,
             neighbors=tuple(
-                Vouching(rank, HOSTILE if rank else 7, 0.5 + rank, 0.25 - rank / 40, DOT)
+                SupportingNeighbor(rank, HOSTILE if rank else 7, 0.5 + rank, 0.25 - rank / 40, DOT)
                 for rank in range(7)
             ),
             picture="https://example.invalid/tracker.png" if place == 1 else DOT,

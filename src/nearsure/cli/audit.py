@@ -52,7 +52,7 @@ def audit(
 ) -> None:
     """What is wrong with a gallery: suspect labels, near-duplicates, confusable and small classes.
 
-    Every point is searched among the others. -o writes all suspect labels, the least believed
+    Every point is searched among the others. -o writes all suspect labels, the least probable
     first.
 
     Example: nearsure audit gallery.npz -o suspects.csv
@@ -143,7 +143,7 @@ def _audit(classifier: "NEDClassifier") -> "Audit":
 
 def _show(found: "Audit", rows: int) -> None:
     show_table(
-        f"Labels believed less than another: {found.n_suspects:,} of {found.n_points:,} points",
+        f"Labels less probable than another: {found.n_suspects:,} of {found.n_points:,} points",
         ("id", "label", "p", "suggested", "p", "trust"),
         [
             [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]

@@ -21,8 +21,8 @@ from nearsure.report.document import (
     ReliabilityBin,
     Report,
     SmallClass,
+    SupportingNeighbor,
     Suspect,
-    Vouching,
 )
 from nearsure.report.render import report_html, report_json
 from nearsure.report.sections import audit_of
@@ -47,8 +47,8 @@ __all__ = [
     "ReliabilityBin",
     "Report",
     "SmallClass",
+    "SupportingNeighbor",
     "Suspect",
-    "Vouching",
     "audit_of",
     "gallery_report",
     "query_report",

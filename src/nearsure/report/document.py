@@ -185,7 +185,7 @@ class ClassRow:
 
 
 @dataclass(frozen=True)
-class Vouching:
+class SupportingNeighbor:
     """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses."""
 
     id: Label
@@ -203,7 +203,7 @@ class Mistake:
     label: Label
     truth: Label
     confidence: float
-    neighbors: tuple[Vouching, ...]
+    neighbors: tuple[SupportingNeighbor, ...]
     picture: str | None = None
 
 

@@ -38,8 +38,8 @@ from nearsure.report.document import (
     Promise,
     ReliabilityBin,
     SmallClass,
+    SupportingNeighbor,
     Suspect,
-    Vouching,
     estimate_of,
     plain_label,
     plain_number,
@@ -423,10 +423,10 @@ def confident_mistakes(
     neighbors = answered.prediction.neighbors.take(first)
     shares = classifier.vote_shares(neighbors)
 
-    def describe(place: int, rank: int) -> Vouching:
+    def describe(place: int, rank: int) -> SupportingNeighbor:
         # Neighbours without ids are known by their rank.
         name = rank if neighbors.ids is None else neighbors.ids[place, rank]
-        return Vouching(
+        return SupportingNeighbor(
             id=plain_label(name),
             label=answered.label_of(int(neighbors.labels[place, rank])),
             sq_distance=float(neighbors.sq_distances[place, rank]),

@@ -6,13 +6,13 @@
   const { count, plural, percent, decimal, significant } = parts;
   const PAGE = 8;
 
-  function believed(name, value, share, role) {
+  function labelShare(name, value, share, role) {
     return element(
       "div",
-      { class: "believed believed-" + role },
-      element("span", { class: "believed-name" }, name, " ", value),
+      { class: "label-share label-share-" + role },
+      element("span", { class: "label-share-name" }, name, " ", value),
       bar(share),
-      element("span", { class: "believed-share" }, percent(share, 0)),
+      element("span", { class: "label-share-value" }, percent(share, 0)),
     );
   }
 
@@ -70,10 +70,10 @@
             "div",
             { class: "suspect-words" },
             element("p", { class: "fine" }, "item ", label(suspect.id), ", trust " + decimal(suspect.trust, 2)),
-            believed("labelled", label(suspect.label), suspect.p_own, "own"),
+            labelShare("labelled", label(suspect.label), suspect.p_own, "own"),
             suspect.suggested === null
-              ? element("p", { class: "fine" }, "No other class is believed more.")
-              : believed("neighbours say", label(suspect.suggested), suspect.p_suggested, "suggested"),
+              ? element("p", { class: "fine" }, "No other class is more probable.")
+              : labelShare("suggested", label(suspect.suggested), suspect.p_suggested, "suggested"),
           ),
           buttons,
         ].filter(Boolean),
@@ -171,8 +171,8 @@
       title,
       summary(found),
       block(
-        context, "Labels that the neighbours do not believe", cut(found.suspects.length, found.n_suspects),
-        found.suspects.length === 0 ? nothing("The neighbours believe every label.") : suspects(context, found),
+        context, "Possibly mislabelled", cut(found.suspects.length, found.n_suspects),
+        found.suspects.length === 0 ? nothing("No label looks wrong.") : suspects(context, found),
       ),
       element(
         "div",

@@ -1,4 +1,4 @@
-// The most confident mistakes, and who vouched for them.
+// The most confident mistakes, and the neighbours that support them.
 (function () {
   "use strict";
   const parts = window.nearsureReportParts;
@@ -13,16 +13,16 @@
     return ["for-other", "for another"];
   }
 
-  function vouching(mistake, neighbor) {
+  function supporter(mistake, neighbor) {
     const [role, words] = roleOf(mistake, neighbor);
     return element(
       "li",
-      { class: "vouching " + role },
+      { class: "supporter " + role },
       picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small"),
       element(
         "div",
-        { class: "vouching-words" },
-        element("span", { class: "vouching-name" }, label(neighbor.label)),
+        { class: "supporter-words" },
+        element("span", { class: "supporter-name" }, label(neighbor.label)),
         bar(neighbor.share),
         element(
           "span",
@@ -32,7 +32,7 @@
           ", distance\u00b2 " + significant(neighbor.sq_distance),
         ),
       ),
-      element("span", { class: "vouching-share" }, percent(neighbor.share, 0)),
+      element("span", { class: "supporter-share" }, percent(neighbor.share, 0)),
     );
   }
 
@@ -66,8 +66,8 @@
         ? element("p", { class: "fine" }, "Its neighbours were not kept.")
         : element(
             "ol",
-            { class: "vouchers", "aria-label": "Neighbours by their share of the vote" },
-            shown.map((each) => vouching(mistake, each)),
+            { class: "supporters", "aria-label": "Neighbours by their share of the vote" },
+            shown.map((each) => supporter(mistake, each)),
           ),
       rest.length > 0 &&
         element(
