@@ -94,7 +94,7 @@ def test_text_names_the_classes_and_shows_so_many_rows(
     titles = [line for line in lines if not line.startswith(" ")]
     assert titles == [
         "60 points in 5 classes",
-        f"labels less probable than another: {found.suspects.n_doubted}",
+        f"labels with less support than another: {found.suspects.n_doubted}",
         "nearly identical points labelled differently: 1 pairs",
         f"classes that claim something of each other: {len(found.confusable)} pairs",
         "classes too small, or that miss themselves: 5",
@@ -116,7 +116,7 @@ def test_text_of_one_class() -> None:
     text = audit(neighbors, [0, 0], temperature=1.0, min_members=1).to_text()
     assert text.splitlines() == [
         "2 points in 1 classes",
-        "labels less probable than another: 0",
+        "labels with less support than another: 0",
         "  id  label  p %    suggested  p %",
         "  0   0      100.0  -            0.0",
         "  1   0      100.0  -            0.0",

@@ -655,7 +655,7 @@ class GalleryAudit:
             [
                 f"{self.n_points} points in {self.n_classes} classes",
                 _table(
-                    f"labels less probable than another: {suspects.n_doubted}",
+                    f"labels with less support than another: {suspects.n_doubted}",
                     n_rows,
                     ("id", str, suspects.ids),
                     ("label", name, suspects.codes),
@@ -740,7 +740,7 @@ def audit(
     >>> found = audit(neighbors, [0, 0, 0, 1, 1], temperature=1.0, min_members=3)
     >>> print(found.to_text(n_rows=1))
     5 points in 2 classes
-    labels less probable than another: 3
+    labels with less support than another: 3
       id  label  p %    suggested  p %
       2   0        0.0  1          100.0
     nearly identical points labelled differently: 1 pairs

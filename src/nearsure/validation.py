@@ -50,7 +50,7 @@ def integer_codes(labels: ArrayLike, n: int | None = None, name: str = "labels")
     codes = np.asarray(labels)
     if codes.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"labels must be integer class codes. Got an array of {codes.dtype} instead. "
+            f"{name} must be integer class codes. Got an array of {codes.dtype} instead. "
             "classes, codes = numpy.unique(gallery_labels, return_inverse=True) makes them."
         )
     if n is not None and codes.shape != (n,):

@@ -530,3 +530,16 @@ class TestFiles:
         before = living.predict_proba(Q)
         twin.relabel([2], [(Y[2] + 1) % 3])
         np.testing.assert_array_equal(living.predict_proba(Q), before)
+
+
+def test_a_point_is_asked_for_in_a_list() -> None:
+    classifier = NEDClassifier(1, rule="1nn").fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+    with pytest.raises(InvalidInputError, match="one dimension"):
+        classifier.predict_own(3)
+    assert classifier.predict_own([1, 1]).labels.tolist() == ["a", "a"]
+
+
+def test_a_point_counts_as_changed_once() -> None:
+    classifier = NEDClassifier(1, rule="1nn").fit([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+    classifier.recount([1, 1])
+    assert classifier.share_changed_ == pytest.approx(1 / 3)

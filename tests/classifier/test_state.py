@@ -240,6 +240,15 @@ def test_the_width_of_labels_is_that_of_the_labels(width: str, saved: Any) -> No
     assert classifier.classes_.dtype == np.dtype("<U3")
 
 
+def test_a_gallery_without_points_is_refused(saved: Any) -> None:  # noqa: ANN401
+    manifest, tensors = json.loads(saved["ned"][0]), dict(saved["ned"][1])
+    for name in ("support_vectors", "support_codes", "support_ids", "groups"):
+        tensors[name] = tensors[name][:0]
+    header = {"format_version": 3, "manifest": manifest, "sha256": checksums(tensors)}
+    with pytest.raises(ModelFileError, match="point"):
+        NEDClassifier.from_bytes(altered_bytes(header, tensors))
+
+
 def test_one_long_label_does_not_make_all_of_them_long(saved: Any) -> None:  # noqa: ANN401
     manifest, tensors = json.loads(saved["default"][0]), dict(saved["default"][1])
     names = ["x" * 200_000, *map(str, range(200_000))]

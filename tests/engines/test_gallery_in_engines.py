@@ -250,3 +250,18 @@ def test_a_class_that_nobody_counted_is_taken_for_one_of_usual_size() -> None:
     assert (len(gallery), gallery.class_counts[9]) == (N + 2, usual)
     gallery.recount()
     assert (len(gallery), gallery.class_counts[9:].tolist()) == (N + 3, [2, 1])
+
+
+@pytest.mark.parametrize("labels", LABEL_KINDS)
+def test_ids_of_groups_may_be_a_column_of_objects(labels: LabelKind) -> None:
+    vectors, codes = _points()
+    engine = NumpyEngine(DIMENSION, ids="text", labels=labels)
+    names = np.array([f"id {i}" for i in range(N)])
+    stored = {"integer": codes, "text": codes.astype(str), None: None}[labels]
+    engine.add(vectors, names, stored)
+    y = codes if labels is None else None
+    gallery = open_gallery(engine, y, names.astype(object), np.arange(N) // 3)
+    same = open_gallery(engine, y, names, np.arange(N) // 3)
+    _assert_same(gallery.leave_one_out(None, K), same.leave_one_out(None, K))
+    with pytest.raises(InvalidInputError, match="more than once"):
+        open_gallery(engine, y, names[np.maximum(np.arange(N), 1)], np.arange(N))

@@ -389,3 +389,26 @@ def test_points_of_large_classes_are_searched_among_the_others(
 def test_a_lone_class_has_no_others() -> None:
     gallery = memory_gallery(np.arange(40.0)[:, None], np.zeros(40, np.int64))
     assert not gallery.leave_class_out(None, 2).counts.any()
+
+
+def test_failed_additions_leave_no_rows_behind() -> None:
+    gallery = memory_gallery(np.eye(4), [0, 0, 1, 1], groups=[0, 1, 2, 3])
+    for _ in range(20):
+        with pytest.raises(InvalidInputError, match="finite"):
+            gallery.add(np.full((10, 4), np.nan), np.zeros(10, int), np.zeros(10, int))
+    assert gallery.groups_beside is not None
+    assert len(gallery.groups_beside.ids) < 40
+
+
+def test_members_of_a_point_that_is_gone_are_not_counted() -> None:
+    gallery = memory_gallery(np.eye(4), [0, 0, 1, 1], groups=[0, 1, 2, 3])
+    gallery.remove([3])
+    for gone in (3, 2**40):
+        with pytest.raises(InvalidInputError, match="gone"):
+            gallery.members_left(np.array([0, gone]), np.array([0, 1]))
+
+
+def test_unknown_ids_are_named_however_many_there_are() -> None:
+    gallery = memory_gallery(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(InvalidInputError, match="which it does not hold"):
+        gallery.remove(np.arange(100, 120))

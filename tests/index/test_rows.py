@@ -1,5 +1,8 @@
 """A table of points against a dictionary: ids found, added, deleted, relabelled."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import numpy as np
 import pytest
 
@@ -56,3 +59,41 @@ def test_longer_strings_are_kept_whole() -> None:
     ]
     table.append(np.array(["c"]), np.array([3]))
     assert table.by_id()[0].tolist() == ["a", "a longer one", "b", "c"]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_readers_meet_nothing_half_done_while_points_are_added(*, deleted: bool) -> None:
+    for _ in range(10):
+        table = PointTable(np.arange(20_000), np.arange(20_000))
+        if deleted:
+            table.mark_deleted(np.array([7]))
+        done = Event()
+
+        def read(table: PointTable = table, done: Event = done) -> None:
+            asked = np.array([[5, 19_999]])
+            while not done.is_set():
+                assert table.labels[table.rows_of(asked)].tolist() == asked.tolist()
+                ids, labels = table.by_id()
+                assert len(ids) == len(labels)
+
+        with ThreadPoolExecutor(2) as readers:
+            reading = [readers.submit(read) for _ in range(2)]
+            # The first of these ids follows no row: all of them are sorted for the first time.
+            for new in range(30_000, 30_020):
+                table.append(np.array([new]), np.array([new]))
+            done.set()
+            for each in reading:
+                each.result()
+
+
+def test_a_table_that_was_empty_finds_what_was_added() -> None:
+    table = PointTable(np.empty(0, np.int64), np.empty(0, np.int64))
+    table.append(np.array([7]), np.array([70]))
+    assert table.find(np.array([7, 8])).tolist() == [0, -1]
+
+
+def test_an_id_that_was_removed_and_came_back_is_found_in_its_new_row() -> None:
+    table = PointTable(np.array([9, 5, 7]), np.array([0, 1, 2]))
+    table.mark_deleted(table.rows_of(np.array([5])))
+    table.append(np.array([5, 8]), np.array([3, 4]))
+    assert table.labels[table.rows_of(np.array([[5, 9], [8, 7]]))].tolist() == [[3, 0], [4, 2]]

@@ -794,7 +794,8 @@ class NEDClassifier(
         """
         check_is_fitted(self, "classes_")
         gallery = self._fit.gallery
-        changed = gallery.check_ids(changed_ids)
+        given = np.asarray(changed_ids)
+        changed = gallery.check_ids(np.unique(given) if given.ndim == 1 else given)
         gallery.recount()
         gallery.mark_changed(changed)
 

@@ -240,6 +240,8 @@ def _in_memory(
     }
     own = {name: arrays[name] for name in schema if name in arrays}
     check_fields("The gallery", own, {name: schema[name] for name in own})
+    if not n_points:
+        raise unreadable("The gallery", "it must have a point")
     with reading("The gallery"):
         gallery = Gallery.of_points(
             own["support_vectors"],
@@ -249,8 +251,8 @@ def _in_memory(
             next_id=manifest["next_id"],
             classes=classes,
         )
-    if not len(gallery) or gallery.next_id != manifest["next_id"]:
-        raise unreadable("The gallery", "it must have points, and 'next_id' be beyond their ids")
+    if gallery.next_id != manifest["next_id"]:
+        raise unreadable("The gallery", "'next_id' must be beyond its ids")
     gallery.mark_changed(own["changed_ids"])
     return gallery
 

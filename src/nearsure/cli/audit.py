@@ -143,7 +143,7 @@ def _audit(classifier: "NEDClassifier") -> "Audit":
 
 def _show(found: "Audit", rows: int) -> None:
     show_table(
-        f"Labels less probable than another: {found.n_suspects:,} of {found.n_points:,} points",
+        f"Labels with less support than another: {found.n_suspects:,} of {found.n_points:,} points",
         ("id", "label", "p", "suggested", "p", "trust"),
         [
             [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]

@@ -240,6 +240,11 @@ def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:
 
 
 def _check_kinds(parts: Sequence[Found]) -> None:
+    if len({len(part.ids) for part in parts}) > 1:
+        raise InvalidInputError(
+            "parts must answer the same queries. Got answers to "
+            f"{', '.join(str(len(part.ids)) for part in parts)} queries instead."
+        )
     for name in ("ids", "labels"):
         kinds = {_kind(getattr(part, name)) for part in parts}
         if len(kinds) > 1:

@@ -257,9 +257,8 @@ def values_beside(table: PointTable | None, ids: AnyArray) -> IntArray:
     rows = table.find(ids)
     if (rows < 0).any():
         raise InvalidInputError(
-            "A label or group was given for other ids than these: "
-            f"{preview(np.unique(ids[rows < 0]).tolist())}. Points that came from elsewhere have "
-            "theirs after fit_engine(y, ids)."
+            f"No label or group is known for ids {preview(np.unique(ids[rows < 0]).tolist())}. "
+            "Points that came from elsewhere have theirs after fit_engine(y, ids)."
         )
     return np.asarray(table.labels[rows])
 

@@ -21,6 +21,7 @@ from nearsure.gallery.counts import (
     counted_by_table,
     values_beside,
 )
+from nearsure.index.exact import QUERY_BLOCK
 from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
 from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
@@ -297,7 +298,9 @@ class Gallery:
         wanted, places = np.unique(np.asarray(ids), return_inverse=True)
         if not self.engine.capabilities.holds_labels:
             return values_beside(self.codes_beside, wanted)[places]
-        parts = [self._codes(part, self.engine.fetch(part).labels) for part in _portions(wanted)]
+        parts = [
+            self._codes(part, self.engine.fetch(part).labels) for part in _blocks(wanted, PORTION)
+        ]
         codes: IntArray = _join(parts)[places]
         return codes
 
@@ -313,8 +316,10 @@ class Gallery:
             left: IntArray = self.class_counts[codes] - 1
             return left
         own, groups = self.groups_beside.by_id()
-        all_codes = values_beside(self.codes_beside, own)
-        return members_left_of_groups(all_codes, groups, np.searchsorted(own, ids))
+        places = np.minimum(np.searchsorted(own, ids), len(own) - 1)
+        if (own[places] != ids).any():
+            raise InvalidInputError("ids must be those of points in the gallery. Some are gone.")
+        return members_left_of_groups(values_beside(self.codes_beside, own), groups, places)
 
     def add(
         self,
@@ -371,8 +376,7 @@ class Gallery:
         try:
             self.engine.add(vectors, ids, self._labels_for_engine(codes))
         except BaseException:
-            for table, _ in tables:
-                table.mark_deleted(table.rows_of(ids))
+            self._remove_beside(ids)
             raise
         self.counts = self.counts.after(come=codes, new_ids=ids)
         self.mark_changed(ids)
@@ -391,21 +395,24 @@ class Gallery:
         gone = self.check_ids(ids)
         if not gone.size:
             return
+        codes = self._counted_codes_of(gone)
         if len(gone) >= len(self):
             self.recount()  # Others may have added points.
         if len(gone) >= len(self):
             raise InvalidInputError(
                 f"At least one point must be left in the gallery. Got all {len(gone)} to remove."
             )
-        codes = self._counted_codes_of(gone)
         counts = self.counts.after(gone=codes, allow_empty_class=allow_empty_class)
         self.engine.remove(gone)
-        self.codes_beside, self.groups_beside = (
-            None if table is None else _remove_from(table, gone)
-            for table in (self.codes_beside, self.groups_beside)
-        )
+        self._remove_beside(gone)
         self.counts = counts
         self.mark_changed(gone)
+
+    def _remove_beside(self, ids: AnyArray) -> None:
+        self.codes_beside, self.groups_beside = (
+            None if table is None else _remove_from(table, ids)
+            for table in (self.codes_beside, self.groups_beside)
+        )
 
     def relabel(self, ids: ArrayLike, labels: AnyArray, *, allow_empty_class: bool = False) -> None:
         """Give points other labels, all or none.
@@ -484,8 +491,7 @@ class Gallery:
         """
         if len(self) == 1:
             raise InvalidInputError("A gallery of one point has nothing to be compared with.")
-        asked = self.ids if ids is None else np.asarray(ids)
-        return self._search_others(asked, k, self._other_points)
+        return self._search_others(self._asked_ids(ids), k, self._other_points)
 
     def leave_class_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, which then look like unknowns.
@@ -500,7 +506,7 @@ class Gallery:
         k : int
             How many neighbours.
         """
-        asked = self.ids if ids is None else np.asarray(ids)
+        asked = self._asked_ids(ids)
         if not isinstance(self.engine, MemoryEngine):
             return self._search_others(asked, k, _other_classes, FARTHEST_LOOK * (k + 1))
         codes = self.codes_of(asked)
@@ -517,6 +523,14 @@ class Gallery:
             found = self.engine.search_other_labels(vectors, code, k)
             parts.append((places, self._neighbors(found)))
         return in_places(parts, len(asked))
+
+    def _asked_ids(self, ids: ArrayLike | None) -> AnyArray:
+        asked = self.ids if ids is None else np.asarray(ids)
+        if asked.ndim != 1:
+            raise InvalidInputError(
+                f"ids must be an array of one dimension. Got the shape {asked.shape} instead."
+            )
+        return asked
 
     def _search_others(
         self,
@@ -547,7 +561,7 @@ class Gallery:
         k = min(k, len(self) - 1)
         parts: list[tuple[IntArray, Neighbors]] = []
         first = 0
-        for some in _portions(ids):
+        for some in _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION):
             asked = self._points_of(some)
             open_rows, n_searched = np.arange(len(some)), min(k + 1, n_most)
             while open_rows.size:
@@ -626,10 +640,6 @@ def _remove_from(table: PointTable, ids: AnyArray) -> PointTable:
 
 def _join(parts: list[AnyArray]) -> AnyArray:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _portions(ids: AnyArray) -> Iterator[AnyArray]:
-    return _blocks(ids, PORTION)
 
 
 def _blocks(rows: AnyArray, size: int) -> Iterator[AnyArray]:

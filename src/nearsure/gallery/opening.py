@@ -107,11 +107,13 @@ def open_gallery(
     ids : array of shape (n,), optional
         All ids of the engine, if there are `y` or `groups`.
     """
+    if ids is not None:
+        ids = checked_ids(ids, engine.capabilities)
     if not engine.capabilities.holds_labels:
         if y is None or ids is None:
             raise GalleryMismatchError(NO_LABELS)
         classes, codes = classes_and_codes(y)
-        table = PointTable(checked_ids(ids, engine.capabilities), codes)
+        table = PointTable(ids, codes)
         beside = None if groups is None else PointTable(ids, groups)
         counts = counted_by_table(engine, table)
         return Gallery(engine, counts, LabelCodes(classes), table, beside)

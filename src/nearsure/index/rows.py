@@ -1,6 +1,7 @@
 """Rows that are added and removed, and the tables between their ids and places."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -299,6 +300,15 @@ FEW_RECENT = 1024
 RECENT_SHARE = 8
 
 
+class _KeptIds(NamedTuple):
+    """Ids of rows, of which the first are sorted and the others looked up one by one."""
+
+    ids: GrowingRows
+    n_sorted: int
+    order: IntArray | None
+    recent: dict[int | str, int]
+
+
 class RowIds:
     """The id of each row, and the last row of each id.
 
@@ -317,9 +327,10 @@ class RowIds:
 
     def __init__(self, ids: AnyArray) -> None:
         self._n_rows = len(ids)
-        self._given: GrowingRows | None = None
+        # One attribute, so that a reader in another thread has all of it or nothing.
+        self._kept: _KeptIds | None = None
         if ids.dtype.kind == "U" or not np.array_equal(ids, np.arange(len(ids))):
-            self._keep(ids)
+            self._keep(GrowingRows(ids if ids.dtype.kind == "U" else ids.astype(np.int64)))
 
     def __len__(self) -> int:
         return self._n_rows
@@ -327,75 +338,73 @@ class RowIds:
     @property
     def values(self) -> AnyArray:
         """The ids of all rows. The next change may change what it holds."""
-        return np.arange(self._n_rows) if self._given is None else self._given.rows
+        kept = self._kept
+        return np.arange(self._n_rows) if kept is None else kept.ids.rows
 
     @property
     def are_rows(self) -> bool:
         """Whether every id is the number of its row."""
-        return self._given is None
+        return self._kept is None
 
     def of(self, rows: IntArray) -> AnyArray:
         """The ids of rows, in the shape of `rows`."""
-        ids: AnyArray = rows if self._given is None else self._given.rows[rows]
+        kept = self._kept
+        ids: AnyArray = rows if kept is None else kept.ids.rows[rows]
         return ids
 
     def last_rows(self, ids: AnyArray) -> IntArray:
         """The last row of each id, in the shape of `ids`; -1 for ids that never were."""
-        if self._given is None:
+        kept = self._kept
+        if kept is None:
             return np.where((ids >= 0) & (ids < self._n_rows), ids, -1)
-        n_sorted, order, recent = self._sorted
-        known = self._given.rows[:n_sorted]
-        places = np.searchsorted(known, ids, side="right", sorter=order) - 1
-        rows = places if order is None else order[places]
-        rows = np.where((places >= 0) & (known[rows] == ids), rows, -1)
-        if recent:
-            found = [recent.get(own, -1) for own in ids.ravel().tolist()]
-            rows = np.maximum(rows, np.array(found, np.int64).reshape(ids.shape))
+        rows = np.full(ids.shape, -1)
+        if kept.n_sorted:
+            known = kept.ids.rows[: kept.n_sorted]
+            places = np.searchsorted(known, ids, side="right", sorter=kept.order) - 1
+            found = places if kept.order is None else kept.order[places]
+            rows = np.where((places >= 0) & (known[found] == ids), found, -1)
+        if kept.recent:
+            is_recent = np.isin(ids, np.array(list(kept.recent)))
+            rows[is_recent] = [kept.recent[own] for own in ids[is_recent].tolist()]
         return rows
 
     def reserve(self, n_more: int) -> None:
         """Make room, so that `n_more` ids can be added without a failure."""
-        if self._given is not None:
-            self._given.reserve(n_more)
+        if self._kept is not None:
+            self._kept.ids.reserve(n_more)
 
     def append(self, ids: AnyArray) -> None:
         """Give the next rows these ids."""
         following = np.arange(self._n_rows, self._n_rows + len(ids))
-        if self._given is None and not np.array_equal(ids, following):
-            self._keep(self.values)
-        if self._given is not None:
-            if ids.dtype.itemsize > self._given.rows.itemsize:
-                self._keep(self.values.astype(ids.dtype))  # Longer strings.
-            self._given.append(ids)
-            n_sorted, _, recent = self._sorted
-            recent.update(zip(ids.tolist(), following.tolist(), strict=True))
-            if len(recent) > max(FEW_RECENT, n_sorted // RECENT_SHARE):
-                self._sort()
+        if self._kept is None and not np.array_equal(ids, following):
+            self._keep(GrowingRows(self.values))
+        if self._kept is not None:
+            if ids.dtype.itemsize > self._kept.ids.rows.itemsize:  # Longer strings.
+                self._keep(GrowingRows(self.values.astype(ids.dtype)))
+            kept = self._kept
+            kept.ids.append(ids)
+            kept.recent.update(zip(ids.tolist(), following.tolist(), strict=True))
+            if len(kept.recent) > max(FEW_RECENT, kept.n_sorted // RECENT_SHARE):
+                self._keep(kept.ids)
         self._n_rows += len(ids)
 
-    def _keep(self, ids: AnyArray) -> None:
-        self._given = GrowingRows(ids if ids.dtype.kind == "U" else ids.astype(np.int64))
-        self._sort()
-
-    def _sort(self) -> None:
-        ids = self.values
+    def _keep(self, given: GrowingRows) -> None:
+        ids = given.rows
         ascending = bool((ids[1:] > ids[:-1]).all())
         # Stable, so that among equal ids the last row comes last.
         order = None if ascending else np.argsort(ids, kind="stable")
-        # One assignment: a reader in another thread has all of it or nothing.
-        recent: dict[int | str, int] = {}
-        self._sorted = (len(ids), order, recent)
+        self._kept = _KeptIds(given, len(ids), order, {})
 
 
 class PointTable:
-    """Ids of rows, of which some are deleted, with an integer each: a label, or a group.
+    """Ids of rows, of which some are deleted, with a label or a group each.
 
     Parameters
     ----------
     ids : array of shape (n_rows,)
         Int64 or strings; those of rows that are not deleted are distinct.
     labels : array of shape (n_rows,)
-        Int64.
+        Int64, or objects.
     is_alive : array of shape (n_rows,) or None
         Which rows are not deleted; None for all, which takes no memory.
 
@@ -425,7 +434,9 @@ class PointTable:
 
     def alive_rows(self) -> IntArray:
         """The rows that are not deleted, ascending."""
-        return np.arange(len(self.ids)) if self._alive is None else np.flatnonzero(self._alive.rows)
+        # Rows that are being added have no ids yet.
+        n_rows, alive = len(self.ids), self._alive
+        return np.arange(n_rows) if alive is None else np.flatnonzero(alive.rows[:n_rows])
 
     def by_id(self) -> tuple[AnyArray, IntArray]:
         """Ids, ascending, and labels of the rows that are not deleted; copies."""

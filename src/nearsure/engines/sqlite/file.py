@@ -90,8 +90,8 @@ def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
 
 
 @contextmanager
-def translate_errors(shown: str) -> Iterator[None]:
-    """What is asked of SQLite inside fails with errors of nearsure, and so do odd values."""
+def translate_errors(shown: str, *, reading: bool = False) -> Iterator[None]:
+    """What is asked of SQLite inside fails with errors of nearsure; odd values, if it is read."""
     try:
         yield
     except NearsureError:
@@ -99,6 +99,8 @@ def translate_errors(shown: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise engine_error(error, shown) from error
     except (TypeError, ValueError, OverflowError) as error:
+        if not reading:
+            raise
         raise GalleryMismatchError(
             f"{shown} holds what no gallery does: {error}. {RESTORE}"
         ) from error
@@ -271,7 +273,7 @@ class DatabaseFile:
         """A connection that sees one state of the file from the first statement to the last."""
         connection = self._borrow()
         try:
-            with translate_errors(self.shown):
+            with translate_errors(self.shown, reading=True):
                 connection.execute("BEGIN")
                 yield connection
         finally:
