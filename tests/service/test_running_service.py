@@ -403,3 +403,40 @@ def test_an_engine_that_hangs_is_asked_once(
         goes_on.set()
         client.portal.call(asyncio.sleep, 0.05)  # type: ignore[union-attr]
         assert client.get("/readyz").json() == READY
+
+
+class SlowCount(FaissEngine):
+    """Counts its points only when it is allowed to."""
+
+    allowed = Event()
+
+    def size(self) -> int:
+        self.allowed.wait(20)
+        return super().size()
+
+
+def test_readiness_does_not_wait_for_figures() -> None:
+    vectors, codes = clusters(15)
+    engine = SlowCount.from_points(vectors, labels=codes)
+    engine.allowed.set()
+    with serving(engine=engine) as client, ThreadPoolExecutor(4) as others:
+        engine.allowed.clear()
+        figures = [others.submit(client.get, path) for path in ("/v1/model", "/metrics") * 2]
+        try:
+            start = monotonic()
+            assert client.get("/readyz").json() == READY
+            assert monotonic() - start < service.PROBE_SECONDS
+        finally:
+            engine.allowed.set()
+        assert all(figure.result().status_code in {200, 503} for figure in figures)
+
+
+@pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionResetError("gone")])
+def test_plain_errors_of_a_connection_are_the_engines(error: Exception) -> None:
+    vectors, codes = clusters(15)
+    engine = Faulty.from_points(vectors, labels=codes)
+    with serving(engine=engine) as client:
+        engine.failure = error
+        assert client.get("/v1/items/3").status_code == 503
+        engine.failure = None
+        assert client.get("/v1/items/3").status_code == 200

@@ -108,7 +108,14 @@ def test_what_is_no_http_is_refused(port: int, request_: bytes) -> None:
     assert (status, check_problem(body)) == (400, "bad_request")
 
 
-@pytest.mark.parametrize("framing", [b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: %d\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: 0\r\n",
+    ],
+)
 def test_a_body_after_an_upgrade_is_no_request(port: int, framing: bytes) -> None:
     head = ASK + b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
     head += (framing % len(SECOND) if b"%" in framing else framing) + b"\r\n"

@@ -1,5 +1,6 @@
 """`open_embeddings` and `load_embeddings`: chunk by chunk, or all at once."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -68,7 +69,8 @@ class EmbeddingStream:
 
         Each call begins at the first row; JSON lines from standard input can be read once.
         """
-        check_positive_integer("rows", rows)
+        if check_positive_integer("rows", rows) > sys.maxsize:
+            raise InvalidInputError(f"rows must be at most {sys.maxsize}. Got {rows} instead.")
         chunks = self._reader.chunks(rows)
         return chunks if self._labels is None else self._with_labels(chunks, rows, *self._labels)
 

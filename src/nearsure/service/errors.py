@@ -161,7 +161,8 @@ PROBLEMS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any], ProblemError]
         lambda error: ProblemError(422, "invalid_input", str(error)),
     ),
     ((MissingExtraError,), lambda error: ProblemError(501, "not_installed", str(error))),
-    ((EngineError,), _of_engine),
+    # An engine of one's own may raise plain errors of a connection.
+    ((EngineError, TimeoutError, ConnectionError), _of_engine),
     (
         (NotFittedError,),
         lambda _: ProblemError(409, "not_fitted_yet", "Nothing is fitted yet. POST /v1/refit."),

@@ -99,7 +99,9 @@ def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
 def _find_notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
     if settings.model is not None:
         return FileStore(settings.model)
-    notes: Notes | None = getattr(engine, "notes", {} if is_given else None)
+    notes: Notes | None = getattr(engine, "notes", None)
+    if notes is None and is_given:
+        notes = {}
     if notes is None:
         raise ConfigError(
             "The fit needs a file to be kept in: this engine keeps none. Give the path of one as "
@@ -180,8 +182,8 @@ class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
     Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
-    the report, the audit and refits have one each, and figures and probes of readiness, which
-    matter most when all is slow, have two.
+    the report, the audit and refits have one each, and so have figures and probes of readiness,
+    which matter most when all is slow.
 
     Parameters
     ----------
@@ -201,7 +203,9 @@ class RunningService:
         patience = settings.patience
         self.reads = WorkThreads(READERS, "reads", patience=patience)
         self.surveys = WorkThreads(1, "surveys", patience=patience)
-        self.figures = WorkThreads(2, "figures", patience=patience)
+        self.figures = WorkThreads(1, "figures", patience=patience)
+        # Readiness waits for nobody else.
+        self._probes = WorkThreads(1, "probes")
         self._encoding = WorkThreads(
             1, "encodes", patience=patience, largest_queue=WAITING_ENCODINGS
         )
@@ -279,7 +283,7 @@ class RunningService:
         """Why the gallery cannot answer now; None if it can."""
         probe = self._probe
         if probe is None or (probe.done() and monotonic() >= self._probed_at + FRESH_SECONDS):
-            probe = asyncio.wrap_future(self.figures.submit(self._try_engine))
+            probe = asyncio.wrap_future(self._probes.submit(self._try_engine))
             self._probe = probe
         done, _ = await asyncio.wait([probe], timeout=PROBE_SECONDS)
         return probe.result() if done else "The gallery does not answer."
@@ -315,7 +319,7 @@ class RunningService:
         self._writer.close()
         self._writer.join()
         deadline = monotonic() + LAST_WAIT
-        readers = (self.reads, self.surveys, self.figures, self._encoding)
+        readers = (self.reads, self.surveys, self.figures, self._probes, self._encoding)
         for threads in (*readers, self._background):
             threads.close(cancel=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]

@@ -31,7 +31,6 @@ TOO_LARGE = ProblemError(
     431, "head_too_large", f"The head of a request may have {LARGEST_HEAD} bytes."
 )
 TOO_MANY = ProblemError(503, "overloaded", "Too many connections.")
-BODY_HEADERS = {b"content-length", b"transfer-encoding"}
 
 
 class LimitedProtocol(uvicorn_http.HttpToolsProtocol):
@@ -82,7 +81,8 @@ class LimitedProtocol(uvicorn_http.HttpToolsProtocol):
         if n_bytes > LARGEST_HEAD:
             self._refusal = TOO_LARGE
         elif self.parser.should_upgrade() and any(
-            name in BODY_HEADERS and value != b"0" for name, value in self.headers
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
         ):
             self._refusal = NO_UPGRADE
         if self._refusal is not BAD_REQUEST:

@@ -38,7 +38,7 @@ async def get_asset(request: Request, name: str) -> Response:
 @cache
 def page_files() -> Mapping[str, tuple[bytes, str]]:
     """All files that are served, by name: content, and a tag that changes when it does."""
-    own = [file for file in files(__name__).iterdir() if not file.name.startswith("__")]
+    own = [file for file in files(__name__).iterdir() if file.name.rpartition(".")[2] in KINDS]
     texts = page_assets() | {file.name: file.read_text("utf-8") for file in own}
     contents = {name: text.encode() for name, text in texts.items()}
     return {
