@@ -1,5 +1,6 @@
 """Thresholds, sets, audits and drift of a fitted classifier: promises kept, nonsense refused."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from small_galleries import assert_same_answers, drawn
 from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.decisions import ScoreName, choose_threshold, fit_conformal
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, ManyMissesWarning
 
 N_CLASSES = 6
 CENTRES = 2.4 * np.random.default_rng(7).normal(size=(N_CLASSES, 3))
@@ -266,3 +267,36 @@ def test_unfitted(method: str) -> None:
     options = {"precision": 0.9} if method == "accept_threshold" else {}
     with pytest.raises(ValueError, match="not fitted yet"):
         getattr(NEDClassifier(), method)(*arguments.get(method, ()), **options)
+
+
+def test_sets_are_searched_deeper_before_they_hold_every_class() -> None:
+    """Twenty classes that overlap; among two neighbours, most points miss their class."""
+    rng = np.random.default_rng(0)
+    means, codes = rng.normal(size=(20, 3)), np.repeat(np.arange(20), 30)
+    vectors = means[codes] + rng.normal(scale=0.7, size=(600, 3))
+    queries = means[codes] + rng.normal(scale=0.7, size=(600, 3))
+    with pytest.warns(ManyMissesWarning):
+        classifier = NEDClassifier(n_neighbors=2).fit(vectors, codes)
+    own = classifier.leave_one_out_posterior()
+    assert fit_conformal(own, codes, alpha=0.1).everything
+    fit = classifier.conformal_fit(0.1)
+    assert not fit.everything
+    assert fit.n_neighbors in {32, 128, 512}
+    assert f"Searched {fit.n_neighbors} neighbours deep." in str(fit)
+    sets = classifier.predict_set(queries, 0.1)
+    assert sets.contains(codes).mean() > 0.87
+    assert sets.sizes.mean() < 16
+    # An alpha that the usual neighbours serve is not searched for.
+    assert classifier.conformal_fit(0.7).n_neighbors is None
+
+
+def test_sets_that_no_depth_can_narrow_say_how_deep_was_searched() -> None:
+    """The only member of a class misses it at any depth."""
+    vectors = np.random.default_rng(0).normal(size=(40, 2))
+    codes = np.concatenate([np.arange(20), np.repeat([20, 21], 10)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = NEDClassifier(n_neighbors=5).fit(vectors, codes).conformal_fit(0.1)
+    assert fit.everything
+    assert fit.n_neighbors == 39
+    assert str(fit).endswith("Searched 39 neighbours deep.")

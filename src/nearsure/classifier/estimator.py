@@ -66,6 +66,7 @@ from nearsure.errors import (
 )
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
+from nearsure.forms.sharpened import query_scales
 from nearsure.gallery import Gallery
 from nearsure.gallery.opening import (
     check_fits,
@@ -93,6 +94,10 @@ from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, 
 VALIDATED = ("n_features_in_", "feature_names_in_")
 # Of the points that take part in choosing a threshold or a set.
 DRAW_SEED = 0
+# Sets are searched so many times as deep where k misses too many classes, up to this many
+# neighbours of all points together: 200 MB.
+DEEPER = 4
+DEEPEST_ENTRIES = 8_000_000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -662,15 +667,51 @@ class NEDClassifier(
         PredictionSets
             Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
         """
-        fit = self.conformal_fit(alpha, score)
-        return prediction_sets(self._posterior(self.kneighbors(Q)), fit)
+        fit, own = self._fit_sets(alpha, score)
+        if fit.n_neighbors is None:
+            return prediction_sets(self._posterior(self.kneighbors(Q)), fit)
+        return prediction_sets(
+            self._deeper_posterior(self.kneighbors(Q, fit.n_neighbors), own), fit
+        )
 
     def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
-        """The score up to which classes belong to the sets of `predict_set`."""
+        """The score up to which classes belong to the sets of `predict_set`.
+
+        Where so many points miss their class that nothing could be ruled out, they are searched
+        four times as deep, again and again, as far as memory allows.
+        """
+        return self._fit_sets(alpha, score)[0]
+
+    def _fit_sets(self, alpha: float, score: ScoreName) -> tuple[ConformalFit, Neighbors]:
+        """What sets are made by, and the points' own neighbours, as deep as it took."""
         own = self._self_search()
         some = self._drawn_by_prior(own.codes)
-        posterior = self._posterior(own.neighbors).take(some)
-        return fit_conformal(posterior, own.codes[some], alpha=alpha, score=score)
+        found, posterior = own.neighbors, self._posterior(own.neighbors)
+        fit = fit_conformal(posterior.take(some), own.codes[some], alpha=alpha, score=score)
+        k, gallery = self.n_neighbors_, self._fit.gallery
+        limit = gallery.engine.capabilities.largest_k or len(gallery)
+        most = min(len(gallery) - 1, limit - 1, DEEPEST_ENTRIES // len(own.ids))
+        while fit.everything and fit.n_missed and k < most:
+            k = min(DEEPER * k, most)
+            found = gallery.leave_one_out(own.ids, k)
+            posterior = self._deeper_posterior(found, found)
+            fit = fit_conformal(posterior.take(some), own.codes[some], alpha=alpha, score=score)
+            fit = replace(fit, n_neighbors=k)
+        return fit, found
+
+    def _deeper_posterior(self, neighbors: Neighbors, own: Neighbors) -> Posterior:
+        """p(c | known) from more neighbours than at the fit, where usual distances are longer."""
+        rule = self._fit.rule
+        if rule.form is not None:
+            typical = float(np.median(query_scales(own))) or 1.0
+            rule = replace(rule, form=replace(rule.form, typical_distance=typical))
+        sizes = self.class_counts_
+        return rule.posterior(
+            neighbors,
+            n_classes=len(sizes),
+            class_sizes=sizes,
+            prior_factors=self._prior_factors(),
+        )
 
     def adapt_to_queries(
         self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0

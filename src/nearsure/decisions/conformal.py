@@ -167,6 +167,9 @@ class ConformalFit:
         Which score.
     n_points, n_missed : int
         Calibration points, and those whose class is not among their neighbours.
+    n_neighbors : int, optional
+        Neighbours that points and queries must be searched for, where those of the fit missed too
+        many classes; None if the usual number does.
     """
 
     quantile: float
@@ -174,6 +177,7 @@ class ConformalFit:
     score: ScoreName
     n_points: int
     n_missed: int
+    n_neighbors: int | None = None
 
     @property
     def everything(self) -> bool:
@@ -187,17 +191,18 @@ class ConformalFit:
 
     def __str__(self) -> str:
         promise = f"Sets that hold the true class of {100 * (1 - self.alpha):.6g}% of the queries"
+        deeper = f" Searched {self.n_neighbors:,} neighbours deep." if self.n_neighbors else ""
         if not self.everything:
             return (
                 f"{promise}: classes of score {self.score!r} up to {self.quantile:.4g}, from "
-                f"{self.n_points:,} points."
+                f"{self.n_points:,} points.{deeper}"
             )
         # Rounded up, so that the printed number does as a remedy.
         enough = ceil(self.smallest_alpha * 1e4) / 1e4
         return (
             f"{promise} must hold every class: {self.n_missed:,} of {self.n_points:,} calibration "
             f"points have a class that is not among their neighbours. Use an alpha of at least "
-            f"{enough:.4g}, a larger k, or more calibration points."
+            f"{enough:.4g}, a larger k, or more calibration points.{deeper}"
         )
 
 
