@@ -13,6 +13,7 @@ BENCHMARKS = (
     "corruptions",
     "unknowns",
     "decisions",
+    "promises",
     "label_audit",
     "drift",
     "scale",
