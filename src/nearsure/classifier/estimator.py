@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
+from nearsure.bursts import N_LISTED, Bursts, find_bursts, group_near_copies
 from nearsure.classifier.known import (
     UnknownDetector,
     fit_unknown_detector,
@@ -45,6 +46,7 @@ from nearsure.classifier.rule import (
     mean_and_error,
     own_losses,
     self_search,
+    self_search_with_more,
 )
 from nearsure.classifier.state import Fit, from_state, to_state
 from nearsure.decisions import (
@@ -62,6 +64,7 @@ from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
+    NearCopiesWarning,
     StaleFitWarning,
 )
 from nearsure.forms import SharpenedFit
@@ -173,6 +176,9 @@ class NEDClassifier(
         From neighbours to p(c | known): the rule that "auto" stands for, and its calibrator.
     prior_ : "support", "uniform" or array of shape (n_classes,)
         The prior of the fit.
+    bursts_ : Bursts or None
+        The own accuracy with and without near-copies within a class, at several cuts; None where
+        nothing was fitted. See `nearsure.bursts`.
     unknown_share_ : float or None
         Share of unknown queries that is expected: the parameter, or as `adapt_to_queries` has
         found it. None if every query is taken for known.
@@ -226,7 +232,9 @@ class NEDClassifier(
         self.max_fit_samples = max_fit_samples
         self.random_state = random_state
 
-    def fit(self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | Literal["auto"] | None = None
+    ) -> Self:
         """Take a labelled gallery and fit everything on it.
 
         Parameters
@@ -235,9 +243,16 @@ class NEDClassifier(
             Embeddings. Float32 and float64 are kept without a copy and must not change afterwards.
         y : array of shape (n_support,)
             Labels.
-        groups : array of shape (n_support,), optional
+        groups : array of shape (n_support,) or "auto", optional
             Points of one group (a burst, the augmentations of one image, near-duplicates) do not
-            count as each other's neighbours where points of the gallery are left out.
+            count as each other's neighbours where points of the gallery are left out. "auto" makes
+            groups of near-copies within a class if they carry the own accuracy, and none if not;
+            all points are then searched once more.
+
+        Warns
+        -----
+        NearCopiesWarning
+            If near-copies carry the own accuracy, and are not left out together.
         """
         self._check_parameters()
         before = {name: getattr(self, name) for name in VALIDATED if hasattr(self, name)}
@@ -247,11 +262,12 @@ class NEDClassifier(
             vectors, labels = validate_data(self, Z, y, dtype=float_dtypes(Z), order="C")
             classes, codes = classes_and_codes(labels)
             names, own_groups = None, None
-            if groups is not None:
+            auto = _is_auto(groups)
+            if groups is not None and not auto:
                 names, own_groups = groups_and_codes(groups, len(vectors))
             points = unit_vectors(vectors) if self.metric == "cosine" else vectors
             gallery = self._fill_gallery(points, codes, classes, own_groups)
-            self._fit_on(gallery, self.metric, names)
+            self._fit_on(gallery, self.metric, names, find_groups=auto)
         except BaseException:
             # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
             for name in VALIDATED:
@@ -264,7 +280,7 @@ class NEDClassifier(
         self,
         y: ArrayLike | None = None,
         ids: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | Literal["auto"] | None = None,
     ) -> Self:
         """Fit on the gallery that the engine holds already; its vectors stay there.
 
@@ -278,13 +294,16 @@ class NEDClassifier(
             Labels of the points `ids`: given if, and only if, the engine holds none.
         ids : array of shape (n,), optional
             All ids of the engine, in the order of `y` or `groups`.
-        groups : array of shape (n,), optional
-            Groups of the points `ids`; see `fit`.
+        groups : array of shape (n,) or "auto", optional
+            Groups of the points `ids`, or "auto"; see `fit`.
         """
         self._check_parameters()
         engine = resolve_engine(self.engine)
         check_fits(engine, engine.dimension, self.metric)
         names, own_groups = None, None
+        auto = _is_auto(groups)
+        if auto:
+            groups = None
         own_ids = None if ids is None else np.asarray(ids)
         if (own_ids is None) != (y is None and groups is None):
             raise InvalidInputError("ids must be given with y or groups, and only then.")
@@ -297,7 +316,7 @@ class NEDClassifier(
         if own_ids is not None and groups is not None:
             names, own_groups = groups_and_codes(groups, len(own_ids))
         gallery = open_gallery(engine, labels, own_ids, own_groups)
-        self._fit_on(gallery, self.metric, names)
+        self._fit_on(gallery, self.metric, names, find_groups=auto)
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = engine.dimension
         return self
@@ -318,7 +337,11 @@ class NEDClassifier(
             gallery = gallery.without_empty_classes()
         else:
             gallery.recount()
-        self._fit_on(gallery, before.metric, before.group_names)
+        find_groups = before.bursts is not None and before.bursts.grouped
+        if find_groups:
+            gallery.forget_groups()
+        names = None if find_groups else before.group_names
+        self._fit_on(gallery, before.metric, names, find_groups=find_groups)
         self._fit.adapted = before.adapted
         if before.adapted and before.known is not None and self._fit.known is not None:
             shift = before.known.model
@@ -403,6 +426,11 @@ class NEDClassifier(
     def prior_(self) -> Literal["support", "uniform"] | FloatArray:
         """The prior of the fit: its name, or a probability for each class."""
         return self._fitted.prior
+
+    @property
+    def bursts_(self) -> Bursts | None:
+        """What near-copies within a class do to the own accuracy; None if nothing was fitted."""
+        return self._fitted.bursts
 
     @property
     def metric_(self) -> Literal["euclidean", "cosine"]:
@@ -726,7 +754,8 @@ class NEDClassifier(
         y : array of shape (n,)
             Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
         groups : array of shape (n,), optional
-            Their groups: given if, and only if, `fit` was given groups.
+            Their groups: given if, and only if, `fit` was given groups. With "auto", each new point
+            has a group of its own until `refit`.
         ids : array of shape (n,), optional
             Ids that no point has; by default they count on.
 
@@ -745,7 +774,11 @@ class NEDClassifier(
             self, Z, dtype=[np.float64, np.float32], order="C", reset=False
         )
         labels = labels_for(y, len(vectors), self.classes_, self.prior_)
-        names, group_codes = extended_groups(groups, len(vectors), self._fit.group_names)
+        own_names = self._fit.group_names
+        bursts = self._fit.bursts
+        if groups is None and own_names is not None and bursts is not None and bursts.grouped:
+            groups = len(own_names) + np.arange(len(vectors))
+        names, group_codes = extended_groups(groups, len(vectors), own_names)
         if self._fit.metric == "cosine":
             vectors = unit_vectors(vectors)
         new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
@@ -937,8 +970,15 @@ class NEDClassifier(
         gallery: Gallery,
         metric: Literal["euclidean", "cosine"],
         group_names: AnyArray | None,
+        *,
+        find_groups: bool = False,
+        bursts: Bursts | None = None,
     ) -> None:
-        """Fit everything on a gallery; nothing is assigned before all has succeeded."""
+        """Fit everything on a gallery; nothing is assigned before all has succeeded.
+
+        With `find_groups`, near-copies are left out together if they carry the own accuracy;
+        `bursts` is what was found before they were.
+        """
         self._check_parameters()
         classes = gallery.classes
         sizes = class_sizes(gallery, len(classes))
@@ -946,10 +986,10 @@ class NEDClassifier(
         own: SelfSearch | None = None
         ids = draw_ids(gallery, self.max_fit_samples, self.random_state)
         if settings.needs_own_pass:
-            own = self_search(gallery, ids, settings.k)
+            own, looked_at, more = self_search_with_more(gallery, ids, settings.k)
             if len(gallery.classes) > len(classes):
                 # Others have added a class meanwhile.
-                self._fit_on(gallery, metric, group_names)
+                self._fit_on(gallery, metric, group_names, find_groups=find_groups, bursts=bursts)
                 return
         rule = fit_rule(
             settings.rule,
@@ -962,10 +1002,31 @@ class NEDClassifier(
         )
         known: UnknownDetector | None = None
         rehearsal: Rehearsal | None = None
-        if self.unknown_share is not None and own is not None:
-            to_posterior = partial(
-                rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+        to_posterior = partial(
+            rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+        )
+        if own is not None and bursts is None:
+            bursts = find_bursts(
+                own.neighbors,
+                own.codes,
+                ids,
+                class_sizes=sizes,
+                score=to_posterior,
+                k=settings.k,
+                some=looked_at,
+                more=more,
             )
+            if bursts.suspicious and find_groups:
+                groups = self._group_near_copies(gallery, sizes)
+                gallery.keep_groups(gallery.ids, groups)
+                self._fit_on(
+                    gallery,
+                    metric,
+                    np.arange(groups.max() + 1),
+                    bursts=replace(bursts, grouped=True),
+                )
+                return
+        if self.unknown_share is not None and own is not None:
             rehearsal = rehearse_gallery(gallery, own, rule, to_posterior, sizes)
             known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
         self.n_neighbors_, self.fit_indices_ = settings.k, ids
@@ -981,8 +1042,21 @@ class NEDClassifier(
             mark=gallery.n_changes,
             self_search=own,
             rehearsal=None if own is None or rehearsal is None else (own, rehearsal),
+            bursts=bursts,
         )
         self._fit.loss = self._watched_loss(own) if own is not None else None
+        if bursts is not None and bursts.suspicious and not bursts.grouped:
+            warnings.warn(
+                f"{bursts} Promises may break for queries that have no copy in it: fit with "
+                'groups, or with groups="auto".',
+                NearCopiesWarning,
+                stacklevel=3,
+            )
+
+    def _group_near_copies(self, gallery: Gallery, sizes: IntArray) -> IntArray:
+        """Groups of all points, in the order of ``gallery.ids``."""
+        own = gallery.leave_one_out(None, N_LISTED)
+        return group_near_copies(own, gallery.codes, gallery.ids, class_sizes=sizes)
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
@@ -1108,6 +1182,14 @@ class NEDClassifier(
             EngineChangedWarning,
             stacklevel=3,
         )
+
+
+def _is_auto(groups: ArrayLike | None) -> bool:
+    if isinstance(groups, str) and groups != "auto":
+        raise InvalidInputError(
+            f"The 'groups' parameter must be an array, \"auto\" or None. Got {groups!r} instead."
+        )
+    return isinstance(groups, str)
 
 
 def _is_plain(Q: ArrayLike, n_features: int) -> bool:
