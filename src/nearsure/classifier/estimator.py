@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
-from nearsure.bursts import N_LISTED, Bursts, find_bursts, group_near_copies
+from nearsure.bursts import (
+    N_LISTED,
+    Bursts,
+    draw_one_per_group,
+    find_bursts,
+    group_near_copies,
+)
 from nearsure.classifier.known import (
     UnknownDetector,
     fit_unknown_detector,
@@ -53,6 +59,7 @@ from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
     PredictionSets,
+    RestsOn,
     ScoreName,
     choose_threshold,
     fit_conformal,
@@ -70,6 +77,7 @@ from nearsure.errors import (
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.gallery import Gallery
+from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
@@ -89,6 +97,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
+from nearsure.shift import QueryCheck, check_queries, choose_for_queries, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
 
@@ -96,6 +105,8 @@ from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, 
 VALIDATED = ("n_features_in_", "feature_names_in_")
 # Of the points that take part in choosing a threshold or a set.
 DRAW_SEED = 0
+# Own points that play queries: as many as galleries had on which this was measured.
+MOST_REHEARSED = 5000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -196,8 +207,8 @@ class NEDClassifier(
     >>> float((prediction.labels == truth).mean().round(3))
     0.991
     >>> print(classifier.accept_threshold(precision=0.99))  # doctest: +NORMALIZE_WHITESPACE
-    Accept at confidence >= 0.924663: 92.9% of queries, at least 99% right, with 95% certainty
-    (measured 99.64% of 834).
+    Accept at confidence >= 0.924663: 92.9% of queries, at least 99% right, with 95% certainty, for
+    queries like the gallery (measured 99.64% of 834).
     """
 
     n_neighbors_: int
@@ -596,8 +607,11 @@ class NEDClassifier(
         error: float | None = None,
         false_accept_rate: float | None = None,
         certainty: float = 0.95,
+        queries: ArrayLike | None = None,
     ) -> AcceptThreshold:
         """The confidence from which answers may be accepted without a second look.
+
+        It is for queries like the gallery: whether those that come are, `queries` tells.
 
         It is chosen on the gallery's own points, each left out itself, with a bound for their
         finite number; see `nearsure.decisions`. A point that is left out has a fellow less than a
@@ -620,6 +634,11 @@ class NEDClassifier(
             of the three must be given.
         certainty : float, default 0.95
             How sure the promise shall be, in (0, 1).
+        queries : array of shape (n, n_features), optional
+            Queries as they come, without labels, 30 or more. If they differ from the gallery, own
+            points that are as unsure take part instead, and the promise is adjusted, never to a
+            laxer one; if none can, or if unknown queries are expected, it is withdrawn. See
+            `nearsure.shift`.
 
         Returns
         -------
@@ -627,22 +646,62 @@ class NEDClassifier(
             ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
             sentence. If the target cannot be promised, it says so and accepts nothing.
         """
-        confidence, correct = self.rehearsed_scores()
-        return choose_threshold(
-            confidence,
-            correct,
+        choose = partial(
+            choose_threshold,
             precision=precision,
             error=error,
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
+        plain = replace(choose(*self.rehearsed_scores()), rests_on=self._rests_on())
+        if queries is None:
+            return plain
+        check = self._check_queries(self.kneighbors(queries))
+        if self._fit.known is not None:
+            # Rehearsed points have no p(known) to be compared with that of queries.
+            check = replace(check, readings=(), outside=not check.alike)
+        return choose_for_queries(plain, check, choose)
+
+    def _rests_on(self) -> RestsOn:
+        if self._fit.gallery.groups_beside is not None:
+            return "groups left out together"
+        bursts = self._fit.bursts
+        if bursts is not None and bursts.suspicious:
+            return "near-copies left out alone"
+        return "points left out alone"
+
+    def _check_queries(self, found: Neighbors) -> QueryCheck:
+        """Compare queries with own points in the proportions of the prior, some of many."""
+        own, gallery = self._self_search(), self._fit.gallery
+        drawn = self._drawn_by_prior(own.codes)
+        rng = np.random.default_rng(DRAW_SEED)
+        some = drawn[draw_places(len(drawn), MOST_REHEARSED, rng)]
+        more = (
+            gallery.leave_one_out(own.ids[some], max(N_LISTED, own.neighbors.k))
+            if gallery.in_memory
+            else own.neighbors.take(some)
+        )
+        return check_queries(
+            more,
+            own.codes[some],
+            found,
+            self.class_counts_,
+            self._posterior,
+            groups=self._groups_of(own.ids[some]),
+            seed=DRAW_SEED,
+        )
+
+    def _groups_of(self, ids: AnyArray) -> IntArray | None:
+        beside = self._fit.gallery.groups_beside
+        return None if beside is None else values_beside(beside, ids)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
         """Confidence of the gallery's own points, and whether their answers are right.
 
-        What `accept_threshold` is chosen on: each point is left out; where unknown queries are
-        expected, points whose class is left out stand for them, in the share that is expected;
-        with another prior, points of each class take part in that proportion.
+        What `accept_threshold` is chosen on: each point is left out; of a group, one point takes
+        part, as its points are right or wrong together; where unknown queries are expected, points
+        whose class is left out stand for them, in the share that is expected; with another prior,
+        points of each class take part in that proportion.
 
         Returns
         -------
@@ -654,7 +713,11 @@ class NEDClassifier(
         own = self._self_search()
         posterior = self._posterior(own.neighbors)
         confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = self._drawn_by_prior(own.codes)
+        some = np.arange(len(own.codes))
+        groups = self._groups_of(own.ids)
+        if groups is not None:
+            some = draw_one_per_group(groups, seed=DRAW_SEED)
+        some = some[self._drawn_by_prior(own.codes[some])]
         if self._fit.known is None:
             return confidence[some], correct[some]
         return mix_in_unknowns(
@@ -886,18 +949,32 @@ class NEDClassifier(
         Returns
         -------
         QueryDrift
-            Shifts of confidence and distance with an alarm, and the estimated accuracy.
+            Shifts of confidence and distance with an alarm, the estimated accuracy and the range
+            in which it should lie, and how far class shares differ.
         """
         own, found = self._self_search(), self.kneighbors(Q)
         k = min(own.neighbors.k, found.k)
         neighbors, found = own.neighbors.first(k), found.first(k)
-        return compare_queries(
+        posterior, asked = self._posterior(neighbors, own), self._posterior(found)
+        drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
+        check = self._check_queries(found)
+        # Own points lack one member of their class, and so do queries here, or classes of two or
+        # three would raise a false alarm. Neither side has factors that depend on the true class.
+        thinned = thin_queries(found, asked, self.class_counts_, seed=seed)
+        fair = compare_queries(
             neighbors,
-            self._posterior(neighbors, own),
+            self._posterior(neighbors),
             own.codes,
-            found,
-            self._posterior(found),
-            seed=seed,
+            thinned,
+            self._posterior(thinned),
+            n_resamples=1,
+        )
+        return replace(
+            drift,
+            confidence=fair.confidence,
+            distance=fair.distance,
+            accuracy_range=check.accuracy,
+            share_shift=check.shares.distance if check.shares.alarm else 0.0,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
