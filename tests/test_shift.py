@@ -40,7 +40,7 @@ def test_a_promise_for_queries_like_the_gallery_stays_as_it_is(
     assert drift.share_shift == 0.0
 
 
-@pytest.mark.parametrize("noise", [1.3, 1.6, 2.5])
+@pytest.mark.parametrize("noise", [1.3, 1.6, 2.5, 4.0])
 def test_queries_that_are_worse_get_a_stricter_promise_or_none(
     classifier: NEDClassifier, noise: float
 ) -> None:

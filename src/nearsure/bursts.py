@@ -239,6 +239,7 @@ def group_near_copies(
     ids: AnyArray,
     *,
     class_sizes: IntArray,
+    cut: float = GROUPING_CUT,
 ) -> IntArray:
     """Join points of one class that are near by the scales of both: single linkage.
 
@@ -250,6 +251,9 @@ def group_near_copies(
         Their classes and ids.
     class_sizes : array of shape (n_classes,)
         Members of each class.
+    cut : float
+        Share of the distance to the 24th member of the class, at most the default; less in few
+        dimensions.
 
     Returns
     -------
@@ -257,7 +261,7 @@ def group_near_copies(
         Codes of groups; a point without near-copies has one of its own.
     """
     scales = _measure_scales(own, codes, class_sizes)
-    cut = GROUPING_CUT * _shrink_cuts(own, codes)
+    cut *= _shrink_cuts(own, codes)
     return _list_pairs(own, codes, ids, scales).group(cut, len(codes))
 
 

@@ -374,14 +374,17 @@ def check_queries(
                     (rehearsed.labels == codes)[drawn],
                 )
             )
+    outside = bool(reasons) and fell and bool(now.near.mean() > start.far.mean())
+    low, high = _estimate_range(plain, answer, correct, queries, asked, readings)
     return QueryCheck(
         reasons=tuple(reasons),
-        outside=bool(reasons) and fell and bool(now.near.mean() > start.far.mean()),
+        outside=outside,
         readings=tuple(readings),
         shares=shares,
         own_confidence=float(start.confidence.mean()),
         query_confidence=float(now.confidence.mean()),
-        accuracy=_estimate_range(plain, answer, correct, queries, asked, readings),
+        # Beyond the gallery own points play nothing, and confidence says little.
+        accuracy=(0.0 if outside else low, high),
     )
 
 
