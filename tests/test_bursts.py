@@ -153,7 +153,7 @@ def test_real_galleries_are_not_suspicious(name: str) -> None:
     some = np.random.default_rng(0).permutation(len(labels))[:3000]
     points = vectors[some].astype(np.float32)
     for options in ({}, {"max_fit_samples": 1500}):
-        auto = NEDClassifier(**options).fit(points, labels[some], groups="auto")
+        auto = NEDClassifier(**options).fit(points, labels[some], groups="auto")  # type: ignore[arg-type]
         assert auto.bursts_ is not None
         assert not auto.bursts_.suspicious
         plain = fit_quietly(points, labels[some], **options)

@@ -65,7 +65,7 @@ def test_queries_that_are_worse_get_a_stricter_promise_or_none(
 def test_far_queries_withdraw_every_promise(classifier: NEDClassifier) -> None:
     queries = 30.0 * np.random.default_rng(0).normal(size=(100, 16))
     for target in ({"precision": 0.6}, {"error": 0.4}, {"false_accept_rate": 0.3}):
-        chosen = classifier.accept_threshold(queries=queries, **target)  # type: ignore[arg-type]
+        chosen = classifier.accept_threshold(queries=queries, **target)
         assert chosen.state == "withdrawn"
         assert not chosen.accepts(np.ones(3)).any()
         assert "withdrawn" in str(chosen)
