@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearsure import Neighbors, fit_temperature, score
+from nearsure import NEDClassifier, Neighbors, fit_temperature, score
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.audit import (
     GalleryAudit,
@@ -98,9 +98,16 @@ def test_text_names_the_classes_and_shows_so_many_rows(
         "nearly identical points labelled differently: 1 pairs",
         f"classes that claim something of each other: {len(found.confusable)} pairs",
         "classes too small, or that miss themselves: 5",
+        titles[-1],
     ]
-    # Four headers, two rows a table, but there is only one pair.
-    assert len(lines) == 5 + 4 + 2 + 1 + 2 + 2
+    copies = found.copies
+    assert copies is not None
+    assert titles[-1].startswith(
+        f"copies and near-copies within a class: {copies.n_points} points in {len(copies)} groups"
+    )
+    # Four headers, two rows a table, but there is only one pair; then near-copies, if any.
+    n_last = min(2, len(copies))
+    assert len(lines) == 6 + 4 + 2 + 1 + 2 + 2 + n_last + (n_last > 0)
     worst = lines[3].split()
     assert worst[0] == str(found.suspects.ids[0])
     assert float(worst[2]) == pytest.approx(100 * found.suspects.p_own[0], abs=0.05)
@@ -108,7 +115,7 @@ def test_text_names_the_classes_and_shows_so_many_rows(
 
 
 def test_text_without_rows_is_the_counts(gallery: tuple[Neighbors, list[int]]) -> None:
-    assert len(named(gallery, 0)[1]) == 5
+    assert len(named(gallery, 0)[1]) == 6
 
 
 def test_text_of_one_class() -> None:
@@ -123,6 +130,7 @@ def test_text_of_one_class() -> None:
         "nearly identical points labelled differently: 0 pairs",
         "classes that claim something of each other: 0 pairs",
         "classes too small, or that miss themselves: 0",
+        "copies and near-copies within a class: 0 points in 0 groups, 0 points with an exact copy",
     ]
 
 
@@ -552,3 +560,16 @@ def test_bad_parameters_of_small_classes_are_refused() -> None:
     for share in (-0.1, 1.1, np.nan):
         with pytest.raises(InvalidInputError, match=r"max_miss_share must lie in \[0, 1\]"):
             small_classes(neighbors, [0, 0], temperature=1.0, max_miss_share=share)
+
+
+def test_bursts_are_listed_with_the_largest_first() -> None:
+    rng = np.random.default_rng(0)
+    points, codes = rng.normal(size=(120, 16)), np.arange(120) % 3
+    rows = np.concatenate([np.arange(120), [0] * 4, [1] * 2])
+    copied = points[rows]
+    copied[120:124] += 0.01 * rng.normal(size=(4, 16))
+    found = NEDClassifier().fit(copied, codes[rows]).audit().copies
+    assert found is not None
+    assert [sorted(ids.tolist()) for ids in found.ids] == [[0, 120, 121, 122, 123], [1, 124, 125]]
+    assert found.codes.tolist() == [0, 1]
+    assert (found.n_points, found.n_exact) == (8, 3)

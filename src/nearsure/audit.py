@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, triu
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.bursts import CUTS, group_near_copies
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.posterior import aggregate, score
@@ -17,11 +18,13 @@ from nearsure.rules import ned_weights
 __all__ = [
     "ConfusableClasses",
     "GalleryAudit",
+    "NearCopies",
     "NearDuplicates",
     "SmallClasses",
     "SuspectLabels",
     "audit",
     "confusable_classes",
+    "near_copies_within_classes",
     "near_duplicates_across_classes",
     "small_classes",
     "suspect_labels",
@@ -292,6 +295,68 @@ def near_duplicates_across_classes(
     ranked = np.argsort(sq_distances, kind="stable")
     rows = pairs[ranked]
     return NearDuplicates(points.ids[rows], points.codes[rows], sq_distances[ranked], threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class NearCopies:
+    """Groups of copies and near-copies within a class; `near_copies_within_classes` makes it.
+
+    Parameters
+    ----------
+    ids : list of array
+        Ids of the points of each group, the largest group first.
+    codes : array of shape (n_groups,)
+        Class code of each.
+    n_exact : int
+        Points that have an exact copy in their class.
+    """
+
+    ids: list[AnyArray]
+    codes: IntArray
+    n_exact: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def n_points(self) -> int:
+        """Points in these groups."""
+        return sum(map(len, self.ids))
+
+
+def near_copies_within_classes(
+    neighbors: Neighbors, codes: ArrayLike, *, ids: ArrayLike | None = None
+) -> NearCopies:
+    """Find bursts: points of one class far nearer to each other than to the rest of it.
+
+    They are right about each other, whatever queries find: see `nearsure.bursts`.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Leave-one-out neighbours of all points of the gallery, with ids.
+    codes : array of shape (n,)
+        Class codes of the points.
+    ids : array of shape (n,), optional
+        Identity of each point, by which `neighbors` names it; by default its row number.
+
+    Returns
+    -------
+    NearCopies
+    """
+    points = support_points(neighbors, codes, ids)
+    groups = group_near_copies(
+        neighbors, points.codes, points.ids, class_sizes=np.bincount(points.codes), cut=CUTS[-1]
+    )
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    bursts = sorted((rows for rows in members if len(rows) > 1), key=len, reverse=True)
+    same = neighbors.valid & (neighbors.labels == points.codes[:, None])
+    return NearCopies(
+        [points.ids[rows] for rows in bursts],
+        np.array([points.codes[rows[0]] for rows in bursts], np.int64),
+        int((same & (neighbors.sq_distances == 0)).any(axis=1).sum()),
+    )
 
 
 MIN_MEMBERS = 5
@@ -617,6 +682,8 @@ class GalleryAudit:
         Pairs of classes, the most confused first.
     small : SmallClasses
         Classes that are too small, fewest members first.
+    copies : NearCopies, optional
+        Copies and near-copies within a class, the largest group first.
     """
 
     n_points: int
@@ -625,6 +692,7 @@ class GalleryAudit:
     duplicates: NearDuplicates
     confusable: ConfusableClasses
     small: SmallClasses
+    copies: NearCopies | None = None
 
     def to_text(self, *, n_rows: int = 5, class_names: Sequence[str] | None = None) -> str:
         """Short tables for a terminal, probabilities in percent.
@@ -651,6 +719,7 @@ class GalleryAudit:
 
         suspects, pairs = self.suspects, self.duplicates
         confusable, small = self.confusable, self.small
+        copies = self.copies or NearCopies([], np.empty(0, np.int64), 0)
         return "\n".join(
             [
                 f"{self.n_points} points in {self.n_classes} classes",
@@ -686,6 +755,14 @@ class GalleryAudit:
                     ("members", str, small.n_members),
                     ("missed", str, small.n_missed),
                     ("accuracy %", _percent, small.accuracy),
+                ),
+                _table(
+                    f"copies and near-copies within a class: {copies.n_points} points in "
+                    f"{len(copies)} groups, {copies.n_exact} points with an exact copy",
+                    n_rows,
+                    ("class", name, copies.codes),
+                    ("points", str, np.array([len(ids) for ids in copies.ids], np.int64)),
+                    ("first id", str, np.array([ids[0] for ids in copies.ids])),
                 ),
             ]
         )
@@ -752,6 +829,9 @@ def audit(
     classes too small, or that miss themselves: 2
       class  members  missed  accuracy %
       1      2        0         0.0
+    copies and near-copies within a class: 2 points in 1 groups, 0 points with an exact copy
+      class  points  first id
+      0      2       0
     """
     return GalleryAudit(
         n_points=len(neighbors),
@@ -770,4 +850,5 @@ def audit(
             min_members=min_members,
             max_miss_share=max_miss_share,
         ),
+        copies=near_copies_within_classes(neighbors, codes, ids=ids),
     )

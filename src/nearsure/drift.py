@@ -533,11 +533,19 @@ class QueryDrift:
         Of the Euclidean distance to the nearest neighbour.
     accuracy : EstimatedAccuracy
         What that probably means for the answers, with the leave-one-out accuracy beside it.
+    accuracy_range : pair of float, optional
+        Where the share of right answers should lie (95%), by several estimates and own points that
+        play the queries; see `nearsure.shift`. Wide where these disagree.
+    share_shift : float, optional
+        Share of the queries that would have to ask for another class to ask as often for each as
+        the gallery has it; 0 if that is chance.
     """
 
     confidence: DistributionShift
     distance: DistributionShift
     accuracy: EstimatedAccuracy
+    accuracy_range: tuple[float, float] | None = None
+    share_shift: float | None = None
 
     @property
     def alarm(self) -> bool:
@@ -550,6 +558,15 @@ class QueryDrift:
         verdict = "ALARM" if self.alarm else "no alarm"
         accuracy, confidence = _percent(found.thresholded), _percent(found.mean_confidence)
         own_confidence = found.own_mean_confidence
+        added = []
+        if self.accuracy_range is not None:
+            low, high = self.accuracy_range
+            added.append(f"accuracy lies within {100 * low:.1f}% to {100 * high:.1f}%")
+        if self.share_shift:
+            added.append(
+                f"class shares differ from the gallery's by {100 * self.share_shift:.0f}% of the "
+                "queries: give them as prior if they are known"
+            )
         return "\n".join(
             (
                 f"{found.n_queries} queries beside {found.n_own} gallery points: {verdict}",
@@ -557,6 +574,7 @@ class QueryDrift:
                 _shift_line("distance", self.distance, ("nearer", "farther")),
                 f"estimated accuracy  {accuracy}; gallery points {100 * found.own_accuracy:.1f}%",
                 f"mean confidence     {confidence}; gallery points {100 * own_confidence:.1f}%",
+                *added,
                 BLIND_SPOTS,
             )
         )

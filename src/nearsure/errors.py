@@ -22,6 +22,7 @@ NearsureError
 FitWarning (UserWarning)
 ├── ManyMissesWarning                 many points' class is not among their neighbours
 ├── DegenerateTemperatureWarning      the data do not determine the temperature
+├── NearCopiesWarning                 near-copies carry the gallery's accuracy on itself
 ├── StaleFitWarning                   the gallery has changed much since the fit
 └── EngineChangedWarning              what was fitted through one engine is used through another
 
@@ -120,6 +121,10 @@ class ManyMissesWarning(FitWarning):
 
 class DegenerateTemperatureWarning(FitWarning):
     """The likelihood has no minimum inside the searched range of temperatures."""
+
+
+class NearCopiesWarning(FitWarning):
+    """The gallery's points are right about themselves because near-copies of them are there."""
 
 
 class StaleFitWarning(FitWarning):

@@ -224,21 +224,34 @@ def test_it_says_what_it_promises() -> None:
         promised=0.99,
     )
     assert str(made) == (
-        "Accept at confidence >= 0.87: 83.0% of queries, at least 99% right, with 95% certainty "
-        "(measured 99.40% of 3,320)."
-    )
-    assert "at most 1% wrong, with 95% certainty (measured 0.60% of 3,320)" in str(
-        replace(made, kind="error", target=0.01)
+        "Accept at confidence >= 0.87: 83.0% of queries, at least 99% right, with 95% certainty, "
+        "for queries like those given (measured 99.40% of 3,320)."
     )
     assert (
-        "at most 25% of those that should not be accepted, with 95% certainty "
-        "(measured 20.00% of 100)"
+        "at most 1% wrong, with 95% certainty, for queries like those given "
+        "(measured 0.60% of 3,320)" in str(replace(made, kind="error", target=0.01))
+    )
+    assert (
+        "at most 25% of those that should not be accepted, with 95% certainty, "
+        "for queries like those given (measured 20.00% of 100)"
     ) in str(replace(made, kind="false_accept_rate", target=0.25))
     unreached = replace(made, threshold=math.inf, promised=0.971, n_accepted=0, n_wrong_accepted=0)
     assert str(unreached) == (
         "No threshold on the confidence can promise at least 99% right, with 95% certainty, from "
         "4,000 points of which 100 are wrong. The best that these points can promise is at least "
-        "97.1% right: give more calibration points, or ask for less."
+        "97.1% right, for queries like those given: give more calibration points, or ask for less."
+    )
+    of_gallery = replace(made, rests_on="points left out alone")
+    assert "certainty, for queries like the gallery (measured 99.40% of 3,320)." in str(of_gallery)
+    of_groups = replace(made, rests_on="groups left out together")
+    assert "like the gallery (measured 99.40% of 3,320; groups left out together)" in str(of_groups)
+    reasons = ("their answers are less sure", "they lie farther away")
+    adjusted = replace(of_gallery, state="adjusted", reasons=reasons)
+    assert "for queries like those given" in str(adjusted)
+    assert "adjusted, as their answers are less sure and they lie farther away" in str(adjusted)
+    withdrawn = replace(unreached, state="withdrawn", reasons=reasons)
+    assert "is withdrawn for queries like those given: their answers are less sure" in str(
+        withdrawn
     )
 
 

@@ -13,6 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
+from nearsure.bursts import (
+    N_LISTED,
+    Bursts,
+    draw_one_per_group,
+    find_bursts,
+    group_near_copies,
+)
 from nearsure.classifier.known import (
     UnknownDetector,
     fit_unknown_detector,
@@ -45,12 +52,14 @@ from nearsure.classifier.rule import (
     mean_and_error,
     own_losses,
     self_search,
+    self_search_with_more,
 )
 from nearsure.classifier.state import Fit, from_state, to_state
 from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
     PredictionSets,
+    RestsOn,
     ScoreName,
     choose_threshold,
     fit_conformal,
@@ -62,12 +71,14 @@ from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
+    NearCopiesWarning,
     StaleFitWarning,
 )
 from nearsure.forms import SharpenedFit
 from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery import Gallery
+from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
@@ -87,6 +98,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
+from nearsure.shift import QueryCheck, check_queries, choose_for_queries, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
 
@@ -98,6 +110,8 @@ DRAW_SEED = 0
 # neighbours of all points together: 200 MB.
 DEEPER = 4
 DEEPEST_ENTRIES = 8_000_000
+# Own points that play queries: as many as galleries had on which this was measured.
+MOST_REHEARSED = 5000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -178,6 +192,9 @@ class NEDClassifier(
         From neighbours to p(c | known): the rule that "auto" stands for, and its calibrator.
     prior_ : "support", "uniform" or array of shape (n_classes,)
         The prior of the fit.
+    bursts_ : Bursts or None
+        The own accuracy with and without near-copies within a class, at several cuts; None where
+        nothing was fitted. See `nearsure.bursts`.
     unknown_share_ : float or None
         Share of unknown queries that is expected: the parameter, or as `adapt_to_queries` has
         found it. None if every query is taken for known.
@@ -195,8 +212,8 @@ class NEDClassifier(
     >>> float((prediction.labels == truth).mean().round(3))
     0.991
     >>> print(classifier.accept_threshold(precision=0.99))  # doctest: +NORMALIZE_WHITESPACE
-    Accept at confidence >= 0.924663: 92.9% of queries, at least 99% right, with 95% certainty
-    (measured 99.64% of 834).
+    Accept at confidence >= 0.924663: 92.9% of queries, at least 99% right, with 95% certainty, for
+    queries like the gallery (measured 99.64% of 834).
     """
 
     n_neighbors_: int
@@ -231,7 +248,9 @@ class NEDClassifier(
         self.max_fit_samples = max_fit_samples
         self.random_state = random_state
 
-    def fit(self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | Literal["auto"] | None = None
+    ) -> Self:
         """Take a labelled gallery and fit everything on it.
 
         Parameters
@@ -240,9 +259,16 @@ class NEDClassifier(
             Embeddings. Float32 and float64 are kept without a copy and must not change afterwards.
         y : array of shape (n_support,)
             Labels.
-        groups : array of shape (n_support,), optional
+        groups : array of shape (n_support,) or "auto", optional
             Points of one group (a burst, the augmentations of one image, near-duplicates) do not
-            count as each other's neighbours where points of the gallery are left out.
+            count as each other's neighbours where points of the gallery are left out. "auto" makes
+            groups of near-copies within a class if they carry the own accuracy, and none if not;
+            all points are then searched once more.
+
+        Warns
+        -----
+        NearCopiesWarning
+            If near-copies carry the own accuracy, and are not left out together.
         """
         self._check_parameters()
         before = {name: getattr(self, name) for name in VALIDATED if hasattr(self, name)}
@@ -252,11 +278,12 @@ class NEDClassifier(
             vectors, labels = validate_data(self, Z, y, dtype=float_dtypes(Z), order="C")
             classes, codes = classes_and_codes(labels)
             names, own_groups = None, None
-            if groups is not None:
+            auto = _is_auto(groups)
+            if groups is not None and not auto:
                 names, own_groups = groups_and_codes(groups, len(vectors))
             points = unit_vectors(vectors) if self.metric == "cosine" else vectors
             gallery = self._fill_gallery(points, codes, classes, own_groups)
-            self._fit_on(gallery, self.metric, names)
+            self._fit_on(gallery, self.metric, names, find_groups=auto)
         except BaseException:
             # A failed fit leaves the old one, and what scikit-learn noted of the new data goes.
             for name in VALIDATED:
@@ -269,7 +296,7 @@ class NEDClassifier(
         self,
         y: ArrayLike | None = None,
         ids: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | Literal["auto"] | None = None,
     ) -> Self:
         """Fit on the gallery that the engine holds already; its vectors stay there.
 
@@ -283,13 +310,16 @@ class NEDClassifier(
             Labels of the points `ids`: given if, and only if, the engine holds none.
         ids : array of shape (n,), optional
             All ids of the engine, in the order of `y` or `groups`.
-        groups : array of shape (n,), optional
-            Groups of the points `ids`; see `fit`.
+        groups : array of shape (n,) or "auto", optional
+            Groups of the points `ids`, or "auto"; see `fit`.
         """
         self._check_parameters()
         engine = resolve_engine(self.engine)
         check_fits(engine, engine.dimension, self.metric)
         names, own_groups = None, None
+        auto = _is_auto(groups)
+        if auto:
+            groups = None
         own_ids = None if ids is None else np.asarray(ids)
         if (own_ids is None) != (y is None and groups is None):
             raise InvalidInputError("ids must be given with y or groups, and only then.")
@@ -302,7 +332,7 @@ class NEDClassifier(
         if own_ids is not None and groups is not None:
             names, own_groups = groups_and_codes(groups, len(own_ids))
         gallery = open_gallery(engine, labels, own_ids, own_groups)
-        self._fit_on(gallery, self.metric, names)
+        self._fit_on(gallery, self.metric, names, find_groups=auto)
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = engine.dimension
         return self
@@ -323,7 +353,11 @@ class NEDClassifier(
             gallery = gallery.without_empty_classes()
         else:
             gallery.recount()
-        self._fit_on(gallery, before.metric, before.group_names)
+        find_groups = before.bursts is not None and before.bursts.grouped
+        if find_groups:
+            gallery.forget_groups()
+        names = None if find_groups else before.group_names
+        self._fit_on(gallery, before.metric, names, find_groups=find_groups)
         self._fit.adapted = before.adapted
         if before.adapted and before.known is not None and self._fit.known is not None:
             shift = before.known.model
@@ -408,6 +442,11 @@ class NEDClassifier(
     def prior_(self) -> Literal["support", "uniform"] | FloatArray:
         """The prior of the fit: its name, or a probability for each class."""
         return self._fitted.prior
+
+    @property
+    def bursts_(self) -> Bursts | None:
+        """What near-copies within a class do to the own accuracy; None if nothing was fitted."""
+        return self._fitted.bursts
 
     @property
     def metric_(self) -> Literal["euclidean", "cosine"]:
@@ -573,8 +612,11 @@ class NEDClassifier(
         error: float | None = None,
         false_accept_rate: float | None = None,
         certainty: float = 0.95,
+        queries: ArrayLike | None = None,
     ) -> AcceptThreshold:
         """The confidence from which answers may be accepted without a second look.
+
+        It is for queries like the gallery: whether those that come are, `queries` tells.
 
         It is chosen on the gallery's own points, each left out itself, with a bound for their
         finite number; see `nearsure.decisions`. A point that is left out has a fellow less than a
@@ -597,6 +639,11 @@ class NEDClassifier(
             of the three must be given.
         certainty : float, default 0.95
             How sure the promise shall be, in (0, 1).
+        queries : array of shape (n, n_features), optional
+            Queries as they come, without labels, 30 or more. If they differ from the gallery, own
+            points that are as unsure take part instead, and the promise is adjusted, never to a
+            laxer one; if none can, or if unknown queries are expected, it is withdrawn. See
+            `nearsure.shift`.
 
         Returns
         -------
@@ -604,22 +651,62 @@ class NEDClassifier(
             ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
             sentence. If the target cannot be promised, it says so and accepts nothing.
         """
-        confidence, correct = self.rehearsed_scores()
-        return choose_threshold(
-            confidence,
-            correct,
+        choose = partial(
+            choose_threshold,
             precision=precision,
             error=error,
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
+        plain = replace(choose(*self.rehearsed_scores()), rests_on=self._rests_on())
+        if queries is None:
+            return plain
+        check = self._check_queries(self.kneighbors(queries))
+        if self._fit.known is not None:
+            # Rehearsed points have no p(known) to be compared with that of queries.
+            check = replace(check, readings=(), outside=not check.alike)
+        return choose_for_queries(plain, check, choose)
+
+    def _rests_on(self) -> RestsOn:
+        if self._fit.gallery.groups_beside is not None:
+            return "groups left out together"
+        bursts = self._fit.bursts
+        if bursts is not None and bursts.suspicious:
+            return "near-copies left out alone"
+        return "points left out alone"
+
+    def _check_queries(self, found: Neighbors) -> QueryCheck:
+        """Compare queries with own points in the proportions of the prior, some of many."""
+        own, gallery = self._self_search(), self._fit.gallery
+        drawn = self._drawn_by_prior(own.codes)
+        rng = np.random.default_rng(DRAW_SEED)
+        some = drawn[draw_places(len(drawn), MOST_REHEARSED, rng)]
+        more = (
+            gallery.leave_one_out(own.ids[some], max(N_LISTED, own.neighbors.k))
+            if gallery.in_memory
+            else own.neighbors.take(some)
+        )
+        return check_queries(
+            more,
+            own.codes[some],
+            found,
+            self.class_counts_,
+            self._posterior,
+            groups=self._groups_of(own.ids[some]),
+            seed=DRAW_SEED,
+        )
+
+    def _groups_of(self, ids: AnyArray) -> IntArray | None:
+        beside = self._fit.gallery.groups_beside
+        return None if beside is None else values_beside(beside, ids)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
         """Confidence of the gallery's own points, and whether their answers are right.
 
-        What `accept_threshold` is chosen on: each point is left out; where unknown queries are
-        expected, points whose class is left out stand for them, in the share that is expected;
-        with another prior, points of each class take part in that proportion.
+        What `accept_threshold` is chosen on: each point is left out; of a group, one point takes
+        part, as its points are right or wrong together; where unknown queries are expected, points
+        whose class is left out stand for them, in the share that is expected; with another prior,
+        points of each class take part in that proportion.
 
         Returns
         -------
@@ -631,7 +718,11 @@ class NEDClassifier(
         own = self._self_search()
         posterior = self._posterior(own.neighbors)
         confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = self._drawn_by_prior(own.codes)
+        some = np.arange(len(own.codes))
+        groups = self._groups_of(own.ids)
+        if groups is not None:
+            some = draw_one_per_group(groups, seed=DRAW_SEED)
+        some = some[self._drawn_by_prior(own.codes[some])]
         if self._fit.known is None:
             return confidence[some], correct[some]
         return mix_in_unknowns(
@@ -767,7 +858,8 @@ class NEDClassifier(
         y : array of shape (n,)
             Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
         groups : array of shape (n,), optional
-            Their groups: given if, and only if, `fit` was given groups.
+            Their groups: given if, and only if, `fit` was given groups. With "auto", each new point
+            has a group of its own until `refit`.
         ids : array of shape (n,), optional
             Ids that no point has; by default they count on.
 
@@ -786,7 +878,11 @@ class NEDClassifier(
             self, Z, dtype=[np.float64, np.float32], order="C", reset=False
         )
         labels = labels_for(y, len(vectors), self.classes_, self.prior_)
-        names, group_codes = extended_groups(groups, len(vectors), self._fit.group_names)
+        own_names = self._fit.group_names
+        bursts = self._fit.bursts
+        if groups is None and own_names is not None and bursts is not None and bursts.grouped:
+            groups = len(own_names) + np.arange(len(vectors))
+        names, group_codes = extended_groups(groups, len(vectors), own_names)
         if self._fit.metric == "cosine":
             vectors = unit_vectors(vectors)
         new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
@@ -895,18 +991,32 @@ class NEDClassifier(
         Returns
         -------
         QueryDrift
-            Shifts of confidence and distance with an alarm, and the estimated accuracy.
+            Shifts of confidence and distance with an alarm, the estimated accuracy and the range
+            in which it should lie, and how far class shares differ.
         """
         own, found = self._self_search(), self.kneighbors(Q)
         k = min(own.neighbors.k, found.k)
         neighbors, found = own.neighbors.first(k), found.first(k)
-        return compare_queries(
+        posterior, asked = self._posterior(neighbors, own), self._posterior(found)
+        drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
+        check = self._check_queries(found)
+        # Own points lack one member of their class, and so do queries here, or classes of two or
+        # three would raise a false alarm. Neither side has factors that depend on the true class.
+        thinned = thin_queries(found, asked, self.class_counts_, seed=seed)
+        fair = compare_queries(
             neighbors,
-            self._posterior(neighbors, own),
+            self._posterior(neighbors),
             own.codes,
-            found,
-            self._posterior(found),
-            seed=seed,
+            thinned,
+            self._posterior(thinned),
+            n_resamples=1,
+        )
+        return replace(
+            drift,
+            confidence=fair.confidence,
+            distance=fair.distance,
+            accuracy_range=check.accuracy,
+            share_shift=check.shares.distance if check.shares.alarm else 0.0,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -979,8 +1089,15 @@ class NEDClassifier(
         gallery: Gallery,
         metric: Literal["euclidean", "cosine"],
         group_names: AnyArray | None,
+        *,
+        find_groups: bool = False,
+        bursts: Bursts | None = None,
     ) -> None:
-        """Fit everything on a gallery; nothing is assigned before all has succeeded."""
+        """Fit everything on a gallery; nothing is assigned before all has succeeded.
+
+        With `find_groups`, near-copies are left out together if they carry the own accuracy;
+        `bursts` is what was found before they were.
+        """
         self._check_parameters()
         classes = gallery.classes
         sizes = class_sizes(gallery, len(classes))
@@ -988,10 +1105,10 @@ class NEDClassifier(
         own: SelfSearch | None = None
         ids = draw_ids(gallery, self.max_fit_samples, self.random_state)
         if settings.needs_own_pass:
-            own = self_search(gallery, ids, settings.k)
+            own, looked_at, more = self_search_with_more(gallery, ids, settings.k)
             if len(gallery.classes) > len(classes):
                 # Others have added a class meanwhile.
-                self._fit_on(gallery, metric, group_names)
+                self._fit_on(gallery, metric, group_names, find_groups=find_groups, bursts=bursts)
                 return
         rule = fit_rule(
             settings.rule,
@@ -1004,10 +1121,31 @@ class NEDClassifier(
         )
         known: UnknownDetector | None = None
         rehearsal: Rehearsal | None = None
-        if self.unknown_share is not None and own is not None:
-            to_posterior = partial(
-                rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+        to_posterior = partial(
+            rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+        )
+        if own is not None and bursts is None:
+            bursts = find_bursts(
+                own.neighbors,
+                own.codes,
+                ids,
+                class_sizes=sizes,
+                score=to_posterior,
+                k=settings.k,
+                some=looked_at,
+                more=more,
             )
+            if bursts.suspicious and find_groups:
+                groups = self._group_near_copies(gallery, sizes)
+                gallery.keep_groups(gallery.ids, groups)
+                self._fit_on(
+                    gallery,
+                    metric,
+                    np.arange(groups.max() + 1),
+                    bursts=replace(bursts, grouped=True),
+                )
+                return
+        if self.unknown_share is not None and own is not None:
             rehearsal = rehearse_gallery(gallery, own, rule, to_posterior, sizes)
             known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
         self.n_neighbors_, self.fit_indices_ = settings.k, ids
@@ -1023,8 +1161,21 @@ class NEDClassifier(
             mark=gallery.n_changes,
             self_search=own,
             rehearsal=None if own is None or rehearsal is None else (own, rehearsal),
+            bursts=bursts,
         )
         self._fit.loss = self._watched_loss(own) if own is not None else None
+        if bursts is not None and bursts.suspicious and not bursts.grouped:
+            warnings.warn(
+                f"{bursts} Promises may break for queries that have no copy in it: fit with "
+                'groups, or with groups="auto".',
+                NearCopiesWarning,
+                stacklevel=3,
+            )
+
+    def _group_near_copies(self, gallery: Gallery, sizes: IntArray) -> IntArray:
+        """Groups of all points, in the order of ``gallery.ids``."""
+        own = gallery.leave_one_out(None, N_LISTED)
+        return group_near_copies(own, gallery.codes, gallery.ids, class_sizes=sizes)
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
@@ -1150,6 +1301,14 @@ class NEDClassifier(
             EngineChangedWarning,
             stacklevel=3,
         )
+
+
+def _is_auto(groups: ArrayLike | None) -> bool:
+    if isinstance(groups, str) and groups != "auto":
+        raise InvalidInputError(
+            f"The 'groups' parameter must be an array, \"auto\" or None. Got {groups!r} instead."
+        )
+    return isinstance(groups, str)
 
 
 def _is_plain(Q: ArrayLike, n_features: int) -> bool:

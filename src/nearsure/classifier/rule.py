@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.bursts import N_LISTED, N_LOOKED_AT
 from nearsure.calibration import (
     CALIBRATORS,
     Calibrator,
@@ -21,7 +22,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.forms.sharpened import SHARPENED_NAMES
 from nearsure.gallery import Gallery
-from nearsure.loo import factors_of_sizes
+from nearsure.loo import factors_of_sizes, in_places
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
 from nearsure.rules import RULE_NAMES, rule_weights
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
+# Of the points whose near-copies are looked for.
+LOOK_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,38 @@ def self_search(gallery: Gallery, ids: AnyArray, k: int) -> SelfSearch:
         factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids, codes)),
         mark,
     )
+
+
+def self_search_with_more(
+    gallery: Gallery, ids: AnyArray, k: int
+) -> tuple[SelfSearch, IntArray, Neighbors]:
+    """The same, and for some of the points more neighbours, which show near-copies.
+
+    Returns
+    -------
+    SelfSearch
+        To the last bit that of `self_search`.
+    rows : array of shape (n,)
+        Which of the points have more.
+    more : Neighbors
+        Theirs; k outside of memory, where an engine that is asked for more may find other ones.
+    """
+    mark = gallery.n_changes
+    codes = gallery.codes_of(ids)
+    left = gallery.members_left(ids, codes)
+    factors = factors_of_sizes(gallery.class_counts[codes], left)
+    n_rows = max(1, N_LOOKED_AT * N_LISTED // max(k, N_LISTED))
+    rows = draw_places(len(ids), n_rows, np.random.default_rng(LOOK_SEED))
+    if k >= N_LISTED or not gallery.in_memory:
+        found = gallery.leave_one_out(ids, k)
+        return SelfSearch(ids, found, codes, factors, mark), rows, found.take(rows)
+    more = gallery.leave_one_out(ids[rows], N_LISTED)
+    found = more.first(min(k, more.k))
+    if len(rows) < len(ids):
+        others = np.setdiff1d(np.arange(len(ids)), rows)
+        rest = gallery.leave_one_out(ids[others], k)
+        found = in_places([(rows, found), (others, rest)], len(ids))
+    return SelfSearch(ids, found, codes, factors, mark), rows, more
 
 
 def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:

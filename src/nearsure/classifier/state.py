@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
+from nearsure.bursts import Bursts
 from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
 from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes
@@ -72,6 +73,8 @@ class Fit:
         Whether p(known) was fitted to queries; it then survives a refit.
     self_search, rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
         Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
+    bursts : Bursts or None
+        What near-copies do to the own accuracy; None if nothing was fitted.
     warned_of, warned_stale : Fingerprint or None, bool
         Of what was warned already.
     """
@@ -89,6 +92,7 @@ class Fit:
     adapted: bool = False
     self_search: SelfSearch | None = None
     rehearsal: tuple[SelfSearch, Rehearsal] | None = None
+    bursts: Bursts | None = None
     warned_of: Fingerprint | None = None
     warned_stale: bool = False
 
@@ -337,7 +341,13 @@ _STORED = {
     "adapted": BOOLEAN,
 }
 # What only some models have.
-_IN_SOME = {"next_id": COUNT, "engine": OBJECT, "group_names_dtype": TEXT, "known": OBJECT}
+_IN_SOME = {
+    "next_id": COUNT,
+    "engine": OBJECT,
+    "group_names_dtype": TEXT,
+    "known": OBJECT,
+    "bursts": OBJECT,
+}
 
 
 def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -368,6 +378,8 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.group_names is not None:
         tensors["group_names"] = stored_classes(fit.group_names)
         manifest["group_names_dtype"] = fit.group_names.dtype.str
+    if fit.bursts is not None:
+        manifest["bursts"] = fit.bursts.to_dict()
     if fit.known is not None:
         manifest["known"], arrays = fit.known.to_state()
         tensors |= arrays
@@ -412,6 +424,7 @@ def from_state(
         all_neighbors=parameters["n_neighbors"] == "all",
         loss=None if loss is None else (loss[0], loss[1]),
         adapted=manifest["adapted"],
+        bursts=Bursts.from_dict(manifest["bursts"]) if "bursts" in manifest else None,
     )
     return parameters, fit_ids, fit
 

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -82,6 +82,7 @@ class SavedRule:
         """The confidence from which answers are accepted, with its promise printed."""
         own = self.posterior(neighbors)
         chosen = choose_threshold(own.confidence, own.labels == codes, precision=precision)
+        chosen = replace(chosen, rests_on="points left out alone")
         tell(str(chosen))
         return chosen.threshold
 

@@ -13,6 +13,8 @@ from nearsure.decisions.conformal import (
 )
 from nearsure.decisions.thresholds import (
     AcceptThreshold,
+    PromiseState,
+    RestsOn,
     TargetKind,
     at_least_p_value,
     choose_threshold,
@@ -24,6 +26,8 @@ __all__ = [
     "AcceptThreshold",
     "ConformalFit",
     "PredictionSets",
+    "PromiseState",
+    "RestsOn",
     "ScoreName",
     "TargetKind",
     "at_least_p_value",

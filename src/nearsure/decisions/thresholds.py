@@ -238,6 +238,13 @@ def laxest_rejecting(
     return float(above.min(initial=inf))
 
 
+PromiseState = Literal["holds", "adjusted", "withdrawn"]
+RestsOn = Literal[
+    "points given",
+    "points left out alone",
+    "near-copies left out alone",
+    "groups left out together",
+]
 TargetKind = Literal["precision", "error", "false_accept_rate"]
 
 # The best target that could be promised instead is given in steps of a tenth of a percent.
@@ -266,6 +273,14 @@ class AcceptThreshold:
     promised : float
         The target if it was reached. If not, the best target that the same points would have
         reached, in steps of 0.001: 0 (precision) or 1 (the others) if they can promise nothing.
+    state : {"holds", "adjusted", "withdrawn"}
+        Of the promise, beside the queries that were given: they are like the points; they are not,
+        and points that play them were taken; or nothing can be promised for them.
+    rests_on : str
+        Points that were given; points of a gallery, left out alone or with their groups; or points
+        left out alone whose near-copies stay, so that the promise is for queries with copies.
+    reasons : tuple of str
+        What tells the queries that were given from the gallery.
     """
 
     threshold: float
@@ -277,6 +292,9 @@ class AcceptThreshold:
     n_accepted: int
     n_wrong_accepted: int
     promised: float
+    state: PromiseState = "holds"
+    rests_on: RestsOn = "points given"
+    reasons: tuple[str, ...] = ()
 
     @property
     def reached(self) -> bool:
@@ -314,16 +332,37 @@ class AcceptThreshold:
         }[self.kind]
         return (
             f"Accept at confidence >= {self.threshold:.6g}: {self.coverage:.1%} of queries, "
-            f"{_promise(self.kind, self.target)}, with {_percent(self.certainty)} certainty "
-            f"(measured {measured:.2%} of {base:,})."
+            f"{_promise(self.kind, self.target)}, with {_percent(self.certainty)} certainty, "
+            f"{self.condition} (measured {measured:.2%} of {base:,}{self._remark()})."
         )
 
+    @property
+    def condition(self) -> str:
+        """For which queries the promise is made."""
+        if self.state == "adjusted" or self.rests_on == "points given":
+            return "for queries like those given"
+        return "for queries like the gallery"
+
+    def _remark(self) -> str:
+        said = ("groups left out together", "near-copies left out alone")
+        remarks: list[str] = [self.rests_on] if self.rests_on in said else []
+        if self.state == "adjusted":
+            remarks.append(f"adjusted, as {' and '.join(self.reasons)}")
+        return "".join(f"; {remark}" for remark in remarks)
+
     def _explanation(self) -> str:
+        if self.state == "withdrawn":
+            return (
+                f"The promise of {_promise(self.kind, self.target)} is withdrawn for queries like "
+                f"those given: {' and '.join(self.reasons)}, and no points of the gallery can "
+                "stand for them. Nothing is accepted: label some of the queries."
+            )
         worst = 0.0 if self.kind == "precision" else 1.0
         best = (
             "These points can promise nothing"
             if self.promised == worst
-            else f"The best that these points can promise is {_promise(self.kind, self.promised)}"
+            else f"The best that these points can promise is {_promise(self.kind, self.promised)}, "
+            f"{self.condition}"
         )
         rejecting = self.kind == "false_accept_rate"
         needed = "points that should not be accepted" if rejecting else "calibration points"
@@ -382,8 +421,8 @@ def choose_threshold(
     >>> correct = rng.random(4000) < confidence
     >>> chosen = choose_threshold(confidence, correct, precision=0.95)
     >>> print(chosen)  # doctest: +NORMALIZE_WHITESPACE
-    Accept at confidence >= 0.923552: 32.6% of queries, at least 95% right, with 95% certainty
-    (measured 96.08% of 1,302).
+    Accept at confidence >= 0.923552: 32.6% of queries, at least 95% right, with 95% certainty, for
+    queries like those given (measured 96.08% of 1,302).
     >>> chosen.accepts([0.9, 0.93])
     array([False,  True])
     """

@@ -265,6 +265,12 @@ class Gallery:
         values_beside(table, own)
         self.codes_beside, self.groups_beside = PointTable(own, self.codes), table
 
+    def forget_groups(self) -> None:
+        """Leave points out alone from now on."""
+        self.groups_beside = None
+        if self.engine.capabilities.holds_labels:
+            self.codes_beside = None
+
     def check_ids(self, ids: ArrayLike) -> AnyArray:
         """Distinct ids of the engine's kind, or an error."""
         if not self.in_memory:

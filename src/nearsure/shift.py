@@ -1,0 +1,517 @@
+"""Whether unlabelled queries are like the gallery's own points, and own points that play them.
+
+Queries that differ are rehearsed: own points lose the members of their class that are nearer than
+a radius, until the rule is as unsure of them as of the queries. What is promised for the queries is
+then chosen on these points.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+from scipy.stats import chi2, ks_2samp
+
+from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.bursts import draw_one_per_group
+from nearsure.decisions import AcceptThreshold
+from nearsure.drift import FEWEST, SMALLEST_GAP, Evidence, certainty, fit_cut
+from nearsure.errors import InvalidInputError
+from nearsure.loo import keep_first
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+
+__all__ = [
+    "ClassShares",
+    "QueryCheck",
+    "Reading",
+    "check_queries",
+    "estimate_class_shares",
+    "rehearse_queries",
+    "thin_queries",
+]
+
+Score = Callable[[Neighbors], Posterior]
+
+
+def thin_queries(
+    neighbors: Neighbors, posterior: Posterior, class_sizes: IntArray, *, seed: int = 0
+) -> Neighbors:
+    """Take one random member of its class from each query, as leaving out takes it from own points.
+
+    The class is drawn from the posterior. Without this, queries are nearer than own points, and
+    where classes have two or three members, every test of equality raises a false alarm.
+    """
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum(posterior.probabilities)
+    starts = np.concatenate([[0.0], ends])[posterior.indptr[:-1]]
+    totals = np.concatenate([[0.0], ends])[posterior.indptr[1:]] - starts
+    place = np.searchsorted(ends, starts + rng.random(len(posterior)) * totals, side="right")
+    place = np.minimum(place, posterior.indptr[1:] - 1)
+    drawn = posterior.codes[place]
+    # Member number 1 .. size by distance; those beyond the list are not seen.
+    victim = rng.integers(1, np.maximum(class_sizes[drawn], 1) + 1)
+    same = (neighbors.labels == drawn[:, None]) & neighbors.valid
+    gone = same & (np.cumsum(same, axis=1) == victim[:, None])
+    return keep_first(neighbors, neighbors.valid & ~gone, neighbors.k)
+
+
+# The far distance is that of this neighbour: far enough to lie outside a burst.
+FAR = 30
+# Neighbours whose labels are compared with the answer.
+VOTERS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Traits:
+    """What is compared, one entry a point.
+
+    Parameters
+    ----------
+    confidence : array of shape (n,)
+    near, far : array of shape (n,)
+        Squared distance of the nearest and of the FAR-th neighbour.
+    agreement : array of shape (n,)
+        Share of the first VOTERS neighbours that are of the predicted class.
+    """
+
+    confidence: FloatArray
+    near: FloatArray
+    far: FloatArray
+    agreement: FloatArray
+
+
+def measure_traits(neighbors: Neighbors, posterior: Posterior) -> Traits:
+    """Confidence, near and far squared distance, and agreement of points with neighbours."""
+    asked = np.flatnonzero(neighbors.counts > 0)
+    found = neighbors.sq_distances[asked]
+    far = np.minimum(neighbors.counts[asked], FAR) - 1
+    agrees = neighbors.labels[asked, :VOTERS] == posterior.labels[asked, None]
+    return Traits(
+        confidence=posterior.confidence[asked],
+        near=found[:, 0],
+        far=found[np.arange(len(asked)), far],
+        agreement=agrees.mean(axis=1),
+    )
+
+
+def rehearse_queries(
+    own: Neighbors, codes: IntArray, *, radius: float, offset: float, k: int
+) -> Neighbors:
+    """Let own points play queries: members of their class nearer than `radius` are left out.
+
+    Parameters
+    ----------
+    own : Neighbors
+        Of own points without themselves (and their groups); more than k of them.
+    codes : array of shape (n,)
+        Their classes.
+    radius : float
+        Euclidean.
+    offset : float
+        Added to all squared distances, as noise does in many dimensions.
+    k : int
+        Neighbours that are kept.
+    """
+    fellow = (own.labels == codes[:, None]) & (own.sq_distances < radius**2)
+    kept = keep_first(own, own.valid & ~fellow, k)
+    if offset == 0.0:
+        return kept
+    moved = np.where(kept.valid, kept.sq_distances + offset, np.inf)
+    return Neighbors(moved, kept.labels, kept.ids, kept.counts)
+
+
+# A prior of this standard deviation on the ratio of a class's share among queries to the gallery's.
+RATIO_DEVIATION = 1.0
+# More is not to be had from some dozens of queries.
+LARGEST_RATIO = 10.0
+# Rare false alarms: each withdraws a promise. And a shift that moves a promise by some points.
+SHARE_LEVEL = 0.001
+SMALLEST_SHARE_SHIFT = 0.05
+# A matrix of all pairs of classes is solved: beyond this, shares are not estimated.
+MOST_CLASSES = 2000
+# Expected counts below this are pooled, as Pearson's test needs.
+FEWEST_EXPECTED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class ClassShares:
+    """How often the classes are asked for, beside the gallery; `estimate_class_shares` makes it.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_classes,)
+        Share among the queries over share in the gallery.
+    distance : float
+        Half of the summed differences of shares: what share of the queries would have to change.
+    p_value : float
+        Chance of such predicted classes if the shares were the gallery's.
+    """
+
+    ratios: FloatArray
+    distance: float
+    p_value: float
+
+    @property
+    def alarm(self) -> bool:
+        """Whether shares differ beyond chance and enough to matter."""
+        return self.p_value <= SHARE_LEVEL and self.distance >= SMALLEST_SHARE_SHIFT
+
+
+def estimate_class_shares(
+    own: Posterior, codes: IntArray, queries: Posterior, class_sizes: IntArray
+) -> ClassShares:
+    """Find class ratios that let the own points' mean posterior be that of the queries.
+
+    Ridge regression towards 1 (a normal prior on the ratios), weighted by the sampling variance of
+    each class's mean posterior. Unlike EM on the queries' posterior (Saerens), it takes how classes
+    are confused from the own points, and does not starve classes that overlap.
+
+    References
+    ----------
+    K. Azizzadenesheli, A. Liu, F. Yang, A. Anandkumar, Regularized learning for domain adaptation
+    under label shifts, ICLR 2019.
+    """
+    n_classes = len(class_sizes)
+    p_value = _test_same_shares(own.labels, queries.labels, n_classes)
+    if n_classes > MOST_CLASSES:
+        return ClassShares(np.ones(n_classes), 0.0, p_value)
+    confusion = np.zeros((n_classes, n_classes))
+    np.add.at(confusion, (own.codes, codes[own.rows]), own.probabilities / len(own))
+    means, variance = _mean_posterior(queries, n_classes)
+    _, own_variance = _mean_posterior(own, n_classes)
+    noise = variance / len(queries) + own_variance / len(own) + 1e-9
+    scaled = confusion / noise[:, None]
+    left = confusion.T @ scaled + np.eye(n_classes) / RATIO_DEVIATION**2
+    right = scaled.T @ (means - confusion.sum(axis=1))
+    ratios = np.clip(1.0 + np.linalg.solve(left, right), 1.0 / LARGEST_RATIO, LARGEST_RATIO)
+    shares = np.bincount(codes, minlength=n_classes) / len(codes)
+    ratios = ratios / (shares @ ratios)
+    return ClassShares(
+        ratios=ratios,
+        distance=float(0.5 * np.abs(shares * (ratios - 1.0)).sum()),
+        p_value=p_value,
+    )
+
+
+def _mean_posterior(posterior: Posterior, n_classes: int) -> tuple[FloatArray, FloatArray]:
+    n = len(posterior)
+    mean = np.bincount(posterior.codes, posterior.probabilities, minlength=n_classes) / n
+    square = np.bincount(posterior.codes, posterior.probabilities**2, minlength=n_classes) / n
+    return mean, square - mean**2
+
+
+def _test_same_shares(own: IntArray, queries: IntArray, n_classes: int) -> float:
+    """Pearson's test that two samples of labels have one distribution; rare classes are pooled."""
+    a = np.bincount(own[own >= 0], minlength=n_classes).astype(np.float64)
+    b = np.bincount(queries[queries >= 0], minlength=n_classes).astype(np.float64)
+    expected = (a + b) * min(a.sum(), b.sum()) / (a.sum() + b.sum())
+    rare = expected < FEWEST_EXPECTED
+    a, b = np.append(a[~rare], a[rare].sum()), np.append(b[~rare], b[rare].sum())
+    used = a + b > 0
+    a, b = a[used], b[used]
+    total = a + b
+    ea, eb = total * a.sum() / total.sum(), total * b.sum() / total.sum()
+    statistic = ((a - ea) ** 2 / ea).sum() + ((b - eb) ** 2 / eb).sum()
+    return float(chi2.sf(statistic, max(1, len(a) - 1)))
+
+
+# Of each of the two tests of a distribution: half of the level of `nearsure.drift`.
+LEVEL = 0.005
+# A fall of the mean confidence counts from here, and from so many standard errors.
+SMALLEST_FALL = 0.01
+DEVIATIONS = 3.0
+# Radii that are tried: a step is 4% of the way from the nearest to the farthest members.
+N_RADII = 24
+# Agreement that fell by more standard errors than this is not what mere noise does.
+AGREEMENT_DEVIATIONS = 2.0
+# Where no radius makes own points unsure enough, all members of the class are left out. Its square
+# is finite.
+LARGEST_RADIUS = 1e150
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Own points that play the queries in one way.
+
+    Parameters
+    ----------
+    name : {"plain", "novelty", "noise", "class shift"}
+    radius : float
+        Members of the class nearer than this are left out; infinite if no radius makes own points
+        as unsure as the queries.
+    offset : float
+        Squared distance that noise adds to all neighbours alike.
+    confidence, correct : array of shape (n,)
+        Of own points so rehearsed; with a class shift, of those that are drawn.
+    """
+
+    name: str
+    radius: float
+    offset: float
+    confidence: FloatArray
+    correct: BoolArray
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return float(self.correct.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class QueryCheck:
+    """What own points must do to be like the queries; `check_queries` makes it.
+
+    Parameters
+    ----------
+    reasons : tuple of str
+        What tells the queries from the gallery's own points; empty if nothing does.
+    outside : bool
+        Whether queries lie beyond the gallery and their neighbours disagree: nothing is promised.
+    readings : tuple of Reading
+        Of which none can be ruled out; the plain one if queries are alike.
+    shares : ClassShares
+    own_confidence, query_confidence : float
+        Means, the latter of thinned queries.
+    accuracy : tuple of float
+        Range that should hold the share of right answers (95%).
+    """
+
+    reasons: tuple[str, ...]
+    outside: bool
+    readings: tuple[Reading, ...]
+    shares: ClassShares
+    own_confidence: float
+    query_confidence: float
+    accuracy: tuple[float, float]
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing tells the queries from the gallery's own points."""
+        return not self.reasons
+
+
+def check_queries(
+    own: Neighbors,
+    codes: IntArray,
+    queries: Neighbors,
+    class_sizes: IntArray,
+    score: Score,
+    *,
+    groups: IntArray | None = None,
+    seed: int = 0,
+) -> QueryCheck:
+    """Compare unlabelled queries with the gallery's own points, and rehearse them if they differ.
+
+    Parameters
+    ----------
+    own : Neighbors
+        Of own points without themselves (or their groups); 200 neighbours, say.
+    codes : array of shape (n,)
+        Their classes.
+    queries : Neighbors
+        Of the queries, with as many neighbours as the rule takes; at least FEWEST queries.
+    class_sizes : array of shape (n_classes,)
+        Members of each class.
+    score : callable
+        From neighbours to a posterior: the fitted rule, without the factors of `nearsure.loo`.
+    groups : array of shape (n,), optional
+        Groups that were left out together; one point of each takes part in a promise.
+    seed : int
+        Of the members that are taken from queries, and of the points that take part.
+    """
+    for name, found in (("own", own), ("queries", queries)):
+        if len(found) < FEWEST:
+            raise InvalidInputError(
+                f"The '{name}' parameter must hold at least {FEWEST} points, or chance drowns any "
+                f"shift. Got {len(found)} instead: collect more before comparing."
+            )
+    k = min(queries.k, own.k)
+    queries = queries.first(k)
+    plain, answer = own.first(k), score(own.first(k))
+    asked = score(queries)
+    thinned = thin_queries(queries, asked, class_sizes, seed=seed)
+    posterior = score(thinned)
+    shares = estimate_class_shares(answer, codes, posterior, class_sizes)
+    start, now = measure_traits(plain, answer), measure_traits(thinned, posterior)
+    fall, error = _compare_means(start.confidence, now.confidence)
+    reasons = []
+    if fall >= max(SMALLEST_FALL, DEVIATIONS * error) or (
+        fall > 0 and _differ(start.confidence, now.confidence)
+    ):
+        reasons.append("their answers are less sure")
+    if _differ(start.near, now.near) and np.median(now.near) > np.median(start.near):
+        reasons.append("they lie farther away")
+    if shares.alarm:
+        reasons.append("they ask for classes in other proportions")
+    correct = answer.labels == codes
+    alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
+    readings = [Reading("plain", 0.0, 0.0, answer.confidence[alone], correct[alone])]
+    disagreement, agreement_error = _compare_means(start.agreement, now.agreement)
+    fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
+    if reasons:
+        # Noise moves all neighbours alike and leaves their order; news move the nearest only.
+        moved = max(float(now.near.mean() - start.near.mean()), 0.0)
+        common = float(np.clip(now.far.mean() - start.far.mean(), 0.0, moved))
+        offset = 0.0 if fell else common
+        target = float(now.confidence.mean()) - error
+        weightings = [("noise" if offset > 0 else "novelty", np.ones(len(codes)))]
+        if shares.alarm:
+            weightings.append(("class shift", shares.ratios[codes]))
+        readings = []
+        for name, weights in weightings:
+            radius = _match_radius(own, codes, weights, offset, target, score, k)
+            rehearsed = score(
+                rehearse_queries(own, codes, radius=min(radius, LARGEST_RADIUS), offset=offset, k=k)
+            )
+            drawn = alone[_draw_by_weight(weights[alone], seed)]
+            readings.append(
+                Reading(
+                    name,
+                    radius,
+                    offset,
+                    rehearsed.confidence[drawn],
+                    (rehearsed.labels == codes)[drawn],
+                )
+            )
+    outside = bool(reasons) and fell and bool(now.near.mean() > start.far.mean())
+    low, high = _estimate_range(plain, answer, correct, queries, asked, readings)
+    return QueryCheck(
+        reasons=tuple(reasons),
+        outside=outside,
+        readings=tuple(readings),
+        shares=shares,
+        own_confidence=float(start.confidence.mean()),
+        query_confidence=float(now.confidence.mean()),
+        # Beyond the gallery own points play nothing, and confidence says little.
+        accuracy=(0.0 if outside else low, high),
+    )
+
+
+def _compare_means(own: FloatArray, queries: FloatArray) -> tuple[float, float]:
+    """How much lower the queries' mean is, and the standard error of that."""
+    error = np.hypot(own.std() / len(own) ** 0.5, queries.std() / len(queries) ** 0.5)
+    return float(own.mean() - queries.mean()), float(error)
+
+
+def _estimate_range(  # noqa: PLR0917
+    plain: Neighbors,
+    answer: Posterior,
+    correct: BoolArray,
+    queries: Neighbors,
+    asked: Posterior,
+    readings: list[Reading],
+) -> tuple[float, float]:
+    """From the lowest to the highest of all estimates, widened by the chance of the draw."""
+    own, found = (
+        Evidence(p.confidence, certainty(p), np.sqrt(n.sq_distances[:, 0]))
+        for n, p in ((plain, answer), (queries, asked))
+    )
+    sure = float(found.confidence.mean())
+    estimates = np.array(
+        [
+            sure,
+            # Harmless changes, such as blur, make answers unsure sooner than wrong.
+            (sure + float(correct.mean())) / 2,
+            fit_cut(own, correct).share(found) if correct.any() else 0.0,
+            *(reading.accuracy for reading in readings),
+        ]
+    )
+    low, high = float(estimates.min()), float(estimates.max())
+    n = 1.0 / (1.0 / len(queries) + 1.0 / len(plain))
+    return _widen(low, n, -1.96), _widen(high, n, 1.96)
+
+
+def _widen(share: float, n: float, deviations: float) -> float:
+    """Wilson's bound for a share of n."""
+    z = deviations**2 / n
+    middle = (share + z / 2) / (1 + z)
+    half = deviations / (1 + z) * np.sqrt(share * (1 - share) / n + z / (4 * n))
+    return float(np.clip(middle + half, 0.0, 1.0))
+
+
+def _differ(own: FloatArray, queries: FloatArray) -> bool:
+    test = ks_2samp(own, queries, method="asymp")
+    return bool(test.pvalue <= LEVEL and test.statistic >= SMALLEST_GAP)
+
+
+def _match_radius(  # noqa: PLR0917
+    own: Neighbors,
+    codes: IntArray,
+    weights: FloatArray,
+    offset: float,
+    confidence: float,
+    score: Score,
+    k: int,
+) -> float:
+    """The smallest radius of a grid at which own points are as unsure as the queries."""
+
+    def mean_at(radius: float) -> float:
+        rehearsed = rehearse_queries(own, codes, radius=radius, offset=offset, k=k)
+        return float(np.average(score(rehearsed).confidence, weights=weights))
+
+    if mean_at(0.0) <= confidence:
+        return 0.0
+    same = (own.labels == codes[:, None]) & own.valid
+    nearest = np.sqrt(own.sq_distances[same.any(axis=1), same.argmax(axis=1)[same.any(axis=1)]])
+    last = np.sqrt(own.sq_distances[np.arange(len(own)), np.maximum(own.counts, 1) - 1])
+    radii = np.linspace(np.quantile(nearest, 0.02), np.quantile(last, 0.9), N_RADII)
+    for radius in radii:
+        if mean_at(float(radius)) <= confidence:
+            return float(radius)
+    return float("inf")
+
+
+def _draw_by_weight(weights: FloatArray, seed: int) -> IntArray:
+    """Keep points in proportion to their weight, each at most once."""
+    chance = weights / weights.max()
+    return np.flatnonzero(np.random.default_rng(seed).random(len(weights)) < chance)
+
+
+def choose_for_queries(
+    plain: AcceptThreshold,
+    check: QueryCheck,
+    choose: Callable[[FloatArray, BoolArray], AcceptThreshold],
+) -> AcceptThreshold:
+    """The plain threshold if queries are alike; else the strictest of plain and all readings.
+
+    Parameters
+    ----------
+    plain : AcceptThreshold
+        Chosen on the gallery's own points; where it has groups, on one of each.
+    check : QueryCheck
+        Of the queries.
+    choose : callable
+        From confidence and whether answers are right to a threshold, as `plain` was chosen.
+
+    Returns
+    -------
+    AcceptThreshold
+        With its state; a withdrawn one accepts nothing.
+    """
+    if check.alike:
+        return plain
+    candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
+    strictest = max(candidates, key=lambda chosen: chosen.threshold)
+    strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)
+    if strictest.reached and not check.outside:
+        # What is measured is told of the points that play the queries, whoever set the threshold.
+        played = check.readings[0]
+        accepted = played.confidence >= strictest.threshold
+        if accepted.any():
+            return replace(
+                strictest,
+                state="adjusted",
+                n_points=len(accepted),
+                n_wrong=int((~played.correct).sum()),
+                n_accepted=int(accepted.sum()),
+                n_wrong_accepted=int((accepted & ~played.correct).sum()),
+            )
+    return replace(
+        strictest,
+        state="withdrawn",
+        threshold=inf,
+        n_accepted=0,
+        n_wrong_accepted=0,
+        promised=0.0 if plain.kind == "precision" else 1.0,
+    )

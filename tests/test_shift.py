@@ -1,0 +1,140 @@
+"""Queries beside the gallery: promises hold, are adjusted or withdrawn."""
+
+import numpy as np
+import pytest
+
+from nearsure import NEDClassifier, score
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.errors import InvalidInputError
+from nearsure.neighbors import Neighbors
+from nearsure.shift import estimate_class_shares, rehearse_queries, thin_queries
+
+CENTRES = np.random.default_rng(99).normal(size=(12, 16))
+
+
+def draw(
+    n: int, *, seed: int, noise: float = 1.0, n_classes: int = 12
+) -> tuple[AnyArray, IntArray]:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_classes, n)
+    return CENTRES[codes] + noise * rng.normal(size=(n, 16)), codes
+
+
+@pytest.fixture(scope="module")
+def classifier() -> NEDClassifier:
+    return NEDClassifier().fit(*draw(1200, seed=0))
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_promise_for_queries_like_the_gallery_stays_as_it_is(
+    classifier: NEDClassifier, seed: int
+) -> None:
+    plain = classifier.accept_threshold(precision=0.9)
+    queries, truth = draw(300, seed=seed)
+    assert classifier.accept_threshold(precision=0.9, queries=queries) == plain
+    drift = classifier.compare_queries(queries)
+    assert not drift.alarm
+    assert drift.accuracy_range is not None
+    low, high = drift.accuracy_range
+    assert low <= (classifier.predict(queries) == truth).mean() <= high
+    assert drift.share_shift == 0.0
+
+
+@pytest.mark.parametrize("noise", [1.3, 1.6, 2.5, 4.0])
+def test_queries_that_are_worse_get_a_stricter_promise_or_none(
+    classifier: NEDClassifier, noise: float
+) -> None:
+    plain = classifier.accept_threshold(precision=0.9)
+    queries, truth = draw(1000, seed=7, noise=noise)
+    chosen = classifier.accept_threshold(precision=0.9, queries=queries)
+    assert chosen.state in ("adjusted", "withdrawn")
+    assert chosen.reasons
+    assert chosen.threshold >= plain.threshold
+    prediction = classifier.predict_with_confidence(queries)
+    accepted = chosen.accepts(prediction.confidence)
+    right = prediction.labels == truth
+    assert (chosen.state == "withdrawn") == (not chosen.reached)
+    if accepted.any():
+        assert right[accepted].mean() > 0.85
+    drift = classifier.compare_queries(queries)
+    assert drift.accuracy_range is not None
+    assert drift.accuracy_range[0] <= right.mean() <= drift.accuracy_range[1]
+    assert "accuracy lies within" in drift.to_text()
+
+
+def test_far_queries_withdraw_every_promise(classifier: NEDClassifier) -> None:
+    queries = 30.0 * np.random.default_rng(0).normal(size=(100, 16))
+    for target in ({"precision": 0.6}, {"error": 0.4}, {"false_accept_rate": 0.3}):
+        chosen = classifier.accept_threshold(queries=queries, **target)
+        assert chosen.state == "withdrawn"
+        assert not chosen.accepts(np.ones(3)).any()
+        assert "withdrawn" in str(chosen)
+
+
+def test_other_class_shares_are_told(classifier: NEDClassifier) -> None:
+    queries, _ = draw(600, seed=3, n_classes=4)
+    drift = classifier.compare_queries(queries)
+    assert drift.share_shift is not None
+    assert drift.share_shift > 0.2
+    assert "class shares differ" in drift.to_text()
+    assert classifier.accept_threshold(precision=0.9, queries=queries).state != "holds"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_classes_of_two_or_three_raise_no_false_alarm(size: int) -> None:
+    alarms = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        centres = rng.normal(size=(200, 16))
+        codes, asked = np.repeat(np.arange(200), size), rng.integers(0, 200, 300)
+        points = centres[codes] + 0.4 * rng.normal(size=(len(codes), 16))
+        queries = centres[asked] + 0.4 * rng.normal(size=(300, 16))
+        fitted = NEDClassifier().fit(points, codes)
+        alarms += fitted.compare_queries(queries).alarm
+        alarms += fitted.accept_threshold(precision=0.8, queries=queries).state != "holds"
+    assert alarms == 0
+
+
+def test_one_point_of_each_group_counts() -> None:
+    points, codes = draw(300, seed=0)
+    origin = np.repeat(np.arange(300), 3)
+    noise = 0.01 * np.random.default_rng(0).normal(size=(900, 16))
+    fitted = NEDClassifier().fit(points[origin] + noise, codes[origin], groups=origin)
+    chosen = fitted.accept_threshold(precision=0.7)
+    assert chosen.n_points == 300
+    assert chosen.rests_on == "groups left out together"
+
+
+def test_too_few_queries_are_refused(classifier: NEDClassifier) -> None:
+    with pytest.raises(InvalidInputError, match="at least 30 points"):
+        classifier.accept_threshold(precision=0.9, queries=draw(20, seed=1)[0])
+
+
+def test_unknown_queries_allow_no_adjustment() -> None:
+    fitted = NEDClassifier(unknown_share=0.1).fit(*draw(600, seed=0))
+    queries, _ = draw(300, seed=7, noise=2.0)
+    assert fitted.accept_threshold(precision=0.8, queries=queries).state == "withdrawn"
+
+
+def test_thinning_takes_one_member_of_the_answers_class() -> None:
+    found = Neighbors([[1.0, 2.0, 3.0]] * 50, [[4, 4, 4]] * 50, [[7, 8, 9]] * 50)
+    thinned = thin_queries(found, score(found, rule="knn"), np.array([0, 0, 0, 0, 3]))
+    assert (thinned.counts == 2).all()
+    gone = {({7, 8, 9} - set(row[:2].tolist())).pop() for row in np.asarray(thinned.ids)}
+    assert gone == {7, 8, 9}
+
+
+def test_a_rehearsal_leaves_near_members_out_and_adds_noise() -> None:
+    own = Neighbors([[1.0, 4.0, 9.0]], [[0, 1, 0]])
+    played = rehearse_queries(own, np.array([0]), radius=2.0, offset=0.5, k=2)
+    assert played.sq_distances.tolist() == [[4.5, 9.5]]
+    assert played.labels.tolist() == [[1, 0]]
+
+
+def test_shares_that_are_alike_have_ratio_one() -> None:
+    codes = np.arange(400) % 4
+    found = Neighbors(np.ones((400, 1)), codes[:, None])
+    answers = score(found, rule="1nn")
+    shares = estimate_class_shares(answers, codes, answers, np.bincount(codes))
+    assert np.allclose(shares.ratios, 1.0)
+    assert not shares.alarm
