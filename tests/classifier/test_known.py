@@ -66,7 +66,7 @@ def test_confidence_is_a_product_and_verdicts_follow(fitted: NEDClassifier) -> N
     prediction = fitted.predict_with_confidence(QUERIES)
     p_known = p_known_of(fitted, QUERIES)
     assert prediction.verdicts is not None
-    within = fitted._posterior(fitted.kneighbors(QUERIES))
+    within = fitted._fit.posterior(fitted.kneighbors(QUERIES))
     np.testing.assert_allclose(prediction.confidence, p_known * within.confidence, rtol=1e-12)
     expected = np.where(
         p_known < 0.5, "unknown", np.where(within.confidence < 0.5, "ambiguous", "known")
@@ -92,7 +92,7 @@ def test_a_query_far_from_everything_is_unknown_however_sure_the_vote(
     fitted: NEDClassifier, distance: float
 ) -> None:
     far = GALLERY[:40] + distance
-    within = fitted._posterior(fitted.kneighbors(far))
+    within = fitted._fit.posterior(fitted.kneighbors(far))
     prediction = fitted.predict_with_confidence(far)
     assert within.confidence.mean() > 0.4  # relative votes are of no use here
     assert (p_known_of(fitted, far) < 0.02).all()

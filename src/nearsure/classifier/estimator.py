@@ -14,15 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.audit import GalleryAudit, audit
 from nearsure.bursts import (
-    N_LISTED,
     Bursts,
-    draw_one_per_group,
-    find_bursts,
-    group_near_copies,
 )
+from nearsure.classifier.fit import Fit, fit_gallery
 from nearsure.classifier.known import (
-    UnknownDetector,
-    fit_unknown_detector,
     mix_in_unknowns,
     rehearse_gallery,
     with_p_known,
@@ -35,6 +30,13 @@ from nearsure.classifier.parameters import (
     labels_for,
     settings_for,
 )
+from nearsure.classifier.promises import (
+    DRAW_SEED,
+    check_against_own,
+    describe_basis,
+    draw_for_promise,
+    fit_sets,
+)
 from nearsure.classifier.results import (
     LARGEST_SHARE_CHANGED,
     WATCHED,
@@ -46,23 +48,16 @@ from nearsure.classifier.rule import (
     FittedRule,
     SelfSearch,
     class_sizes,
-    draw_ids,
     draw_places,
-    fit_rule,
-    mean_and_error,
-    own_losses,
     self_search,
-    self_search_with_more,
 )
-from nearsure.classifier.state import Fit, from_state, to_state
+from nearsure.classifier.state import from_state, to_state
 from nearsure.decisions import (
     AcceptThreshold,
     ConformalFit,
     PredictionSets,
-    RestsOn,
     ScoreName,
     choose_threshold,
-    fit_conformal,
     prediction_sets,
 )
 from nearsure.drift import QueryDrift, compare_queries
@@ -75,10 +70,7 @@ from nearsure.errors import (
     StaleFitWarning,
 )
 from nearsure.forms import SharpenedFit
-from nearsure.forms.prior import factors_of_prior, with_newcomers
-from nearsure.forms.sharpened import query_scales
 from nearsure.gallery import Gallery
-from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import (
     check_fits,
     check_metric,
@@ -98,20 +90,12 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import QueryCheck, check_queries, choose_for_queries, thin_queries
+from nearsure.shift import choose_for_queries, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
-# Of the points that take part in choosing a threshold or a set.
-DRAW_SEED = 0
-# Sets are searched so many times as deep where k misses too many classes, up to this many
-# neighbours of all points together: 200 MB.
-DEEPER = 4
-DEEPEST_ENTRIES = 8_000_000
-# Own points that play queries: as many as galleries had on which this was measured.
-MOST_REHEARSED = 5000
 # Of the points that are watched: the same ones, as long as the gallery is the same.
 WATCH_SEED = 0
 
@@ -574,7 +558,7 @@ class NEDClassifier(
         return self._fit.rule.vote_shares(
             neighbors,
             class_sizes=self.class_counts_,
-            prior_factors=self._prior_factors(),
+            prior_factors=self._fit.prior_factors(),
         )
 
     def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
@@ -603,7 +587,7 @@ class NEDClassifier(
 
     def leave_one_out_posterior(self) -> Posterior:
         """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
-        return self._posterior(self._self_search().neighbors)
+        return self._fit.posterior(self._self_search().neighbors)
 
     def accept_threshold(
         self,
@@ -658,47 +642,14 @@ class NEDClassifier(
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
-        plain = replace(choose(*self.rehearsed_scores()), rests_on=self._rests_on())
+        plain = replace(choose(*self.rehearsed_scores()), rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
-        check = self._check_queries(self.kneighbors(queries))
+        check = check_against_own(self._fit, self._self_search(), self.kneighbors(queries))
         if self._fit.known is not None:
             # Rehearsed points have no p(known) to be compared with that of queries.
             check = replace(check, readings=(), outside=not check.alike)
         return choose_for_queries(plain, check, choose)
-
-    def _rests_on(self) -> RestsOn:
-        if self._fit.gallery.groups_beside is not None:
-            return "groups left out together"
-        bursts = self._fit.bursts
-        if bursts is not None and bursts.suspicious:
-            return "near-copies left out alone"
-        return "points left out alone"
-
-    def _check_queries(self, found: Neighbors) -> QueryCheck:
-        """Compare queries with own points in the proportions of the prior, some of many."""
-        own, gallery = self._self_search(), self._fit.gallery
-        drawn = self._drawn_by_prior(own.codes)
-        rng = np.random.default_rng(DRAW_SEED)
-        some = drawn[draw_places(len(drawn), MOST_REHEARSED, rng)]
-        more = (
-            gallery.leave_one_out(own.ids[some], max(N_LISTED, own.neighbors.k))
-            if gallery.in_memory
-            else own.neighbors.take(some)
-        )
-        return check_queries(
-            more,
-            own.codes[some],
-            found,
-            self.class_counts_,
-            self._posterior,
-            groups=self._groups_of(own.ids[some]),
-            seed=DRAW_SEED,
-        )
-
-    def _groups_of(self, ids: AnyArray) -> IntArray | None:
-        beside = self._fit.gallery.groups_beside
-        return None if beside is None else values_beside(beside, ids)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
         """Confidence of the gallery's own points, and whether their answers are right.
@@ -716,13 +667,9 @@ class NEDClassifier(
         # Without the factors of `nearsure.loo`, which depend on the true class: a promise
         # must hold, and a point that has a fellow less than a query errs on the safe side.
         own = self._self_search()
-        posterior = self._posterior(own.neighbors)
+        posterior = self._fit.posterior(own.neighbors)
         confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = np.arange(len(own.codes))
-        groups = self._groups_of(own.ids)
-        if groups is not None:
-            some = draw_one_per_group(groups, seed=DRAW_SEED)
-        some = some[self._drawn_by_prior(own.codes[some])]
+        some = draw_for_promise(self._fit, own)
         if self._fit.known is None:
             return confidence[some], correct[some]
         return mix_in_unknowns(
@@ -758,12 +705,10 @@ class NEDClassifier(
         PredictionSets
             Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
         """
-        fit, own = self._fit_sets(alpha, score)
-        if fit.n_neighbors is None:
-            return prediction_sets(self._posterior(self.kneighbors(Q)), fit)
-        return prediction_sets(
-            self._deeper_posterior(self.kneighbors(Q, fit.n_neighbors), own), fit
+        fit, to_posterior = fit_sets(
+            self._fit, self._self_search(), self.n_neighbors_, alpha, score
         )
+        return prediction_sets(to_posterior(self.kneighbors(Q, fit.n_neighbors)), fit)
 
     def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
         """The score up to which classes belong to the sets of `predict_set`.
@@ -771,38 +716,7 @@ class NEDClassifier(
         Where so many points miss their class that nothing could be ruled out, they are searched
         four times as deep, again and again, as far as memory allows.
         """
-        return self._fit_sets(alpha, score)[0]
-
-    def _fit_sets(self, alpha: float, score: ScoreName) -> tuple[ConformalFit, Neighbors]:
-        """What sets are made by, and the points' own neighbours, as deep as it took."""
-        own = self._self_search()
-        some = self._drawn_by_prior(own.codes)
-        found, posterior = own.neighbors, self._posterior(own.neighbors)
-        fit = fit_conformal(posterior.take(some), own.codes[some], alpha=alpha, score=score)
-        k, gallery = self.n_neighbors_, self._fit.gallery
-        limit = gallery.engine.capabilities.largest_k or len(gallery)
-        most = min(len(gallery) - 1, limit - 1, DEEPEST_ENTRIES // len(own.ids))
-        while fit.everything and fit.n_missed and k < most:
-            k = min(DEEPER * k, most)
-            found = gallery.leave_one_out(own.ids, k)
-            posterior = self._deeper_posterior(found, found)
-            fit = fit_conformal(posterior.take(some), own.codes[some], alpha=alpha, score=score)
-            fit = replace(fit, n_neighbors=k)
-        return fit, found
-
-    def _deeper_posterior(self, neighbors: Neighbors, own: Neighbors) -> Posterior:
-        """p(c | known) from more neighbours than at the fit, where usual distances are longer."""
-        rule = self._fit.rule
-        if rule.form is not None:
-            typical = float(np.median(query_scales(own))) or 1.0
-            rule = replace(rule, form=replace(rule.form, typical_distance=typical))
-        sizes = self.class_counts_
-        return rule.posterior(
-            neighbors,
-            n_classes=len(sizes),
-            class_sizes=sizes,
-            prior_factors=self._prior_factors(),
-        )
+        return fit_sets(self._fit, self._self_search(), self.n_neighbors_, alpha, score)[0]
 
     def adapt_to_queries(
         self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
@@ -830,7 +744,7 @@ class NEDClassifier(
                 "and fit again."
             )
         self._fit.adapted = True
-        evidence = self._fit.known.evidence(neighbors, self._posterior(neighbors))
+        evidence = self._fit.known.evidence(neighbors, self._fit.posterior(neighbors))
         model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
         if unknown_share is not None:
             self._fit.known = self._fit.known.with_model(
@@ -952,7 +866,7 @@ class NEDClassifier(
             )
         gallery, rng = self._fit.gallery, np.random.default_rng(WATCH_SEED)
         watched = gallery.ids_at(draw_places(len(gallery), WATCHED, rng))
-        now, error_now = self._watched_loss(self_search(gallery, watched, self.n_neighbors_))
+        now, error_now = self._fit.watched_loss(self_search(gallery, watched, self.n_neighbors_))
         then, error_then = self._fit.loss
         return Staleness(
             self.share_changed_ + gallery.changed_elsewhere() / len(gallery),
@@ -997,18 +911,18 @@ class NEDClassifier(
         own, found = self._self_search(), self.kneighbors(Q)
         k = min(own.neighbors.k, found.k)
         neighbors, found = own.neighbors.first(k), found.first(k)
-        posterior, asked = self._posterior(neighbors, own), self._posterior(found)
+        posterior, asked = self._fit.posterior(neighbors, own), self._fit.posterior(found)
         drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
-        check = self._check_queries(found)
+        check = check_against_own(self._fit, own, found)
         # Own points lack one member of their class, and so do queries here, or classes of two or
         # three would raise a false alarm. Neither side has factors that depend on the true class.
         thinned = thin_queries(found, asked, self.class_counts_, seed=seed)
         fair = compare_queries(
             neighbors,
-            self._posterior(neighbors),
+            self._fit.posterior(neighbors),
             own.codes,
             thinned,
-            self._posterior(thinned),
+            self._fit.posterior(thinned),
             n_resamples=1,
         )
         return replace(
@@ -1091,91 +1005,19 @@ class NEDClassifier(
         group_names: AnyArray | None,
         *,
         find_groups: bool = False,
-        bursts: Bursts | None = None,
     ) -> None:
-        """Fit everything on a gallery; nothing is assigned before all has succeeded.
-
-        With `find_groups`, near-copies are left out together if they carry the own accuracy;
-        `bursts` is what was found before they were.
-        """
+        """Fit everything on a gallery; nothing is assigned before all has succeeded."""
         self._check_parameters()
-        classes = gallery.classes
-        sizes = class_sizes(gallery, len(classes))
-        settings = settings_for(self.get_params(deep=False), sizes, classes)
-        own: SelfSearch | None = None
-        ids = draw_ids(gallery, self.max_fit_samples, self.random_state)
-        if settings.needs_own_pass:
-            own, looked_at, more = self_search_with_more(gallery, ids, settings.k)
-            if len(gallery.classes) > len(classes):
-                # Others have added a class meanwhile.
-                self._fit_on(gallery, metric, group_names, find_groups=find_groups, bursts=bursts)
-                return
-        rule = fit_rule(
-            settings.rule,
-            own,
-            temperature=settings.temperature,
-            objective=self.objective,
-            calibration=settings.calibration,
-            class_sizes=sizes,
-            prior_factors=settings.prior_factors,
-        )
-        known: UnknownDetector | None = None
-        rehearsal: Rehearsal | None = None
-        to_posterior = partial(
-            rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
-        )
-        if own is not None and bursts is None:
-            bursts = find_bursts(
-                own.neighbors,
-                own.codes,
-                ids,
-                class_sizes=sizes,
-                score=to_posterior,
-                k=settings.k,
-                some=looked_at,
-                more=more,
-            )
-            if bursts.suspicious and find_groups:
-                groups = self._group_near_copies(gallery, sizes)
-                gallery.keep_groups(gallery.ids, groups)
-                self._fit_on(
-                    gallery,
-                    metric,
-                    np.arange(groups.max() + 1),
-                    bursts=replace(bursts, grouped=True),
-                )
-                return
-        if self.unknown_share is not None and own is not None:
-            rehearsal = rehearse_gallery(gallery, own, rule, to_posterior, sizes)
-            known = fit_unknown_detector(own, rehearsal, float(self.unknown_share), sizes)
-        self.n_neighbors_, self.fit_indices_ = settings.k, ids
-        self._fit = Fit(
-            gallery=gallery,
-            metric=metric,
-            group_names=group_names,
-            fingerprint=gallery.fingerprint(),
-            rule=rule,
-            prior=settings.prior,
-            known=known,
-            all_neighbors=isinstance(self.n_neighbors, str) and self.n_neighbors == "all",
-            mark=gallery.n_changes,
-            self_search=own,
-            rehearsal=None if own is None or rehearsal is None else (own, rehearsal),
-            bursts=bursts,
-        )
-        self._fit.loss = self._watched_loss(own) if own is not None else None
-        if bursts is not None and bursts.suspicious and not bursts.grouped:
+        parameters = self.get_params(deep=False)
+        fit, k, ids = fit_gallery(gallery, parameters, metric, group_names, find_groups=find_groups)
+        self._fit, self.n_neighbors_, self.fit_indices_ = fit, k, ids
+        if fit.bursts is not None and fit.bursts.suspicious and not fit.bursts.grouped:
             warnings.warn(
-                f"{bursts} Promises may break for queries that have no copy in it: fit with "
+                f"{fit.bursts} Promises may break for queries that have no copy in it: fit with "
                 'groups, or with groups="auto".',
                 NearCopiesWarning,
                 stacklevel=3,
             )
-
-    def _group_near_copies(self, gallery: Gallery, sizes: IntArray) -> IntArray:
-        """Groups of all points, in the order of ``gallery.ids``."""
-        own = gallery.leave_one_out(None, N_LISTED)
-        return group_near_copies(own, gallery.codes, gallery.ids, class_sizes=sizes)
 
     def _validated_queries(self, Q: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
@@ -1201,28 +1043,11 @@ class NEDClassifier(
         self, neighbors: Neighbors
     ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
         """p(c); p(known) and verdicts, if unknown queries are expected."""
-        within = self._posterior(neighbors)
+        within = self._fit.posterior(neighbors)
         if self._fit.known is None:
             return within, None, None
         p_known = self._fit.known.p_known(neighbors, within)
         return with_p_known(within, p_known), p_known, judge(p_known, within).names
-
-    def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
-        """p(c | known)."""
-        sizes = self.class_counts_
-        return self._fit.rule.posterior(
-            neighbors,
-            n_classes=len(sizes),
-            class_sizes=sizes,
-            prior_factors=self._prior_factors(),
-            own=own,
-        )
-
-    def _prior_factors(self) -> FloatArray | None:
-        prior, sizes = self._fit.prior, self.class_counts_
-        if isinstance(prior, str) and prior == "support":
-            return None
-        return factors_of_prior(with_newcomers(prior, len(sizes)), sizes)
 
     def _self_search(self) -> SelfSearch:
         """Leave-one-out neighbours of those points of the fit that are still there."""
@@ -1246,21 +1071,11 @@ class NEDClassifier(
         if kept is not None and kept[0] is own:
             return kept[1]
         sizes = self.class_counts_
-        rehearsal = rehearse_gallery(self._fit.gallery, own, self._fit.rule, self._posterior, sizes)
+        rehearsal = rehearse_gallery(
+            self._fit.gallery, own, self._fit.rule, self._fit.posterior, sizes
+        )
         self._fit.rehearsal = own, rehearsal
         return rehearsal
-
-    def _drawn_by_prior(self, codes: IntArray) -> IntArray:
-        """Which points stand for queries: all, or a draw in the proportions of another prior.
-
-        Points are taken with a chance, each once at most, so that they stay independent draws.
-        """
-        factors = self._prior_factors()
-        if factors is None:
-            return np.arange(len(codes))
-        chances = factors[codes]
-        rng = np.random.default_rng(DRAW_SEED)
-        return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())
 
     def _ned_temperature(self, own: Neighbors) -> float:
         """T of NED, whatever the rule is."""
@@ -1270,11 +1085,6 @@ class NEDClassifier(
         if self._fit.rule.temperature is not None:
             return self._fit.rule.temperature
         return fit_temperature(own, self._fit.gallery.codes).temperature
-
-    def _watched_loss(self, own: SelfSearch) -> tuple[float, float]:
-        """Mean leave-one-out loss of some points, and its standard error."""
-        some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
 
     def _warn_if_stale(self) -> None:
         if self._fit.loss is None or self._fit.warned_stale:

@@ -1,16 +1,17 @@
 """A fitted classifier as a manifest and arrays, and back."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, FloatArray
+from nearsure.arrays import AnyArray
 from nearsure.bursts import Bursts
+from nearsure.classifier.fit import Fit
 from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
-from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes
-from nearsure.engines.contract import Engine, Fingerprint
+from nearsure.classifier.rule import FittedRule, class_sizes
+from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import InvalidInputError
@@ -39,62 +40,9 @@ from nearsure.schema import (
     reading,
     unreadable,
 )
-from nearsure.unknowns import Rehearsal
 
 if TYPE_CHECKING:
     from nearsure.classifier.estimator import NEDClassifier
-
-
-@dataclass(eq=False)
-class Fit:
-    """A gallery with all that was fitted on it.
-
-    Parameters
-    ----------
-    gallery : Gallery
-        The points.
-    metric : {"euclidean", "cosine"}
-        How they are compared.
-    group_names : array of shape (n_groups,) or None
-        What codes of groups stand for.
-    fingerprint : Fingerprint
-        Through what the neighbours were found.
-    rule, prior : FittedRule, prior
-        From neighbours to p(c | known).
-    known : UnknownDetector or None
-        p(known); None if every query is taken for known.
-    all_neighbors : bool
-        Whether k is as many points as there are.
-    mark : int
-        ``n_changes`` of the gallery at the fit.
-    loss : pair of float or None
-        Leave-one-out loss at the fit, and its standard error; None if nothing was fitted.
-    adapted : bool
-        Whether p(known) was fitted to queries; it then survives a refit.
-    self_search, rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
-        Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
-    bursts : Bursts or None
-        What near-copies do to the own accuracy; None if nothing was fitted.
-    warned_of, warned_stale : Fingerprint or None, bool
-        Of what was warned already.
-    """
-
-    gallery: Gallery
-    metric: Literal["euclidean", "cosine"]
-    group_names: AnyArray | None
-    fingerprint: Fingerprint
-    rule: FittedRule
-    prior: Literal["support", "uniform"] | FloatArray
-    known: UnknownDetector | None
-    all_neighbors: bool
-    mark: int = 0
-    loss: tuple[float, float] | None = None
-    adapted: bool = False
-    self_search: SelfSearch | None = None
-    rehearsal: tuple[SelfSearch, Rehearsal] | None = None
-    bursts: Bursts | None = None
-    warned_of: Fingerprint | None = None
-    warned_stale: bool = False
 
 
 BESIDE = ("codes", "groups")

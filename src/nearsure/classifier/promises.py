@@ -1,0 +1,113 @@
+"""What promises and sets of a fit rest on: own points, and queries that are compared with them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.bursts import N_LISTED, draw_one_per_group
+from nearsure.classifier.fit import Fit
+from nearsure.classifier.rule import SelfSearch, draw_places
+from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
+from nearsure.forms.sharpened import query_scales
+from nearsure.gallery.counts import values_beside
+from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
+from nearsure.shift import QueryCheck, check_queries
+
+# Of the points that take part in choosing a threshold or a set.
+DRAW_SEED = 0
+# Own points that take the place of queries: as many as galleries had on which this was measured.
+MOST_REHEARSED = 5000
+# Sets are searched so many times as deep where k misses too many classes, up to this many
+# neighbours of all points together: 200 MB.
+DEEPER = 4
+DEEPEST_ENTRIES = 8_000_000
+
+
+def describe_basis(fit: Fit) -> RestsOn:
+    """Which points a promise rests on."""
+    if fit.gallery.groups_beside is not None:
+        return "groups left out together"
+    if fit.bursts is not None and fit.bursts.suspicious:
+        return "near-copies left out alone"
+    return "points left out alone"
+
+
+def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:
+    """Which own points stand for queries: one of each group, in the proportions of the prior."""
+    some = np.arange(len(own.codes))
+    groups = _groups_of(fit, own.ids)
+    if groups is not None:
+        some = draw_one_per_group(groups, seed=DRAW_SEED)
+    return some[_draw_by_prior(fit, own.codes[some])]
+
+
+def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck:
+    """Compare queries with own points in the proportions of the prior, some of many."""
+    drawn = _draw_by_prior(fit, own.codes)
+    some = drawn[draw_places(len(drawn), MOST_REHEARSED, np.random.default_rng(DRAW_SEED))]
+    more = (
+        fit.gallery.leave_one_out(own.ids[some], max(N_LISTED, own.neighbors.k))
+        if fit.gallery.in_memory
+        else own.neighbors.take(some)
+    )
+    return check_queries(
+        more,
+        own.codes[some],
+        found,
+        fit.class_sizes,
+        fit.posterior,
+        groups=_groups_of(fit, own.ids[some]),
+        seed=DRAW_SEED,
+    )
+
+
+def fit_sets(
+    fit: Fit, own: SelfSearch, k: int, alpha: float, score: ScoreName
+) -> tuple[ConformalFit, Callable[[Neighbors], Posterior]]:
+    """What sets are made by, and the posterior of queries that it holds for.
+
+    Where so many points miss their class that nothing could be ruled out, they are searched deeper.
+    """
+    some = _draw_by_prior(fit, own.codes)
+    codes = own.codes[some]
+    to_posterior: Callable[[Neighbors], Posterior] = fit.posterior
+    posterior = fit.posterior(own.neighbors)
+    conformal = fit_conformal(posterior.take(some), codes, alpha=alpha, score=score)
+    gallery = fit.gallery
+    limit = gallery.engine.capabilities.largest_k or len(gallery)
+    most = min(len(gallery) - 1, limit - 1, DEEPEST_ENTRIES // len(own.ids))
+    while conformal.everything and conformal.n_missed and k < most:
+        k = min(DEEPER * k, most)
+        found = gallery.leave_one_out(own.ids, k)
+        deeper = fit
+        if fit.rule.form is not None:
+            # Among more neighbours usual distances are longer.
+            typical = float(np.median(query_scales(found))) or 1.0
+            form = replace(fit.rule.form, typical_distance=typical)
+            deeper = replace(fit, rule=replace(fit.rule, form=form))
+        to_posterior = deeper.posterior
+        posterior = to_posterior(found)
+        conformal = fit_conformal(posterior.take(some), codes, alpha=alpha, score=score)
+        conformal = replace(conformal, n_neighbors=k)
+    return conformal, to_posterior
+
+
+def _groups_of(fit: Fit, ids: AnyArray) -> IntArray | None:
+    beside = fit.gallery.groups_beside
+    return None if beside is None else values_beside(beside, ids)
+
+
+def _draw_by_prior(fit: Fit, codes: IntArray) -> IntArray:
+    """Which points stand for queries: all, or a draw in the proportions of another prior.
+
+    Points are taken with a chance, each once at most, so that they stay independent draws.
+    """
+    factors = fit.prior_factors()
+    if factors is None:
+        return np.arange(len(codes))
+    chances = factors[codes]
+    rng = np.random.default_rng(DRAW_SEED)
+    return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())
