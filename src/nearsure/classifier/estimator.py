@@ -587,7 +587,7 @@ class NEDClassifier(
 
     def leave_one_out_posterior(self) -> Posterior:
         """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
-        return self._fit.posterior(self._self_search().neighbors)
+        return self._fitted.posterior(self._self_search().neighbors)
 
     def accept_threshold(
         self,
@@ -645,7 +645,7 @@ class NEDClassifier(
         plain = replace(choose(*self.rehearsed_scores()), rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
-        check = check_against_own(self._fit, self._self_search(), self.kneighbors(queries))
+        check = check_against_own(self._fitted, self._self_search(), self.kneighbors(queries))
         if self._fit.known is not None:
             # Rehearsed points have no p(known) to be compared with that of queries.
             check = replace(check, readings=(), outside=not check.alike)
@@ -706,7 +706,7 @@ class NEDClassifier(
             Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
         """
         fit, to_posterior = fit_sets(
-            self._fit, self._self_search(), self.n_neighbors_, alpha, score
+            self._fitted, self._self_search(), self.n_neighbors_, alpha, score
         )
         return prediction_sets(to_posterior(self.kneighbors(Q, fit.n_neighbors)), fit)
 
@@ -716,7 +716,7 @@ class NEDClassifier(
         Where so many points miss their class that nothing could be ruled out, they are searched
         four times as deep, again and again, as far as memory allows.
         """
-        return fit_sets(self._fit, self._self_search(), self.n_neighbors_, alpha, score)[0]
+        return fit_sets(self._fitted, self._self_search(), self.n_neighbors_, alpha, score)[0]
 
     def adapt_to_queries(
         self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
