@@ -28,6 +28,12 @@ from nearsure.classifier.parameters import (
     labels_for,
     settings_for,
 )
+from nearsure.classifier.recalibration import (
+    FEWEST_LABELS,
+    Recalibration,
+    choose_rows,
+    fit_line,
+)
 from nearsure.classifier.results import (
     LARGEST_SHARE_CHANGED,
     WATCHED,
@@ -82,12 +88,14 @@ from nearsure.labels import (
     codes_of,
     extended_groups,
     groups_and_codes,
+    labels_like,
 )
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
+from nearsure.validation import check_positive_integer
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -178,6 +186,8 @@ class NEDClassifier(
         found it. None if every query is taken for known.
     metric_ : {"euclidean", "cosine"}
         The metric of the fit, which `refit` keeps.
+    recalibrated_ : Recalibration or None
+        The labelled queries that `recalibrate` was given, and what they changed; None before.
 
     Examples
     --------
@@ -309,7 +319,9 @@ class NEDClassifier(
         `prior` names classes, those without points are forgotten.
 
         Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
-        except `metric`. What `adapt_to_queries` has learned about queries is kept.
+        except `metric`. What `adapt_to_queries` has learned about queries is kept, and the labelled
+        queries of `recalibrate` are asked again: confidence and promises rest on them still.
+        `fit` forgets both.
         """
         check_is_fitted(self, "classes_")
         before = self._fit
@@ -324,6 +336,8 @@ class NEDClassifier(
             shift = before.known.model
             model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
+        if before.recalibration is not None:
+            self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
         return self
 
     def use_engine(self, engine: Engine) -> Self:
@@ -351,6 +365,7 @@ class NEDClassifier(
             group_names=None,
             self_search=None,
             rehearsal=None,
+            labelled_search=None,
             mark=0,
         )
         self._warn_if_other_engine()
@@ -408,6 +423,11 @@ class NEDClassifier(
     def metric_(self) -> Literal["euclidean", "cosine"]:
         """The metric of the fit."""
         return self._fitted.metric
+
+    @property
+    def recalibrated_(self) -> Recalibration | None:
+        """The labelled queries that confidence and promises rest on; None if there are none."""
+        return self._fitted.recalibration
 
     @property
     def unknown_share_(self) -> float | None:
@@ -571,6 +591,8 @@ class NEDClassifier(
     ) -> AcceptThreshold:
         """The confidence from which answers may be accepted without a second look.
 
+        After `recalibrate` it rests on the labelled queries alone, and says so.
+
         It is chosen on the gallery's own points, each left out itself, with a bound for their
         finite number; see `nearsure.decisions`. A point that is left out has a fellow less than a
         query has, which makes the choice a careful one where classes are small. With
@@ -600,7 +622,7 @@ class NEDClassifier(
             sentence. If the target cannot be promised, it says so and accepts nothing.
         """
         confidence, correct = self.rehearsed_scores()
-        return choose_threshold(
+        chosen = choose_threshold(
             confidence,
             correct,
             precision=precision,
@@ -608,19 +630,26 @@ class NEDClassifier(
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
+        if self._fit.recalibration is None:
+            return chosen
+        return replace(chosen, points="labelled queries")
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
         """Confidence of the gallery's own points, and whether their answers are right.
 
         What `accept_threshold` is chosen on: each point is left out; where unknown queries are
         expected, points whose class is left out stand for them, in the share that is expected;
-        with another prior, points of each class take part in that proportion.
+        with another prior, points of each class take part in that proportion. After `recalibrate`
+        they are those of the labelled queries instead, in the gallery as it is now.
 
         Returns
         -------
         confidence, correct : array of shape (n,)
             Of as many points as take part.
         """
+        check_is_fitted(self, "classes_")
+        if self._fit.recalibration is not None:
+            return self._labelled_scores(self._fit.recalibration)
         # Without the factors of `nearsure.loo`, which depend on the true class: a promise
         # must hold, and a point that has a fellow less than a query errs on the safe side.
         own = self._self_search()
@@ -698,7 +727,7 @@ class NEDClassifier(
                 "and fit again."
             )
         self._fit.adapted = True
-        evidence = self._fit.known.evidence(neighbors, self._posterior(neighbors))
+        evidence = self._fit.known.evidence(neighbors, self._gallery_posterior(neighbors))
         model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
         if unknown_share is not None:
             self._fit.known = self._fit.known.with_model(
@@ -709,6 +738,120 @@ class NEDClassifier(
         shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
         self._fit.known = self._fit.known.with_model(shifted, estimate.share)
         return estimate
+
+    def choose_queries_to_label(self, Q: ArrayLike, n: int = 20, *, seed: int = 0) -> IntArray:
+        """Choose queries whose labels say the most to `recalibrate` and are still a fair sample.
+
+        They are spread evenly over confidence and predicted classes, and each query is as likely
+        as any other, so that promises made from them hold for all.
+
+        Parameters
+        ----------
+        Q : array of shape (n_queries, n_features)
+            Queries as they come.
+        n : int, default 20
+            How many to choose; 100 or more to be able to promise something.
+        seed : int
+            Of the draws.
+
+        Returns
+        -------
+        array of shape (n,)
+            Rows of `Q`, ascending.
+        """
+        prediction = self.predict_with_confidence(Q)
+        n, n_queries = check_positive_integer("n", n), len(prediction.labels)
+        if n > n_queries:
+            raise InvalidInputError(
+                f"The 'n' parameter must be at most the number of queries, {n_queries}. "
+                f"Got {n} instead."
+            )
+        rng = np.random.default_rng(seed)
+        return choose_rows(prediction.confidence, prediction.posterior.labels, n, rng)
+
+    def recalibrate(self, Q: ArrayLike, labels: ArrayLike) -> Recalibration:
+        """Fit the confidence to labelled queries, with the gallery's own fit as prior.
+
+        20 labels show whether confidence is far off, about 100 bring it near; `accept_threshold`
+        rests on these queries from now on, and no more on the gallery: their bound is exact, but
+        59 of them, all right, are needed to promise 95%, and 299 to promise 99%. They must be a
+        fair sample of the queries to come: drawn at random, or by `choose_queries_to_label`.
+
+        Labels and their ranking stay what they are. Queries of an earlier call are replaced. The
+        labelled queries are kept, in the model file, too, and `refit` asks them again.
+
+        Where unknown queries are expected, labels that the gallery lacks are those of unknown
+        queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
+        Sets (`predict_set`) still rest on the gallery.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            At least 20 queries; they must not be in the gallery.
+        labels : array of shape (n,)
+            Their true labels.
+
+        Returns
+        -------
+        Recalibration
+            What was changed, as a sentence if printed; also ``recalibrated_``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> Z, y = load_digits(return_X_y=True)
+        >>> classifier = NEDClassifier().fit(Z[:900], y[:900])
+        >>> moved = np.roll(Z[900:], 1, axis=1)  # every image a pixel to the right
+        >>> rows = classifier.choose_queries_to_label(moved, 100)
+        >>> print(classifier.recalibrate(moved[rows], y[900:][rows]))
+        """
+        queries = self._validated_queries(Q)
+        truth = labels_like(labels, len(queries), self.classes_)
+        in_gallery = self.encode(truth) < len(self.classes_)
+        if self._fit.known is None and not in_gallery.all():
+            raise InvalidInputError(
+                "The 'labels' parameter must hold classes of the gallery. Got "
+                f"{np.unique(truth[~in_gallery]).tolist()[:5]} besides: correct them, or fit with "
+                "unknown_share if such queries are to be expected."
+            )
+        if in_gallery.sum() < FEWEST_LABELS:
+            raise InvalidInputError(
+                f"The 'labels' parameter must hold at least {FEWEST_LABELS} labels of classes of "
+                f"the gallery. Got {int(in_gallery.sum())} instead: label more queries."
+            )
+        return self._recalibrate(queries, truth)
+
+    def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
+        """Recalibrate with queries that were checked; nothing is assigned before all is done."""
+        fit, mark = self._fit, self._fit.gallery.n_changes
+        neighbors = self._search(queries)
+        before, truth = self._gallery_posterior(neighbors), self.encode(labels)
+        correct = before.labels == truth
+        asked = (neighbors.counts > 0) & (truth < len(self.classes_))
+        line, like_gallery = fit_line(before.confidence[asked], correct[asked])
+        rule = replace(fit.rule, recalibrator=line)
+        after = self._posterior_by(rule, neighbors, None)
+        recalibration = Recalibration(
+            vectors=queries.copy(),
+            labels=labels,
+            n_right=int(correct.sum()),
+            mean_before=float(before.confidence.mean()),
+            mean_after=float(after.confidence.mean()),
+            like_gallery=like_gallery,
+        )
+        self._fit = replace(
+            fit, rule=rule, recalibration=recalibration, labelled_search=(mark, neighbors)
+        )
+        return recalibration
+
+    def _labelled_scores(self, recalibration: Recalibration) -> tuple[FloatArray, BoolArray]:
+        """Confidence of the labelled queries in the gallery as it is now, and who is right."""
+        kept, mark = self._fit.labelled_search, self._fit.gallery.n_changes
+        if kept is None or kept[0] != mark:
+            kept = mark, self._search(recalibration.vectors)
+            self._fit.labelled_search = kept
+        posterior = self._calibrated(kept[1])[0]
+        return posterior.confidence, posterior.labels == self.encode(recalibration.labels)
 
     def add(
         self,
@@ -1011,13 +1154,22 @@ class NEDClassifier(
         within = self._posterior(neighbors)
         if self._fit.known is None:
             return within, None, None
-        p_known = self._fit.known.p_known(neighbors, within)
+        p_known = self._fit.known.p_known(neighbors, self._gallery_posterior(neighbors))
         return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
     def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
         """p(c | known)."""
+        return self._posterior_by(self._fit.rule, neighbors, own)
+
+    def _gallery_posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
+        """The same before labelled queries have changed it: what p(known) was fitted with."""
+        return self._posterior_by(replace(self._fit.rule, recalibrator=None), neighbors, own)
+
+    def _posterior_by(
+        self, rule: FittedRule, neighbors: Neighbors, own: SelfSearch | None
+    ) -> Posterior:
         sizes = self.class_counts_
-        return self._fit.rule.posterior(
+        return rule.posterior(
             neighbors,
             n_classes=len(sizes),
             class_sizes=sizes,
@@ -1053,7 +1205,9 @@ class NEDClassifier(
         if kept is not None and kept[0] is own:
             return kept[1]
         sizes = self.class_counts_
-        rehearsal = rehearse_gallery(self._fit.gallery, own, self._fit.rule, self._posterior, sizes)
+        rehearsal = rehearse_gallery(
+            self._fit.gallery, own, self._fit.rule, self._gallery_posterior, sizes
+        )
         self._fit.rehearsal = own, rehearsal
         return rehearsal
 
@@ -1081,7 +1235,7 @@ class NEDClassifier(
     def _watched_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self._posterior(some.neighbors), some.codes))
+        return mean_and_error(own_losses(self._gallery_posterior(some.neighbors), some.codes))
 
     def _warn_if_stale(self) -> None:
         if self._fit.loss is None or self._fit.warned_stale:

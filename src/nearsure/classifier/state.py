@@ -8,6 +8,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
+from nearsure.classifier.recalibration import Recalibration
 from nearsure.classifier.rule import FittedRule, SelfSearch, class_sizes
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine
@@ -19,6 +20,7 @@ from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import check_fits, reopen_gallery
 from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
+from nearsure.neighbors import Neighbors
 from nearsure.schema import (
     ARRAY,
     BOOLEAN,
@@ -72,6 +74,10 @@ class Fit:
         Whether p(known) was fitted to queries; it then survives a refit.
     self_search, rehearsal : SelfSearch, pair of SelfSearch and Rehearsal, or None
         Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
+    recalibration : Recalibration or None
+        What labelled queries have taught; it survives a refit.
+    labelled_search : pair of int and Neighbors, or None
+        ``n_changes`` of the gallery, and the neighbours of these queries then.
     warned_of, warned_stale : Fingerprint or None, bool
         Of what was warned already.
     """
@@ -89,6 +95,8 @@ class Fit:
     adapted: bool = False
     self_search: SelfSearch | None = None
     rehearsal: tuple[SelfSearch, Rehearsal] | None = None
+    recalibration: Recalibration | None = None
+    labelled_search: tuple[int, Neighbors] | None = None
     warned_of: Fingerprint | None = None
     warned_stale: bool = False
 
@@ -336,6 +344,7 @@ _STORED = {
 }
 # What only some models have.
 _IN_SOME = {"next_id": COUNT, "engine": OBJECT, "group_names_dtype": TEXT, "known": OBJECT}
+_IN_SOME |= {"recalibration": OBJECT}
 
 
 def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -369,6 +378,9 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.known is not None:
         manifest["known"], arrays = fit.known.to_state()
         tensors |= arrays
+    if fit.recalibration is not None:
+        manifest["recalibration"], arrays = fit.recalibration.to_state()
+        tensors |= arrays
     return manifest, tensors
 
 
@@ -398,6 +410,13 @@ def from_state(
         known = UnknownDetector.from_state(
             manifest["known"], tensors, fit_ids=fit_ids, n_classes=len(names["classes"])
         )
+    recalibration = None
+    if "recalibration" in manifest:
+        recalibration = Recalibration.from_state(
+            manifest["recalibration"], tensors, n_features=manifest["n_features"]
+        )
+    if (recalibration is None) != (rule.recalibrator is None):
+        raise unreadable(OWNER, "its rule is recalibrated if, and only if, queries were labelled")
     loss = manifest["fit_loss"]
     fit = Fit(
         gallery=gallery,
@@ -410,6 +429,7 @@ def from_state(
         all_neighbors=parameters["n_neighbors"] == "all",
         loss=None if loss is None else (loss[0], loss[1]),
         adapted=manifest["adapted"],
+        recalibration=recalibration,
     )
     return parameters, fit_ids, fit
 
@@ -420,7 +440,8 @@ def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> d
         name for name in ("classes", "fit_indices", "group_names") if f"{name}_dtype" in manifest
     ]
     of_known = ("known_ids", "known_log_masses") if "known" in manifest else ()
-    expected = (*named, *of_known, *array_names(manifest))
+    labelled = ("labelled_vectors", "labelled_labels") if "recalibration" in manifest else ()
+    expected = (*named, *of_known, *labelled, *array_names(manifest))
     check_fields("The arrays of the model", tensors, dict.fromkeys(expected, ARRAY))
     names = {name: restored_classes(tensors[name], manifest[f"{name}_dtype"]) for name in named}
     classes = names["classes"]

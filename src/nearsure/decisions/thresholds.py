@@ -266,6 +266,9 @@ class AcceptThreshold:
     promised : float
         The target if it was reached. If not, the best target that the same points would have
         reached, in steps of 0.001: 0 (precision) or 1 (the others) if they can promise nothing.
+    points : str
+        What the calibration points are: "points", or "labelled queries", which the printed sentence
+        then names.
     """
 
     threshold: float
@@ -277,6 +280,7 @@ class AcceptThreshold:
     n_accepted: int
     n_wrong_accepted: int
     promised: float
+    points: str = "points"
 
     @property
     def reached(self) -> bool:
@@ -315,8 +319,11 @@ class AcceptThreshold:
         return (
             f"Accept at confidence >= {self.threshold:.6g}: {self.coverage:.1%} of queries, "
             f"{_promise(self.kind, self.target)}, with {_percent(self.certainty)} certainty "
-            f"(measured {measured:.2%} of {base:,})."
+            f"(measured {measured:.2%} of {base:,}{self._source()})."
         )
+
+    def _source(self) -> str:
+        return "" if self.points == "points" else f", from {self.n_points:,} {self.points}"
 
     def _explanation(self) -> str:
         worst = 0.0 if self.kind == "precision" else 1.0
@@ -326,10 +333,11 @@ class AcceptThreshold:
             else f"The best that these points can promise is {_promise(self.kind, self.promised)}"
         )
         rejecting = self.kind == "false_accept_rate"
-        needed = "points that should not be accepted" if rejecting else "calibration points"
+        more = "calibration points" if self.points == "points" else self.points
+        needed = "points that should not be accepted" if rejecting else more
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
-            f"{_percent(self.certainty)} certainty, from {self.n_points:,} points of which "
+            f"{_percent(self.certainty)} certainty, from {self.n_points:,} {self.points} of which "
             f"{self.n_wrong:,} are wrong. {best}: give more {needed}, or ask for less."
         )
 
