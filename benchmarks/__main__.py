@@ -15,6 +15,7 @@ BENCHMARKS = (
     "decisions",
     "label_audit",
     "drift",
+    "recalibration",
     "scale",
     "server_engines",
     "service",

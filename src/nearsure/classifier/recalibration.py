@@ -29,9 +29,9 @@ from nearsure.schema import COUNT, TEXT, array, check_fields, number, unreadable
 FEWEST_LABELS = 20
 # Before any label: queries are like the gallery, or not, with even odds.
 LIKE_GALLERY = 0.5
-# If not, slope and intercept have one of these standard deviations, with even odds: up to that of
-# the gallery's own calibrator, in steps of about half a decade.
-SPREADS = (0.1 * PRIOR_SPREAD, 0.3 * PRIOR_SPREAD, PRIOR_SPREAD)
+# If not, slope and intercept have one of these standard deviations, with even odds: that of the
+# gallery's own calibrator and less. Others, and one alone, differ by 0.2 points of ECE or less.
+SPREADS = (0.25 * PRIOR_SPREAD, 0.5 * PRIOR_SPREAD, PRIOR_SPREAD)
 # Rows of one band of confidence, which are ordered by class, of which this many are labelled.
 LABELS_IN_BAND = 5
 
@@ -54,7 +54,7 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
     (array([0.9]), True)
     >>> line, like_gallery = fit_line(sure, np.arange(60) % 2 > 0)
     >>> line([0.9]).round(2), like_gallery < 0.001
-    (array([0.55]), True)
+    (array([0.51]), True)
     """
     if not len(confidence):
         return ShrunkPlatt(1.0, 0.0), LIKE_GALLERY
