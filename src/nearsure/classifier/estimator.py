@@ -782,7 +782,10 @@ class NEDClassifier(
 
         Where unknown queries are expected, labels that the gallery lacks are those of unknown
         queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
-        Sets (`predict_set`) still rest on the gallery.
+        The bound is then exact but for the line of two numbers, which takes part in the order.
+
+        Sets (`predict_set`) still rest on the gallery. `predict_own` and a report on the gallery
+        show its points with the confidence that queries are given now, which may not fit them.
 
         Parameters
         ----------
@@ -1157,7 +1160,10 @@ class NEDClassifier(
         within = self._posterior(neighbors)
         if self._fit.known is None:
             return within, None, None
-        p_known = self._fit.known.p_known(neighbors, self._gallery_posterior(neighbors))
+        plain = within
+        if self._fit.recalibration is not None:
+            plain = self._gallery_posterior(neighbors)
+        p_known = self._fit.known.p_known(neighbors, plain)
         return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
     def _posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
