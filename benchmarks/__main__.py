@@ -16,6 +16,7 @@ BENCHMARKS = (
     "promises",
     "label_audit",
     "drift",
+    "recalibration",
     "scale",
     "server_engines",
     "service",

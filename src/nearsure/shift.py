@@ -478,7 +478,8 @@ def choose_for_queries(
     Parameters
     ----------
     plain : AcceptThreshold
-        Chosen on the gallery's own points; where it has groups, on one of each.
+        Chosen on the gallery's own points; where it has groups, on one of each. One that rests on
+        labelled queries stands, whatever the check says: labels settle what it can only guess.
     check : QueryCheck
         Of the queries.
     choose : callable
@@ -491,6 +492,8 @@ def choose_for_queries(
     """
     if check.alike:
         return plain
+    if plain.rests_on == "labelled queries":
+        return replace(plain, reasons=check.reasons)
     candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
     strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)

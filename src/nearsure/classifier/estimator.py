@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,7 +20,6 @@ from nearsure.classifier.fit import Fit, fit_gallery
 from nearsure.classifier.known import (
     mix_in_unknowns,
     rehearse_gallery,
-    with_p_known,
 )
 from nearsure.classifier.parameters import (
     Prior,
@@ -33,10 +32,13 @@ from nearsure.classifier.parameters import (
 from nearsure.classifier.promises import (
     DRAW_SEED,
     check_against_own,
+    check_labelled,
     describe_basis,
     draw_for_promise,
     fit_sets,
+    fit_to_labelled,
 )
+from nearsure.classifier.recalibration import Recalibration, choose_rows
 from nearsure.classifier.results import (
     LARGEST_SHARE_CHANGED,
     WATCHED,
@@ -92,7 +94,7 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
 from nearsure.shift import choose_for_queries, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
-from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift, judge
+from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -184,6 +186,8 @@ class NEDClassifier(
         found it. None if every query is taken for known.
     metric_ : {"euclidean", "cosine"}
         The metric of the fit, which `refit` keeps.
+    recalibrated_ : Recalibration or None
+        The labelled queries that `recalibrate` was given, and what they changed; None before.
 
     Examples
     --------
@@ -328,7 +332,9 @@ class NEDClassifier(
         `prior` names classes, those without points are forgotten.
 
         Nothing is indexed again. Parameters that were changed with ``set_params`` take effect,
-        except `metric`. What `adapt_to_queries` has learned about queries is kept.
+        except `metric`. What `adapt_to_queries` has learned about queries is kept, and the labelled
+        queries of `recalibrate` are asked again: confidence and promises rest on them still.
+        `fit` forgets both.
         """
         check_is_fitted(self, "classes_")
         before = self._fit
@@ -347,6 +353,8 @@ class NEDClassifier(
             shift = before.known.model
             model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
+        if before.recalibration is not None:
+            self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
         return self
 
     def use_engine(self, engine: Engine) -> Self:
@@ -374,6 +382,7 @@ class NEDClassifier(
             group_names=None,
             self_search=None,
             rehearsal=None,
+            labelled_search=None,
             mark=0,
         )
         self._warn_if_other_engine()
@@ -436,6 +445,11 @@ class NEDClassifier(
     def metric_(self) -> Literal["euclidean", "cosine"]:
         """The metric of the fit."""
         return self._fitted.metric
+
+    @property
+    def recalibrated_(self) -> Recalibration | None:
+        """The labelled queries that confidence and promises rest on; None if there are none."""
+        return self._fitted.recalibration
 
     @property
     def unknown_share_(self) -> float | None:
@@ -504,13 +518,13 @@ class NEDClassifier(
         """
         queries = self._validated_queries(Q)
         check_dense_fits(len(queries), len(self.classes_))
-        posterior, p_known, _ = self._calibrated(self._search(queries))
+        posterior, p_known, _ = self._fit.calibrated(self._search(queries))
         totals = np.ones(len(queries)) if p_known is None else p_known
         return to_dense(posterior, totals, self.class_counts_ > 0)
 
     def predict_posterior(self, Q: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
-        return self._calibrated(self.kneighbors(Q))[0]
+        return self._fitted.calibrated(self.kneighbors(Q))[0]
 
     def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
@@ -600,7 +614,8 @@ class NEDClassifier(
     ) -> AcceptThreshold:
         """The confidence from which answers may be accepted without a second look.
 
-        It is for queries like the gallery: whether those that come are, `queries` tells.
+        It is for queries like the gallery: whether those that come are, `queries` tells. After
+        `recalibrate` it rests on the labelled queries alone, is for queries like them, and says so.
 
         It is chosen on the gallery's own points, each left out itself, with a bound for their
         finite number; see `nearsure.decisions`. A point that is left out has a fellow less than a
@@ -626,7 +641,8 @@ class NEDClassifier(
         queries : array of shape (n, n_features), optional
             Queries as they come, without labels, 30 or more. If they differ from the gallery, own
             points that are as unsure take part instead, and the promise is adjusted, never to a
-            laxer one; if none can, or if unknown queries are expected, it is withdrawn. See
+            laxer one; if none can, or if unknown queries are expected, it is withdrawn. What
+            rests on labelled queries stands, and ``reasons`` tells of the difference. See
             `nearsure.shift`.
 
         Returns
@@ -645,8 +661,9 @@ class NEDClassifier(
         plain = replace(choose(*self.rehearsed_scores()), rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
-        check = check_against_own(self._fitted, self._self_search(), self.kneighbors(queries))
-        if self._fit.known is not None:
+        fit = self._fit.before_labels()
+        check = check_against_own(fit, self._self_search(), self.kneighbors(queries))
+        if fit.known is not None:
             # Rehearsed points have no p(known) to be compared with that of queries.
             check = replace(check, readings=(), outside=not check.alike)
         return choose_for_queries(plain, check, choose)
@@ -657,13 +674,17 @@ class NEDClassifier(
         What `accept_threshold` is chosen on: each point is left out; of a group, one point takes
         part, as its points are right or wrong together; where unknown queries are expected, points
         whose class is left out stand for them, in the share that is expected; with another prior,
-        points of each class take part in that proportion.
+        points of each class take part in that proportion. After `recalibrate` they are those of
+        the labelled queries instead, in the gallery as it is now.
 
         Returns
         -------
         confidence, correct : array of shape (n,)
             Of as many points as take part.
         """
+        check_is_fitted(self, "classes_")
+        if self._fit.recalibration is not None:
+            return self._labelled_scores(self._fit.recalibration)
         # Without the factors of `nearsure.loo`, which depend on the true class: a promise
         # must hold, and a point that has a fellow less than a query errs on the safe side.
         own = self._self_search()
@@ -744,7 +765,7 @@ class NEDClassifier(
                 "and fit again."
             )
         self._fit.adapted = True
-        evidence = self._fit.known.evidence(neighbors, self._fit.posterior(neighbors))
+        evidence = self._fit.known.evidence(neighbors, self._fit.gallery_posterior(neighbors))
         model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
         if unknown_share is not None:
             self._fit.known = self._fit.known.with_model(
@@ -755,6 +776,90 @@ class NEDClassifier(
         shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
         self._fit.known = self._fit.known.with_model(shifted, estimate.share)
         return estimate
+
+    def choose_queries_to_label(self, Q: ArrayLike, n: int = 20, *, seed: int = 0) -> IntArray:
+        """Choose queries whose labels say the most to `recalibrate` and are still a fair sample.
+
+        They are spread evenly over confidence and predicted classes, and each query is as likely
+        as any other, so that promises made from them hold for all.
+
+        Parameters
+        ----------
+        Q : array of shape (n_queries, n_features)
+            Queries as they come.
+        n : int, default 20
+            How many to choose; 100 or more to be able to promise something.
+        seed : int
+            Of the draws.
+
+        Returns
+        -------
+        array of shape (n,)
+            Rows of `Q`, ascending.
+        """
+        prediction = self.predict_with_confidence(Q)
+        rng = np.random.default_rng(seed)
+        return choose_rows(prediction.confidence, prediction.posterior.labels, n, rng)
+
+    def recalibrate(self, Q: ArrayLike, labels: ArrayLike) -> Recalibration:
+        """Fit the confidence to labelled queries, with the gallery's own fit as prior.
+
+        20 labels show whether confidence is far off, about 100 bring it near; `accept_threshold`
+        rests on these queries from now on, and no more on the gallery: their bound is exact, but
+        59 of them, all right, are needed to promise 95%, and 299 to promise 99%. They must be a
+        fair sample of the queries to come: drawn at random, or by `choose_queries_to_label`.
+
+        Labels and their ranking stay what they are. Queries of an earlier call are replaced. The
+        labelled queries are kept, in the model file, too, and `refit` asks them again.
+
+        Where unknown queries are expected, labels that the gallery lacks are those of unknown
+        queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
+        The bound is then exact but for the line of two numbers, which takes part in the order.
+
+        Sets (`predict_set`) still rest on the gallery. `predict_own` and a report on the gallery
+        show its points with the confidence that queries are given now, which may not fit them.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            At least 20 queries; they must not be in the gallery.
+        labels : array of shape (n,)
+            Their true labels.
+
+        Returns
+        -------
+        Recalibration
+            What was changed, as a sentence if printed; also ``recalibrated_``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> Z, y = load_digits(return_X_y=True)
+        >>> classifier = NEDClassifier().fit(Z[:900], y[:900])
+        >>> moved = np.roll(Z[900:], 1, axis=1)  # every image a pixel to the right
+        >>> rows = classifier.choose_queries_to_label(moved, 100)
+        >>> found = classifier.recalibrate(moved[rows], y[900:][rows])
+        >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
+        100 labelled queries, 58.0% of them answered rightly: mean confidence 75.7% by the gallery
+        alone, 60.2% now. The gallery's own calibration holds for them with probability 2.6e-05.
+        """
+        queries = self._validated_queries(Q)
+        return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
+
+    def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
+        """Recalibrate with queries that were checked; nothing is assigned before all is done."""
+        fit, mark = self._fit, self._fit.gallery.n_changes
+        self._fit, found = fit_to_labelled(fit, queries, labels, self._search(queries), mark)
+        return found
+
+    def _labelled_scores(self, recalibration: Recalibration) -> tuple[FloatArray, BoolArray]:
+        """Confidence of the labelled queries in the gallery as it is now, and who is right."""
+        kept, mark = self._fit.labelled_search, self._fit.gallery.n_changes
+        if kept is None or kept[0] != mark:
+            kept = mark, self._search(recalibration.vectors)
+            self._fit.labelled_search = kept
+        posterior = self._fit.calibrated(kept[1])[0]
+        return posterior.confidence, posterior.labels == self.encode(recalibration.labels)
 
     def add(
         self,
@@ -1034,20 +1139,10 @@ class NEDClassifier(
         return self._fit.gallery.search(queries, min(n_neighbors or k, n_points))
 
     def _predicted(self, neighbors: Neighbors) -> Prediction:
-        posterior, p_known, verdicts = self._calibrated(neighbors)
+        posterior, p_known, verdicts = self._fit.calibrated(neighbors)
         codes, probabilities = posterior.top(1)
         labels = self.classes_[codes[:, 0]]
         return Prediction(labels, probabilities[:, 0], neighbors, posterior, p_known, verdicts)
-
-    def _calibrated(
-        self, neighbors: Neighbors
-    ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
-        """p(c); p(known) and verdicts, if unknown queries are expected."""
-        within = self._fit.posterior(neighbors)
-        if self._fit.known is None:
-            return within, None, None
-        p_known = self._fit.known.p_known(neighbors, within)
-        return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
     def _self_search(self) -> SelfSearch:
         """Leave-one-out neighbours of those points of the fit that are still there."""
@@ -1072,7 +1167,7 @@ class NEDClassifier(
             return kept[1]
         sizes = self.class_counts_
         rehearsal = rehearse_gallery(
-            self._fit.gallery, own, self._fit.rule, self._fit.posterior, sizes
+            self._fit.gallery, own, self._fit.rule, self._fit.gallery_posterior, sizes
         )
         self._fit.rehearsal = own, rehearsal
         return rehearsal

@@ -6,11 +6,18 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, Bursts, find_bursts, group_near_copies
-from nearsure.classifier.known import UnknownDetector, fit_unknown_detector, rehearse_gallery
+from nearsure.classifier.known import (
+    UnknownDetector,
+    fit_unknown_detector,
+    rehearse_gallery,
+    with_p_known,
+)
 from nearsure.classifier.parameters import settings_for
+from nearsure.classifier.recalibration import Recalibration
 from nearsure.classifier.results import WATCHED
 from nearsure.classifier.rule import (
     FittedRule,
@@ -27,7 +34,7 @@ from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.gallery import Gallery
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.unknowns import Rehearsal
+from nearsure.unknowns import Rehearsal, judge
 
 
 @dataclass(eq=False)
@@ -60,6 +67,10 @@ class Fit:
         Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
     bursts : Bursts or None
         What near-copies do to the own accuracy; None if nothing was fitted.
+    recalibration : Recalibration or None
+        What labelled queries have taught; it survives a refit.
+    labelled_search : pair of int and Neighbors, or None
+        ``n_changes`` of the gallery, and the neighbours of these queries then.
     warned_of, warned_stale : Fingerprint or None, bool
         Of what was warned already.
     """
@@ -78,6 +89,8 @@ class Fit:
     self_search: SelfSearch | None = None
     rehearsal: tuple[SelfSearch, Rehearsal] | None = None
     bursts: Bursts | None = None
+    recalibration: Recalibration | None = None
+    labelled_search: tuple[int, Neighbors] | None = None
     warned_of: Fingerprint | None = None
     warned_stale: bool = False
 
@@ -104,10 +117,32 @@ class Fit:
             own=own,
         )
 
+    def before_labels(self) -> "Fit":
+        """The same as it was before labelled queries have changed the confidence."""
+        if self.recalibration is None:
+            return self
+        rule = replace(self.rule, recalibrator=None)
+        return replace(self, rule=rule, recalibration=None, labelled_search=None)
+
+    def gallery_posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
+        """p(c | known) before labelled queries have changed it: what p(known) was fitted with."""
+        return self.before_labels().posterior(neighbors, own)
+
+    def calibrated(
+        self, neighbors: Neighbors
+    ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
+        """p(c); p(known) and verdicts, if unknown queries are expected."""
+        within = self.posterior(neighbors)
+        if self.known is None:
+            return within, None, None
+        plain = within if self.recalibration is None else self.gallery_posterior(neighbors)
+        p_known = self.known.p_known(neighbors, plain)
+        return with_p_known(within, p_known), p_known, judge(p_known, within).names
+
     def watched_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self.posterior(some.neighbors), some.codes))
+        return mean_and_error(own_losses(self.gallery_posterior(some.neighbors), some.codes))
 
 
 def fit_gallery(

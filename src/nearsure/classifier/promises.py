@@ -1,17 +1,21 @@
-"""What promises and sets of a fit rest on: own points, and queries that are compared with them."""
+"""What promises and sets of a fit rest on: own points, labelled queries, queries as they come."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.classifier.fit import Fit
+from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration, fit_line
 from nearsure.classifier.rule import SelfSearch, draw_places
 from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
+from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery.counts import values_beside
+from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import QueryCheck, check_queries
@@ -28,6 +32,8 @@ DEEPEST_ENTRIES = 8_000_000
 
 def describe_basis(fit: Fit) -> RestsOn:
     """Which points a promise rests on."""
+    if fit.recalibration is not None:
+        return "labelled queries"
     if fit.gallery.groups_beside is not None:
         return "groups left out together"
     if fit.bursts is not None and fit.bursts.suspicious:
@@ -62,6 +68,58 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         groups=_groups_of(fit, own.ids[some]),
         seed=DRAW_SEED,
     )
+
+
+def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:
+    """Labels of so many queries, enough of them of classes of the gallery; or an error."""
+    classes = fit.gallery.classes
+    truth = labels_like(labels, n_queries, classes)
+    in_gallery = codes_of(truth, classes) < len(classes)
+    if fit.known is None and not in_gallery.all():
+        raise InvalidInputError(
+            "The 'labels' parameter must hold classes of the gallery. Got "
+            f"{np.unique(truth[~in_gallery]).tolist()[:5]} besides: correct them, or fit with "
+            "unknown_share if such queries are to be expected."
+        )
+    if in_gallery.sum() < FEWEST_LABELS:
+        raise InvalidInputError(
+            f"The 'labels' parameter must hold at least {FEWEST_LABELS} labels of classes of "
+            f"the gallery. Got {int(in_gallery.sum())} instead: label more queries."
+        )
+    return truth
+
+
+def fit_to_labelled(
+    fit: Fit, queries: AnyArray, labels: AnyArray, neighbors: Neighbors, mark: int
+) -> tuple[Fit, Recalibration]:
+    """The fit with its confidence moved by labelled queries, and what they have changed.
+
+    Parameters
+    ----------
+    fit : Fit
+        What earlier labels have taught it is forgotten.
+    queries, labels : array of shape (n, n_features) and (n,)
+        As they were checked.
+    neighbors : Neighbors
+        Of the queries.
+    mark : int
+        ``n_changes`` of the gallery before they were searched.
+    """
+    before, truth = fit.gallery_posterior(neighbors), codes_of(labels, fit.gallery.classes)
+    correct = before.labels == truth
+    asked = (neighbors.counts > 0) & (truth < len(fit.gallery.classes))
+    line, like_gallery = fit_line(before.confidence[asked], correct[asked])
+    moved = replace(fit, rule=replace(fit.rule, recalibrator=line))
+    recalibration = Recalibration(
+        vectors=queries.copy(),
+        labels=labels,
+        n_right=int(correct.sum()),
+        mean_before=float(before.confidence.mean()),
+        mean_after=float(moved.posterior(neighbors).confidence.mean()),
+        like_gallery=like_gallery,
+    )
+    moved.recalibration, moved.labelled_search = recalibration, (mark, neighbors)
+    return moved, recalibration
 
 
 def fit_sets(

@@ -177,6 +177,8 @@ class FittedRule:
         What is done to the confidence afterwards.
     class_sizes : array of shape (n_classes,) or None
         Members of each class at the fit.
+    recalibrator : ShrunkPlatt or None
+        What labelled queries did to the confidence after that; see `recalibration`.
     """
 
     name: str
@@ -186,6 +188,7 @@ class FittedRule:
     sharpened_fit: SharpenedFit | None = None
     calibrator: Calibrator = field(default_factory=Unchanged)
     class_sizes: IntArray | None = None
+    recalibrator: ShrunkPlatt | None = None
 
     def posterior(
         self,
@@ -218,13 +221,15 @@ class FittedRule:
             prior_factors=prior_factors,
             own=own,
         )
-        if isinstance(self.calibrator, Unchanged):
+        if isinstance(self.calibrator, Unchanged) and self.recalibrator is None:
             return posterior
         # The best of n classes has more than 1 / n, whatever a calibrator says.
         sizes = self.class_sizes if class_sizes is None else class_sizes
         n_possible = posterior.n_classes if sizes is None else int((sizes > 0).sum())
         least = min(1.0, (1.0 + JUST_ABOVE) / max(1, n_possible))
         confidence = np.maximum(self.calibrator(posterior.confidence), least)
+        if self.recalibrator is not None:
+            confidence = np.maximum(self.recalibrator(confidence), least)
         return with_confidence(posterior, np.where(np.diff(posterior.indptr) > 0, confidence, 0.0))
 
     def uncalibrated_posterior(
@@ -276,7 +281,7 @@ class FittedRule:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
-        return {
+        stored = {
             "name": self.name,
             "temperature": self.temperature,
             "form": self.form and self.form.to_dict(),
@@ -285,11 +290,16 @@ class FittedRule:
             "calibrator": self.calibrator.to_dict(),
             "class_sizes": None if self.class_sizes is None else self.class_sizes.tolist(),
         }
+        if self.recalibrator is not None:
+            stored["recalibrator"] = self.recalibrator.to_dict()
+        return stored
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        check_fields("The rule", fields, _STORED)
+        # Only rules that were recalibrated have this one.
+        line = {"recalibrator": OBJECT} if "recalibrator" in fields else {}
+        check_fields("The rule", fields, _STORED | line)
         name, form, fit, sharpened, sizes = (
             fields[key]
             for key in ("name", "form", "temperature_fit", "sharpened_fit", "class_sizes")
@@ -307,6 +317,7 @@ class FittedRule:
                 raise unreadable("The rule", f"{key!r} {problem} for rule {name!r}")
         with reading("The calibrator"):
             calibrator = calibrator_from_dict(fields["calibrator"])
+            recalibrator = ShrunkPlatt.from_dict(fields["recalibrator"]) if line else None
         return cls(
             name=name,
             temperature=fields["temperature"],
@@ -315,6 +326,7 @@ class FittedRule:
             sharpened_fit=None if sharpened is None else SharpenedFit.from_dict(sharpened),
             calibrator=calibrator,
             class_sizes=None if sizes is None else np.array(sizes, np.int64),
+            recalibrator=recalibrator,
         )
 
 

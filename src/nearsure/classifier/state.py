@@ -10,6 +10,7 @@ from nearsure.bursts import Bursts
 from nearsure.classifier.fit import Fit
 from nearsure.classifier.known import UnknownDetector
 from nearsure.classifier.parameters import prior_of_classes, restored, storable
+from nearsure.classifier.recalibration import Recalibration
 from nearsure.classifier.rule import FittedRule, class_sizes
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine
@@ -295,6 +296,7 @@ _IN_SOME = {
     "group_names_dtype": TEXT,
     "known": OBJECT,
     "bursts": OBJECT,
+    "recalibration": OBJECT,
 }
 
 
@@ -331,6 +333,9 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.known is not None:
         manifest["known"], arrays = fit.known.to_state()
         tensors |= arrays
+    if fit.recalibration is not None:
+        manifest["recalibration"], arrays = fit.recalibration.to_state()
+        tensors |= arrays
     return manifest, tensors
 
 
@@ -360,6 +365,13 @@ def from_state(
         known = UnknownDetector.from_state(
             manifest["known"], tensors, fit_ids=fit_ids, n_classes=len(names["classes"])
         )
+    recalibration = None
+    if "recalibration" in manifest:
+        recalibration = Recalibration.from_state(
+            manifest["recalibration"], tensors, n_features=manifest["n_features"]
+        )
+    if (recalibration is None) != (rule.recalibrator is None):
+        raise unreadable(OWNER, "its rule is recalibrated if, and only if, queries were labelled")
     loss = manifest["fit_loss"]
     fit = Fit(
         gallery=gallery,
@@ -373,6 +385,7 @@ def from_state(
         loss=None if loss is None else (loss[0], loss[1]),
         adapted=manifest["adapted"],
         bursts=Bursts.from_dict(manifest["bursts"]) if "bursts" in manifest else None,
+        recalibration=recalibration,
     )
     return parameters, fit_ids, fit
 
@@ -383,7 +396,8 @@ def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> d
         name for name in ("classes", "fit_indices", "group_names") if f"{name}_dtype" in manifest
     ]
     of_known = ("known_ids", "known_log_masses") if "known" in manifest else ()
-    expected = (*named, *of_known, *array_names(manifest))
+    labelled = ("labelled_vectors", "labelled_labels") if "recalibration" in manifest else ()
+    expected = (*named, *of_known, *labelled, *array_names(manifest))
     check_fields("The arrays of the model", tensors, dict.fromkeys(expected, ARRAY))
     names = {name: restored_classes(tensors[name], manifest[f"{name}_dtype"]) for name in named}
     classes = names["classes"]

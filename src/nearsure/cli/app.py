@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from nearsure.cli import audit, backup, calibrate, embed, evaluate, fit, lab, predict, report, serve
+from nearsure.cli import (
+    audit,
+    backup,
+    calibrate,
+    embed,
+    evaluate,
+    fit,
+    lab,
+    predict,
+    recalibrate,
+    report,
+    serve,
+)
 from nearsure.cli.outputs import tell
 from nearsure.errors import NearsureError
 
@@ -90,6 +102,7 @@ MAIN = (
     fit.fit,
     predict.predict,
     evaluate.evaluate,
+    recalibrate.recalibrate,
     report.report,
     audit.audit,
     calibrate.calibrate,

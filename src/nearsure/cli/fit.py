@@ -191,7 +191,7 @@ def fit(
             if is_sqlite(gallery if exists else output or ""):
                 holder.notes[inputs.MODEL_NOTE] = classifier.to_bytes()  # type: ignore[attr-defined]
         if output is not None and not is_sqlite(output):
-            _save_model(classifier, output, replace=replace)
+            save_model(classifier, output, replace=replace)
         summary = _summarize(classifier)
     if as_json:
         outputs.show_json(summary)
@@ -235,7 +235,7 @@ def _fit_in_memory(classifier: "NEDClassifier", stream: "EmbeddingStream") -> No
         classifier.fit(points.vectors, inputs.labels_of(points))
 
 
-def _save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> None:
+def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> None:
     """Write a model file, whole or not at all; unless `replace`, there must be none."""
     try:
         with (

@@ -244,6 +244,7 @@ RestsOn = Literal[
     "points left out alone",
     "near-copies left out alone",
     "groups left out together",
+    "labelled queries",
 ]
 TargetKind = Literal["precision", "error", "false_accept_rate"]
 
@@ -275,10 +276,12 @@ class AcceptThreshold:
         reached, in steps of 0.001: 0 (precision) or 1 (the others) if they can promise nothing.
     state : {"holds", "adjusted", "withdrawn"}
         Of the promise, beside the queries that were given: they are like the points; they are not,
-        and points that play them were taken; or nothing can be promised for them.
+        and points that play them were taken; or nothing can be promised for them. What rests on
+        labelled queries holds for queries like these, whatever is given.
     rests_on : str
-        Points that were given; points of a gallery, left out alone or with their groups; or points
-        left out alone whose near-copies stay, so that the promise is for queries with copies.
+        Points that were given; points of a gallery, left out alone or with their groups; points
+        left out alone whose near-copies stay, so that the promise is for queries with copies; or
+        queries that were labelled.
     reasons : tuple of str
         What tells the queries that were given from the gallery.
     """
@@ -339,11 +342,15 @@ class AcceptThreshold:
     @property
     def condition(self) -> str:
         """For which queries the promise is made."""
+        if self.rests_on == "labelled queries":
+            return "for queries like those labelled"
         if self.state == "adjusted" or self.rests_on == "points given":
             return "for queries like those given"
         return "for queries like the gallery"
 
     def _remark(self) -> str:
+        if self.rests_on == "labelled queries":
+            return f", from {self.n_points:,} labelled queries"
         said = ("groups left out together", "near-copies left out alone")
         remarks: list[str] = [self.rests_on] if self.rests_on in said else []
         if self.state == "adjusted":
@@ -364,11 +371,14 @@ class AcceptThreshold:
             else f"The best that these points can promise is {_promise(self.kind, self.promised)}, "
             f"{self.condition}"
         )
-        rejecting = self.kind == "false_accept_rate"
-        needed = "points that should not be accepted" if rejecting else "calibration points"
+        points, needed = "points", "calibration points"
+        if self.rests_on == "labelled queries":
+            points = needed = "labelled queries"
+        if self.kind == "false_accept_rate":
+            needed = f"{points} that should not be accepted"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
-            f"{_percent(self.certainty)} certainty, from {self.n_points:,} points of which "
+            f"{_percent(self.certainty)} certainty, from {self.n_points:,} {points} of which "
             f"{self.n_wrong:,} are wrong. {best}: give more {needed}, or ask for less."
         )
 
