@@ -14,6 +14,7 @@ from nearsure.errors import (
     DegenerateTemperatureWarning,
     InvalidInputError,
     ManyMissesWarning,
+    NearCopiesWarning,
 )
 from nearsure.temperature import ObjectiveName, build_objective
 
@@ -295,7 +296,10 @@ class TestDegenerate:
         rng = np.random.default_rng(0)
         points = np.repeat(rng.normal(size=(50, 4)), 2, axis=0)
         labels = np.repeat(rng.integers(0, 3, 50), 2)
-        with pytest.warns(DegenerateTemperatureWarning, match=r"100 of 100 .* groups="):
+        with (
+            pytest.warns(DegenerateTemperatureWarning, match=r"100 of 100 .* groups="),
+            pytest.warns(NearCopiesWarning, match="groups="),
+        ):
             NEDClassifier().fit(points, labels)
 
     def test_groups_are_the_remedy(self) -> None:
@@ -331,7 +335,10 @@ class TestDegenerate:
         rng = np.random.default_rng(0)
         points = np.repeat(rng.normal(size=(50, 4)), 2, axis=0) + 1e-4 * rng.normal(size=(100, 4))
         labels = np.repeat(rng.integers(0, 3, 50), 2)
-        with pytest.warns(DegenerateTemperatureWarning, match="groups="):
+        with (
+            pytest.warns(DegenerateTemperatureWarning, match="groups="),
+            pytest.warns(NearCopiesWarning, match="groups="),
+        ):
             NEDClassifier().fit(points, labels)
 
     def test_misses_are_never_more_than_all_points(self) -> None:
