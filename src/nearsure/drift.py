@@ -535,7 +535,7 @@ class QueryDrift:
         What that probably means for the answers, with the leave-one-out accuracy beside it.
     accuracy_range : pair of float, optional
         Where the share of right answers should lie (95%), by several estimates and own points that
-        play the queries; see `nearsure.shift`. Wide where these disagree.
+        stand for the queries; see `nearsure.shift`. Wide where these disagree.
     share_shift : float, optional
         Share of the queries that would have to ask for another class to ask as often for each as
         the gallery has it; 0 if that is chance.

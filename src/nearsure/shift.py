@@ -1,4 +1,4 @@
-"""Whether unlabelled queries are like the gallery's own points, and own points that play them.
+"""Whether unlabelled queries are like the gallery's own points, and own points that stand for them.
 
 Queries that differ are rehearsed: own points lose the members of their class that are nearer than
 a radius, until the rule is as unsure of them as of the queries. What is promised for the queries is
@@ -98,7 +98,7 @@ def measure_traits(neighbors: Neighbors, posterior: Posterior) -> Traits:
 def rehearse_queries(
     own: Neighbors, codes: IntArray, *, radius: float, offset: float, k: int
 ) -> Neighbors:
-    """Let own points play queries: members of their class nearer than `radius` are left out.
+    """Let own points stand for queries: members of their class nearer than `radius` are left out.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ LARGEST_RADIUS = 1e150
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Own points that play the queries in one way.
+    """Own points that stand for the queries in one way.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class QueryCheck:
     Parameters
     ----------
     reasons : tuple of str
-        What tells the queries from the gallery's own points; empty if nothing does.
+        How the queries differ from the gallery's own points; empty if they do not.
     outside : bool
         Whether queries lie beyond the gallery and their neighbours disagree: nothing is promised.
     readings : tuple of Reading
@@ -287,7 +287,7 @@ class QueryCheck:
 
     @property
     def alike(self) -> bool:
-        """Whether nothing tells the queries from the gallery's own points."""
+        """Whether the queries are like the gallery's own points."""
         return not self.reasons
 
 
@@ -350,7 +350,7 @@ def check_queries(
     disagreement, agreement_error = _compare_means(start.agreement, now.agreement)
     fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
     if reasons:
-        # Noise moves all neighbours alike and leaves their order; news move the nearest only.
+        # Noise moves all neighbours alike and leaves their order; novelty moves the nearest only.
         moved = max(float(now.near.mean() - start.near.mean()), 0.0)
         common = float(np.clip(now.far.mean() - start.far.mean(), 0.0, moved))
         offset = 0.0 if fell else common
@@ -383,7 +383,7 @@ def check_queries(
         shares=shares,
         own_confidence=float(start.confidence.mean()),
         query_confidence=float(now.confidence.mean()),
-        # Beyond the gallery own points play nothing, and confidence says little.
+        # Beyond the gallery own points stand for nothing, and confidence means little.
         accuracy=(0.0 if outside else low, high),
     )
 
@@ -498,17 +498,17 @@ def choose_for_queries(
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
     strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)
     if strictest.reached and not check.outside:
-        # What is measured is told of the points that play the queries, whoever set the threshold.
-        played = check.readings[0]
-        accepted = played.confidence >= strictest.threshold
+        # What is measured is that of the points that stand for the queries.
+        stand_ins = check.readings[0]
+        accepted = stand_ins.confidence >= strictest.threshold
         if accepted.any():
             return replace(
                 strictest,
                 state="adjusted",
                 n_points=len(accepted),
-                n_wrong=int((~played.correct).sum()),
+                n_wrong=int((~stand_ins.correct).sum()),
                 n_accepted=int(accepted.sum()),
-                n_wrong_accepted=int((accepted & ~played.correct).sum()),
+                n_wrong_accepted=int((accepted & ~stand_ins.correct).sum()),
             )
     return replace(
         strictest,

@@ -198,7 +198,7 @@ class Recalibration:
         cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int
     ) -> Self:
         """The inverse of `to_state`; `ModelFileError` for anything else."""
-        owner = "What the model knows of labelled queries"
+        owner = "The recalibration of the model"
         check_fields(owner, numbers, _STORED)
         labels = restored_classes(arrays["labelled_labels"], numbers["labels_dtype"])
         vectors = array("float32 float64", len(labels), n_features, low=-1e150, high=1e150)
@@ -206,5 +206,5 @@ class Recalibration:
         check_fields(owner, own, {"labelled_vectors": vectors})
         if not 0 <= numbers["n_right"] <= len(labels) or not len(labels):
             raise unreadable(owner, "there must be some, and no more right than there are")
-        told = {name: numbers[name] for name in _STORED if name != "labels_dtype"}
-        return cls(vectors=own["labelled_vectors"], labels=labels, **told)
+        fields = {name: numbers[name] for name in _STORED if name != "labels_dtype"}
+        return cls(vectors=own["labelled_vectors"], labels=labels, **fields)
