@@ -193,7 +193,7 @@ def main() -> None:
     beyond = np.array([found[100] for found in others])
     print(f"      mean of the other cases: {beyond.mean():.2f} points beyond the floor")
     say(
-        f"recalibration: share of the {len(beyond)} other cases within {WITHIN} points of the floor",
+        f"recalibration: share of {len(beyond)} other cases within {WITHIN} points of the floor",
         float((beyond <= WITHIN).mean()),
         0.9,
         at_least=True,
