@@ -119,7 +119,7 @@ def test_a_promise_is_adjusted_to_the_queries_or_withdrawn(
     states = set()
     plain = classifier.accept_threshold(precision=0.8)
     rng = np.random.default_rng(0)
-    for number, noise in enumerate((1.0, 40.0)):
+    for number, noise in enumerate((2.5, 40.0)):
         queries = np.repeat(QUERIES, 5, axis=0)
         queries = (queries + noise * rng.normal(size=queries.shape)).astype(np.float32)
         np.savez(tmp_path / f"{number}.npz", vectors=queries)
