@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import Fit
@@ -158,10 +158,29 @@ def expect_of_labels(
     return UNLIKE_GALLERY, lines
 
 
+def search_labelled(
+    fit: Fit, labelled: Recalibration, search: Callable[[AnyArray], Neighbors]
+) -> Neighbors:
+    """Neighbours of the labelled queries in the gallery as it is now, kept until it changes."""
+    kept, mark = fit.labelled_search, fit.gallery.n_changes
+    if kept is None or kept[0] != mark:
+        kept = mark, search(labelled.vectors)
+        fit.labelled_search = kept
+    return kept[1]
+
+
+def score_labelled(
+    fit: Fit, labelled: Recalibration, search: Callable[[AnyArray], Neighbors]
+) -> tuple[FloatArray, BoolArray]:
+    """Confidence of the labelled queries in the gallery as it is now, and who is right."""
+    posterior = fit.calibrated(search_labelled(fit, labelled, search))[0]
+    return posterior.confidence, posterior.labels == codes_of(labelled.labels, fit.gallery.classes)
+
+
 def fit_sets(
     fit: Fit,
     own: SelfSearch,
-    labelled: Neighbors | None,
+    search_queries: Callable[[AnyArray], Neighbors],
     *,
     k: int,
     alpha: float,
@@ -179,11 +198,12 @@ def fit_sets(
     codes, found, rests_on = own.codes, own.neighbors, "points"
     some = _draw_by_prior(plain, codes)
     search: Callable[[int], Neighbors] = partial(gallery.leave_one_out, own.ids)
-    if fit.recalibration is not None and labelled is not None:
+    if fit.recalibration is not None:
         truth = codes_of(fit.recalibration.labels, gallery.classes)
         known = np.flatnonzero(truth < len(gallery.classes))
         if alpha * (len(known) + 1) >= 1.0 - ROUNDING:
-            codes, found, some = truth[known], labelled.take(known), np.arange(len(known))
+            found = search_labelled(fit, fit.recalibration, search_queries).take(known)
+            codes, some = truth[known], np.arange(len(known))
             search = partial(gallery.search, fit.recalibration.vectors[known])
             rests_on = "labelled queries"
         else:
