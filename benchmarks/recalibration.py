@@ -141,7 +141,9 @@ def halves(
     for noise in noises:
         title = f"{name}, noise {noise}" if noise else f"{name}, like the gallery"
         queries = add_noise(vectors[asked], noise, rng)
-        yield Case(title, vectors[own], labels[own], queries, labels[asked])
+        # ATIS has intents of a single sentence.
+        known = np.isin(labels[asked], labels[own])
+        yield Case(title, vectors[own], labels[own], queries[known], labels[asked][known])
 
 
 def long_tail(name: str, vectors: AnyArray, labels: AnyArray, rng: np.random.Generator) -> Case:

@@ -344,12 +344,11 @@ class TestSets:
 
     def test_they_hold_the_class_of_shifted_queries(self, classifier: NEDClassifier) -> None:
         covered = []
-        rng = np.random.default_rng(0)
+        own, rng = NEDClassifier().fit(GALLERY, LABELS), np.random.default_rng(0)
         for seed in range(20):
             queries, truth = drawn(300, seed=100 + seed)
             queries = queries + 1.5 * rng.normal(size=queries.shape)
-            classifier.fit(GALLERY, LABELS)
-            plain = classifier.predict_set(queries[100:], 0.1).contains(truth[100:]).mean()
+            plain = own.predict_set(queries[100:], 0.1).contains(truth[100:]).mean()
             classifier.recalibrate(queries[:100], truth[:100])
             labelled = classifier.predict_set(queries[100:], 0.1).contains(truth[100:]).mean()
             covered.append([plain, labelled])

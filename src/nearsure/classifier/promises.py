@@ -15,7 +15,6 @@ from nearsure.classifier.recalibration import (
     FEWEST_LABELS,
     LIKE_GALLERY,
     UNLIKE_GALLERY,
-    UNTOLD,
     Recalibration,
     fit_line,
 )
@@ -149,8 +148,9 @@ def expect_of_labels(
 ) -> tuple[float, list[ShrunkPlatt]]:
     """What own points say about queries before their labels are seen, as `fit_line` takes it."""
     plain = fit.before_labels()
+    # So few tell nothing about a shift.
     if min(len(found), len(_draw_by_prior(plain, own.codes))) < FEWEST:
-        return UNTOLD, []
+        return LIKE_GALLERY, []
     check = check_against_own(plain, own, found)
     if check.alike:
         return LIKE_GALLERY, []

@@ -37,9 +37,9 @@ from nearsure.validation import check_positive_integer
 
 # Fewer labels hold next to nothing: the standard error of a share of 20 is up to 11 points.
 FEWEST_LABELS = 20
-# Before any label: whether the gallery's calibration holds, if the queries' distances and
-# confidence are like those of its own points, or not, or if too few are there to tell.
-LIKE_GALLERY, UNLIKE_GALLERY, UNTOLD = 0.7, 0.3, 0.5
+# Before any label: the chance that the gallery's calibration holds, and the same if the queries'
+# confidence or distances differ from those of its own points.
+LIKE_GALLERY, UNLIKE_GALLERY = 0.7, 0.3
 # If it does not hold: the chance that the truth is on the way to what own points say.
 ON_THE_WAY = 0.8
 STEPS = np.linspace(0.0, 1.0, 7)
@@ -60,7 +60,7 @@ def fit_line(
     confidence: FloatArray,
     correct: BoolArray,
     *,
-    like_gallery: float = UNTOLD,
+    like_gallery: float = LIKE_GALLERY,
     rehearsed: Sequence[ShrunkPlatt] = (),
 ) -> tuple[ShrunkPlatt, float]:
     """Find the line that labelled queries speak for, and the chance that none was needed.
