@@ -3,7 +3,7 @@
 Labelled queries are chosen with `choose_queries_to_label`, and the others of the same batch judge.
 The constants of `nearsure.classifier.recalibration` were chosen on other splits of digits, HWU64,
 TREC and glyphs (those of `benchmarks.promise_cases`), after earlier ones had been by the cases of
-CHOSEN_ON. The other cases are no untouched test: their results had been seen with other constants.
+CHOSEN_ON. The other cases are no untouched test: variants had been compared on them, too.
 Reference embeddings are not part of the project: NEARSURE_DATA says where they are.
 """
 
