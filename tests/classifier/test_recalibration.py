@@ -6,12 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import expit, logit
+from scipy.stats import norm, t
 from small_galleries import assert_same_answers, drawn
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
-from nearsure.classifier.recalibration import choose_rows, fit_line
-from nearsure.decisions import choose_threshold
+from nearsure.calibration import ShrunkPlatt
+from nearsure.classifier.promises import expect_of_labels
+from nearsure.classifier.recalibration import (
+    ASIDE,
+    DEGREES,
+    LIKE_GALLERY,
+    ON_THE_WAY,
+    SCALES,
+    STEPS,
+    UNLIKE_GALLERY,
+    choose_rows,
+    fit_line,
+)
+from nearsure.decisions import choose_threshold, fit_conformal
 from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.metrics import expected_calibration_error
 from nearsure.model_file import read_model, write_model
@@ -67,6 +80,55 @@ class TestLine:
         errors = np.array([error_of(20, 1.0, 0.0, seed)[1] for seed in range(40)])
         # The share of right ones among 20 alone is off by 8 points in the mean.
         assert errors.mean() < 0.03
+
+    @pytest.mark.parametrize("rehearsed", [(), (ShrunkPlatt(0.5, -0.8), ShrunkPlatt(0.3, 0.2))])
+    def test_line_is_the_mean_over_all_lines(self, rehearsed: tuple[ShrunkPlatt, ...]) -> None:
+        confidence, correct, _ = simulated(40, 0.6, -0.5, 3)
+        intercepts, log_slopes = (
+            each.ravel()
+            for each in np.meshgrid(np.linspace(-6, 6, 601), np.linspace(-2.7, 2.7, 301))
+        )
+        density = t.pdf(intercepts, DEGREES, scale=SCALES[0])
+        density *= t.pdf(log_slopes, DEGREES, scale=SCALES[1])
+        if rehearsed:
+            ways = [
+                norm.pdf(intercepts, step * line.intercept, ASIDE)
+                * norm.pdf(log_slopes, step * np.log(line.slope), ASIDE)
+                for line in rehearsed
+                for step in STEPS
+            ]
+            density = (1 - ON_THE_WAY) * density + ON_THE_WAY * np.mean(ways, axis=0)
+        likelihood, own = np.ones(len(intercepts)), 0.3
+        for one, right in zip(confidence, correct, strict=True):
+            chance = expit(np.exp(log_slopes) * logit(one) + intercepts)
+            likelihood *= chance if right else 1 - chance
+            own *= one if right else 1 - one
+        weights = 0.7 * density * likelihood * (12 / 600) * (5.4 / 300)
+        total = own + weights.sum()
+        line, like_gallery = fit_line(confidence, correct, like_gallery=0.3, rehearsed=rehearsed)
+        assert like_gallery == pytest.approx(own / total, rel=0.01)
+        assert line.intercept == pytest.approx(weights @ intercepts / total, abs=0.005)
+        assert line.slope == pytest.approx((own + weights @ np.exp(log_slopes)) / total, abs=0.005)
+
+    def test_own_points_that_foresee_the_change_spare_labels(self) -> None:
+        foreseen = ShrunkPlatt(0.3, -1.0)
+        errors = []
+        for seed in range(30):
+            confidence, correct, chance = simulated(50 + 5000, 0.55, -0.5, seed)
+            lines = (
+                fit_line(confidence[:50], correct[:50], like_gallery=0.3, rehearsed=rehearsed)[0]
+                for rehearsed in ((), (foreseen,))
+            )
+            errors.append([np.abs(line(confidence) - chance).mean() for line in lines])
+        without, with_own = np.mean(errors, axis=0)
+        assert with_own < 0.85 * without
+
+    def test_own_points_that_are_wrong_are_outvoted(self) -> None:
+        confidence, correct, _ = simulated(2000, 1.5, 0.5, 0)
+        line, _ = fit_line(confidence, correct, rehearsed=[ShrunkPlatt(0.2, -2.0)])
+        plain, _ = fit_line(confidence, correct)
+        assert line.slope == pytest.approx(plain.slope, abs=0.03)
+        assert line.intercept == pytest.approx(plain.intercept, abs=0.03)
 
     def test_labels_like_the_gallery_raise_its_odds(self) -> None:
         odds = [fit_line(*simulated(200, 1.0, 0.0, seed)[:2])[1] for seed in range(20)]
@@ -182,6 +244,18 @@ class TestClassifier:
         assert given.state == "holds"
         assert given.threshold == own.accept_threshold(precision=0.7).threshold
 
+    def test_own_points_are_asked_before_the_labels(self, classifier: NEDClassifier) -> None:
+        fit, own = classifier._fit, classifier._self_search()
+        for queries, expected in ((QUERIES, LIKE_GALLERY), (SHIFTED, UNLIKE_GALLERY)):
+            like_gallery, lines = expect_of_labels(fit, own, classifier.kneighbors(queries))
+            assert like_gallery == expected
+            assert bool(lines) == (expected == UNLIKE_GALLERY)
+
+    def test_queries_are_compared_by_the_gallery_alone(self, classifier: NEDClassifier) -> None:
+        before = classifier.compare_queries(SHIFTED[200:])
+        classifier.recalibrate(SHIFTED[:200], TRUTH[:200])
+        assert classifier.compare_queries(SHIFTED[200:]) == before
+
     def test_a_second_call_starts_from_the_gallery_again(self, classifier: NEDClassifier) -> None:
         classifier.recalibrate(SHIFTED[:200], TRUTH[:200])
         classifier.recalibrate(QUERIES[:100], TRUTH[:100])
@@ -258,6 +332,48 @@ class TestClassifier:
         _, correct = own.rehearsed_scores()
         assert not correct[:30].any()
         np.testing.assert_array_equal(own.predict_with_confidence(QUERIES).p_known, p_known)
+
+
+class TestSets:
+    def test_they_rest_on_labelled_queries_as_held_out_points(
+        self, classifier: NEDClassifier
+    ) -> None:
+        posterior = classifier.predict_posterior(SHIFTED[:200])
+        expected = fit_conformal(posterior, TRUTH[:200], alpha=0.1)
+        classifier.recalibrate(SHIFTED[:200], TRUTH[:200])
+        found = classifier.conformal_fit(0.1)
+        assert found == replace(expected, rests_on="labelled queries")
+        assert str(found).endswith("from 200 labelled queries.")
+
+    def test_they_hold_the_class_of_shifted_queries(self, classifier: NEDClassifier) -> None:
+        covered = []
+        own, rng = NEDClassifier().fit(GALLERY, LABELS), np.random.default_rng(0)
+        for seed in range(20):
+            queries, truth = drawn(300, seed=100 + seed)
+            queries = queries + 1.5 * rng.normal(size=queries.shape)
+            plain = own.predict_set(queries[100:], 0.1).contains(truth[100:]).mean()
+            classifier.recalibrate(queries[:100], truth[:100])
+            labelled = classifier.predict_set(queries[100:], 0.1).contains(truth[100:]).mean()
+            covered.append([plain, labelled])
+        plain, labelled = np.mean(covered, axis=0)
+        assert plain < 0.85
+        # 4,000 queries, and 20 times 100 labels: a standard error is below 0.01.
+        assert 0.88 < labelled < 0.95
+
+    def test_too_few_labels_leave_them_to_the_gallery(self, classifier: NEDClassifier) -> None:
+        before = classifier.conformal_fit(0.01)
+        classifier.recalibrate(SHIFTED[:98], TRUTH[:98])
+        found = classifier.conformal_fit(0.01)
+        assert (found.quantile, found.n_points) == (before.quantile, before.n_points)
+        assert "300 points of the gallery, as 98 labelled queries are too few" in str(found)
+        classifier.recalibrate(SHIFTED[:99], TRUTH[:99])
+        assert classifier.conformal_fit(0.01).rests_on == "labelled queries"
+
+    def test_labels_of_unknown_queries_take_no_part(self) -> None:
+        own = NEDClassifier(unknown_share=0.2).fit(GALLERY, LABELS)
+        truth = np.where(np.arange(100) < 30, 99, TRUTH[:100])
+        own.recalibrate(SHIFTED[:100], truth)
+        assert own.conformal_fit(0.1).n_points == 70
 
 
 class TestRefusals:

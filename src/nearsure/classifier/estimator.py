@@ -1,6 +1,7 @@
 """`NEDClassifier`: fit a gallery, predict, save, load."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -36,6 +37,7 @@ from nearsure.classifier.promises import (
     draw_for_promise,
     fit_sets,
     fit_to_labelled,
+    score_labelled,
 )
 from nearsure.classifier.recalibration import Recalibration, choose_rows
 from nearsure.classifier.results import (
@@ -690,7 +692,7 @@ class NEDClassifier(
         """
         check_is_fitted(self, "classes_")
         if self._fit.recalibration is not None:
-            return self._labelled_scores(self._fit.recalibration)
+            return score_labelled(self._fit, self._fit.recalibration, self._search)
         # Without the factors of `nearsure.loo`, which depend on the true class: a promise
         # must hold, and a point that has a fellow less than a query errs on the safe side.
         own = self._self_search()
@@ -716,7 +718,9 @@ class NEDClassifier(
 
         They are calibrated on the gallery's own points, each left out itself. The coverage is
         near 1 - alpha, as one point more hardly changes a vote, but not guaranteed in the worst
-        case; with held-out points and `nearsure.decisions.fit_conformal` it is.
+        case. After `recalibrate` they rest on the labelled queries, and it is, for queries like
+        these; 1 / alpha - 1 of them are needed, or sets rest on the gallery. `conformal_fit` says
+        which. Either way classes are ranked and cut by the gallery's own confidence.
 
         Parameters
         ----------
@@ -732,9 +736,7 @@ class NEDClassifier(
         PredictionSets
             Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
         """
-        fit, to_posterior = fit_sets(
-            self._fitted, self._self_search(), self.n_neighbors_, alpha, score
-        )
+        fit, to_posterior = self._fit_sets(alpha, score)
         return prediction_sets(to_posterior(self.kneighbors(Q, fit.n_neighbors)), fit)
 
     def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
@@ -743,7 +745,13 @@ class NEDClassifier(
         Where so many points miss their class that nothing could be ruled out, they are searched
         four times as deep, again and again, as far as memory allows.
         """
-        return fit_sets(self._fitted, self._self_search(), self.n_neighbors_, alpha, score)[0]
+        return self._fit_sets(alpha, score)[0]
+
+    def _fit_sets(
+        self, alpha: float, score: ScoreName
+    ) -> tuple[ConformalFit, Callable[[Neighbors], Posterior]]:
+        own, k = self._self_search(), self.n_neighbors_
+        return fit_sets(self._fit, own, self._search, k=k, alpha=alpha, score=score)
 
     def adapt_to_queries(
         self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
@@ -822,8 +830,10 @@ class NEDClassifier(
         queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
         The bound is then exact but for the line of two numbers, which takes part in the order.
 
-        Sets (`predict_set`) still rest on the gallery. `predict_own` and a report on the gallery
-        show its points with the confidence that queries are given now, which may not fit them.
+        Sets (`predict_set`) rest on these queries, too. What compares queries with the gallery
+        (`compare_queries`, and `accept_threshold` with queries) goes by the gallery's own
+        confidence. `predict_own` and a report on the gallery show its points with the confidence
+        that queries are given now, which may not fit them.
 
         Parameters
         ----------
@@ -847,7 +857,7 @@ class NEDClassifier(
         >>> found = classifier.recalibrate(moved[rows], y[900:][rows])
         >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
         100 labelled queries, 58.0% of them answered rightly: mean confidence 75.7% by the gallery
-        alone, 60.2% now. The gallery's own calibration holds for them with probability 2.6e-05.
+        alone, 63.1% now. The gallery's own calibration holds for them with probability 8.4e-06.
         """
         queries = self._validated_queries(Q)
         return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
@@ -855,17 +865,11 @@ class NEDClassifier(
     def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
         """Recalibrate with queries that were checked; nothing is assigned before all is done."""
         fit, mark = self._fit, self._fit.gallery.n_changes
-        self._fit, found = fit_to_labelled(fit, queries, labels, self._search(queries), mark)
+        neighbors, own = self._search(queries), self._self_search()
+        self._fit, found = fit_to_labelled(
+            fit, own, queries, labels, neighbors=neighbors, mark=mark
+        )
         return found
-
-    def _labelled_scores(self, recalibration: Recalibration) -> tuple[FloatArray, BoolArray]:
-        """Confidence of the labelled queries in the gallery as it is now, and who is right."""
-        kept, mark = self._fit.labelled_search, self._fit.gallery.n_changes
-        if kept is None or kept[0] != mark:
-            kept = mark, self._search(recalibration.vectors)
-            self._fit.labelled_search = kept
-        posterior = self._fit.calibrated(kept[1])[0]
-        return posterior.confidence, posterior.labels == self.encode(recalibration.labels)
 
     def add(
         self,
@@ -1006,6 +1010,9 @@ class NEDClassifier(
     def compare_queries(self, Q: ArrayLike, *, seed: int = 0) -> QueryDrift:
         """Whether unlabelled queries look like the gallery's points, and what to expect of them.
 
+        Confidence is the gallery's own here, as in `accept_threshold` with queries, even after
+        `recalibrate`: what labelled queries have taught is about queries, not about its points.
+
         Parameters
         ----------
         Q : array of shape (n, n_features)
@@ -1020,20 +1027,21 @@ class NEDClassifier(
             in which it should lie, and how far class shares differ.
         """
         own, found = self._self_search(), self.kneighbors(Q)
+        fit = self._fit.before_labels()
         k = min(own.neighbors.k, found.k)
         neighbors, found = own.neighbors.first(k), found.first(k)
-        posterior, asked = self._fit.posterior(neighbors, own), self._fit.posterior(found)
+        posterior, asked = fit.posterior(neighbors, own), fit.posterior(found)
         drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
-        check = check_against_own(self._fit, own, found)
+        check = check_against_own(fit, own, found)
         # Own points lack one member of their class, and so do queries here, or classes of two or
         # three would raise a false alarm. Neither side has factors that depend on the true class.
         thinned = thin_queries(found, asked, self.class_counts_, seed=seed)
         fair = compare_queries(
             neighbors,
-            self._fit.posterior(neighbors),
+            fit.posterior(neighbors),
             own.codes,
             thinned,
-            self._fit.posterior(thinned),
+            fit.posterior(thinned),
             n_resamples=1,
         )
         return replace(

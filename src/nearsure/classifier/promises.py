@@ -7,12 +7,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
+from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
-from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration, fit_line
+from nearsure.classifier.recalibration import (
+    FEWEST_LABELS,
+    LIKE_GALLERY,
+    UNLIKE_GALLERY,
+    Recalibration,
+    fit_line,
+)
 from nearsure.classifier.rule import SelfSearch, draw_places
 from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
+from nearsure.decisions.conformal import ROUNDING
+from nearsure.drift import FEWEST
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery.counts import values_beside
@@ -88,7 +97,13 @@ def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:
 
 
 def fit_to_labelled(
-    fit: Fit, queries: AnyArray, labels: AnyArray, neighbors: Neighbors, mark: int
+    fit: Fit,
+    own: SelfSearch,
+    queries: AnyArray,
+    labels: AnyArray,
+    *,
+    neighbors: Neighbors,
+    mark: int,
 ) -> tuple[Fit, Recalibration]:
     """The fit with its confidence moved by labelled queries, and what they have changed.
 
@@ -96,6 +111,8 @@ def fit_to_labelled(
     ----------
     fit : Fit
         What earlier labels have taught it is forgotten.
+    own : SelfSearch
+        Own points, which the queries are compared with.
     queries, labels : array of shape (n, n_features) and (n,)
         As they were checked.
     neighbors : Neighbors
@@ -105,8 +122,11 @@ def fit_to_labelled(
     """
     before, truth = fit.gallery_posterior(neighbors), codes_of(labels, fit.gallery.classes)
     correct = before.labels == truth
-    asked = (neighbors.counts > 0) & (truth < len(fit.gallery.classes))
-    line, like_gallery = fit_line(before.confidence[asked], correct[asked])
+    asked = np.flatnonzero((neighbors.counts > 0) & (truth < len(fit.gallery.classes)))
+    like_gallery, rehearsed = expect_of_labels(fit, own, neighbors.take(asked))
+    line, like_gallery = fit_line(
+        before.confidence[asked], correct[asked], like_gallery=like_gallery, rehearsed=rehearsed
+    )
     moved = replace(fit, rule=replace(fit.rule, recalibrator=line))
     recalibration = Recalibration(
         vectors=queries.copy(),
@@ -120,35 +140,89 @@ def fit_to_labelled(
     return moved, recalibration
 
 
+def expect_of_labels(
+    fit: Fit, own: SelfSearch, found: Neighbors
+) -> tuple[float, list[ShrunkPlatt]]:
+    """What own points say about queries before their labels are seen, as `fit_line` takes it."""
+    plain = fit.before_labels()
+    # So few tell nothing about a shift.
+    if min(len(found), len(_draw_by_prior(plain, own.codes))) < FEWEST:
+        return LIKE_GALLERY, []
+    check = check_against_own(plain, own, found)
+    if check.alike:
+        return LIKE_GALLERY, []
+    lines = [ShrunkPlatt.fit(each.confidence, each.correct) for each in check.readings]
+    return UNLIKE_GALLERY, lines
+
+
+def search_labelled(
+    fit: Fit, labelled: Recalibration, search: Callable[[AnyArray], Neighbors]
+) -> Neighbors:
+    """Neighbours of the labelled queries in the gallery as it is now, kept until it changes."""
+    kept, mark = fit.labelled_search, fit.gallery.n_changes
+    if kept is None or kept[0] != mark:
+        kept = mark, search(labelled.vectors)
+        fit.labelled_search = kept
+    return kept[1]
+
+
+def score_labelled(
+    fit: Fit, labelled: Recalibration, search: Callable[[AnyArray], Neighbors]
+) -> tuple[FloatArray, BoolArray]:
+    """Confidence of the labelled queries in the gallery as it is now, and who is right."""
+    posterior = fit.calibrated(search_labelled(fit, labelled, search))[0]
+    return posterior.confidence, posterior.labels == codes_of(labelled.labels, fit.gallery.classes)
+
+
 def fit_sets(
-    fit: Fit, own: SelfSearch, k: int, alpha: float, score: ScoreName
+    fit: Fit,
+    own: SelfSearch,
+    search_queries: Callable[[AnyArray], Neighbors],
+    *,
+    k: int,
+    alpha: float,
+    score: ScoreName,
 ) -> tuple[ConformalFit, Callable[[Neighbors], Posterior]]:
     """What sets are made by, and the posterior of queries that it holds for.
 
+    They rest on labelled queries if there are enough of them for alpha, and on own points if not.
+    The posterior is that of the gallery alone, in which labelled queries had no part: so they are
+    held-out points, and the guarantee is that of split conformal prediction.
+
     Where so many points miss their class that nothing could be ruled out, they are searched deeper.
     """
-    some = draw_by_prior(fit.prior_factors(), own.codes)
-    codes = own.codes[some]
-    to_posterior: Callable[[Neighbors], Posterior] = fit.posterior
-    posterior = fit.posterior(own.neighbors)
-    conformal = fit_conformal(posterior.take(some), codes, alpha=alpha, score=score)
-    gallery = fit.gallery
+    gallery, plain = fit.gallery, fit.before_labels()
+    codes, found, rests_on = own.codes, own.neighbors, "points"
+    some = draw_by_prior(plain.prior_factors(), codes)
+    search: Callable[[int], Neighbors] = partial(gallery.leave_one_out, own.ids)
+    if fit.recalibration is not None:
+        truth = codes_of(fit.recalibration.labels, gallery.classes)
+        known = np.flatnonzero(truth < len(gallery.classes))
+        if alpha * (len(known) + 1) >= 1.0 - ROUNDING:
+            found = search_labelled(fit, fit.recalibration, search_queries).take(known)
+            codes, some = truth[known], np.arange(len(known))
+            search = partial(gallery.search, fit.recalibration.vectors[known])
+            rests_on = "labelled queries"
+        else:
+            rests_on = f"points of the gallery, as {len(known):,} labelled queries are too few"
+    to_posterior: Callable[[Neighbors], Posterior] = plain.posterior
+    conformal = fit_conformal(to_posterior(found).take(some), codes[some], alpha=alpha, score=score)
     limit = gallery.engine.capabilities.largest_k or len(gallery)
-    most = min(len(gallery) - 1, limit - 1, DEEPEST_ENTRIES // len(own.ids))
+    most = min(len(gallery) - 1, limit - 1, DEEPEST_ENTRIES // len(codes))
     while conformal.everything and conformal.n_missed and k < most:
         k = min(DEEPER * k, most)
-        found = gallery.leave_one_out(own.ids, k)
-        deeper = fit
-        if fit.rule.form is not None:
+        found = search(k)
+        deeper = plain
+        if plain.rule.form is not None:
             # Among more neighbours usual distances are longer.
             typical = float(np.median(query_scales(found))) or 1.0
-            form = replace(fit.rule.form, typical_distance=typical)
-            deeper = replace(fit, rule=replace(fit.rule, form=form))
+            form = replace(plain.rule.form, typical_distance=typical)
+            deeper = replace(plain, rule=replace(plain.rule, form=form))
         to_posterior = deeper.posterior
         posterior = to_posterior(found)
-        conformal = fit_conformal(posterior.take(some), codes, alpha=alpha, score=score)
+        conformal = fit_conformal(posterior.take(some), codes[some], alpha=alpha, score=score)
         conformal = replace(conformal, n_neighbors=k)
-    return conformal, to_posterior
+    return replace(conformal, rests_on=rests_on), to_posterior
 
 
 def _groups_of(fit: Fit, ids: AnyArray) -> IntArray | None:

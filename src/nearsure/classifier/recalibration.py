@@ -2,10 +2,17 @@
 
 The calibrator of a gallery was fitted on its own points. Where queries differ from them, some of
 the queries are labelled, and their answers move it: the new logit of a confidence is ``slope *
-logit + intercept``, slope and intercept being normal about 1 and 0 beforehand. How far they may
-move is not known either. Four cases are weighed by how well each explains the labels (the marginal
-likelihood, by Laplace's approximation), and the line is their mean: with few labels, or labels that
-agree with the gallery, it stays near the gallery's fit; with hundreds it is that of the labels.
+logit + intercept``. Beforehand there are three cases, which are weighed by how well each explains
+the labels (the marginal likelihood, summed over a grid):
+
+- queries are like the gallery: slope 1, intercept 0;
+- the truth is somewhere between that and what own points say that stand for these queries (see
+  `nearsure.shift`, which needs no labels), a little aside at most;
+- intercept and logarithm of the slope are about 0, by Student's t, whose tails let labels that
+  contradict the gallery outright have their way.
+
+The line is the mean of all: with few labels, or labels that agree with the gallery, it stays near
+the gallery's fit; with hundreds it is that of the labels.
 
 References
 ----------
@@ -13,33 +20,49 @@ Hoeffding: On the Distribution of the Number of Successes in Independent Trials.
 MacKay: Information Theory, Inference, and Learning Algorithms, chapter 28. 2003.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit, logsumexp
+from scipy.stats import norm, t
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.calibration import LOWEST_SLOPE, PRIOR_SPREAD, ShrunkPlatt, clip_inside
+from nearsure.calibration import ShrunkPlatt, clip_inside
 from nearsure.errors import InvalidInputError
 from nearsure.labels import restored_classes, stored_classes
-from nearsure.logistic import fit_bounded_logistic
 from nearsure.schema import COUNT, TEXT, array, check_fields, number, unreadable
 from nearsure.validation import check_positive_integer
 
 # Fewer labels hold next to nothing: the standard error of a share of 20 is up to 11 points.
 FEWEST_LABELS = 20
-# Before any label: queries are like the gallery, or not, with even odds.
-LIKE_GALLERY = 0.5
-# If not, slope and intercept have one of these standard deviations, with even odds: that of the
-# gallery's own calibrator and less. Others that were tried move the mean ECE of 100
-# labels by 0.2 points or less.
-SPREADS = (0.25 * PRIOR_SPREAD, 0.5 * PRIOR_SPREAD, PRIOR_SPREAD)
+# Before any label: the chance that the gallery's calibration holds, and the same if the queries'
+# confidence or distances differ from those of its own points.
+LIKE_GALLERY, UNLIKE_GALLERY = 0.7, 0.3
+# If it does not hold: the chance that the truth is on the way to what own points say.
+ON_THE_WAY = 0.8
+STEPS = np.linspace(0.0, 1.0, 7)
+ASIDE = 0.15
+# Scales of intercept and log slope otherwise.
+SCALES, DEGREES = (0.3, 0.4), 4
+# Own points that are hardly surer of right answers than of wrong ones stand for nothing.
+LEAST_SLOPE = 0.05
+# The grid: intercepts, logarithms of slopes, places along each, and how often it is narrowed.
+WIDEST = ((-6.0, 6.0), (-np.log(16.0), np.log(16.0)))
+N_PLACES, N_PASSES = 41, 3
+LABELS_AT_ONCE = 500
 # Rows of one band of confidence, which are ordered by class, of which this many are labelled.
 LABELS_IN_BAND = 5
 
 
-def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, float]:
+def fit_line(
+    confidence: FloatArray,
+    correct: BoolArray,
+    *,
+    like_gallery: float = LIKE_GALLERY,
+    rehearsed: Sequence[ShrunkPlatt] = (),
+) -> tuple[ShrunkPlatt, float]:
     """Find the line that labelled queries speak for, and the chance that none was needed.
 
     Parameters
@@ -48,6 +71,10 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
         Of the answers, as the gallery's fit has it.
     correct : array of shape (n,)
         Whether they are right.
+    like_gallery : float
+        The chance that none is needed before the labels are seen.
+    rehearsed : sequence of ShrunkPlatt
+        What own points that stand for these queries make of the confidence.
 
     Examples
     --------
@@ -57,45 +84,70 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
     (array([0.9]), True)
     >>> line, like_gallery = fit_line(sure, np.arange(60) % 2 > 0)
     >>> line([0.9]).round(2), like_gallery < 0.001
-    (array([0.51]), True)
+    (array([0.55]), True)
     """
-    if not len(confidence):
-        return ShrunkPlatt(1.0, 0.0), LIKE_GALLERY
     x = np.asarray(logit(clip_inside(confidence)), np.float64)
-    design = np.stack([np.ones_like(x), x], axis=1)
-    lines = [np.array([0.0, 1.0])]
-    log_weights = [np.log(LIKE_GALLERY) + _log_likelihood(x, correct)]
-    for spread in SPREADS:
-        pull = 1.0 / spread**2
-        intercept, (slope,) = fit_bounded_logistic(
-            x[:, None],
-            correct,
-            np.ones(len(x)),
-            lowest=LOWEST_SLOPE,
-            usual=1.0,
-            pull=pull,
-            pull_intercept=True,
-            divisor=len(x),
-            tolerance=1e-12,
+    log_alike = np.log(like_gallery) + (correct * x - np.logaddexp(0.0, x)).sum()
+    ranges = list(WIDEST)
+    for _ in range(N_PASSES):
+        intercepts, log_slopes = (np.linspace(low, high, N_PLACES) for low, high in ranges)
+        cell = (intercepts[1] - intercepts[0]) * (log_slopes[1] - log_slopes[0])
+        log_weights = (
+            np.log1p(-like_gallery)
+            + np.log(cell)
+            + _log_prior(intercepts, log_slopes, rehearsed)
+            + _log_likelihood(intercepts, np.exp(log_slopes), x, correct)
         )
-        line = np.array([intercept, slope])
-        logits = design @ line
-        p = expit(logits)
-        curvature = (design * (p * (1.0 - p))[:, None]).T @ design + pull * np.eye(2)
-        log_prior = np.log(pull) - 0.5 * pull * (intercept**2 + (slope - 1.0) ** 2)
-        log_evidence = (
-            _log_likelihood(logits, correct) + log_prior - 0.5 * np.linalg.slogdet(curvature)[1]
-        )
-        lines.append(line)
-        log_weights.append(np.log((1.0 - LIKE_GALLERY) / len(SPREADS)) + log_evidence)
-    weights = np.exp(np.array(log_weights) - max(log_weights))
-    weights /= weights.sum()
-    intercept, slope = (weights @ np.stack(lines)).tolist()
-    return ShrunkPlatt(slope, intercept), float(weights[0])
+        log_moved = logsumexp(log_weights)
+        weights = np.exp(log_weights - log_moved)
+        shares = weights.sum(axis=1), weights.sum(axis=0)
+        ranges = [_narrow(*each) for each in zip((intercepts, log_slopes), shares, strict=True)]
+    alike = float(np.exp(log_alike - np.logaddexp(log_alike, log_moved)))
+    slope = alike + (1.0 - alike) * float(shares[1] @ np.exp(log_slopes))
+    return ShrunkPlatt(slope, (1.0 - alike) * float(shares[0] @ intercepts)), alike
 
 
-def _log_likelihood(logits: FloatArray, correct: BoolArray) -> float:
-    return float((correct * logits - np.logaddexp(0.0, logits)).sum())
+def _narrow(places: FloatArray, shares: FloatArray) -> tuple[float, float]:
+    """The range of all that counts, even where one place has nearly all the weight."""
+    mean = float(shares @ places)
+    spread = float(np.sqrt(shares @ (places - mean) ** 2))
+    reach = max(6.0 * spread, 1.5 * float(places[1] - places[0]))
+    return max(mean - reach, float(places[0])), min(mean + reach, float(places[-1]))
+
+
+def _log_prior(
+    intercepts: FloatArray, log_slopes: FloatArray, rehearsed: Sequence[ShrunkPlatt]
+) -> FloatArray:
+    """Log density of lines if one is needed, shape (n_intercepts, n_slopes)."""
+    free = np.add.outer(
+        t.logpdf(intercepts, DEGREES, scale=SCALES[0]),
+        t.logpdf(log_slopes, DEGREES, scale=SCALES[1]),
+    )
+    ways = [
+        np.add.outer(
+            norm.logpdf(intercepts, step * line.intercept, ASIDE),
+            norm.logpdf(log_slopes, step * np.log(line.slope), ASIDE),
+        )
+        for line in rehearsed
+        if line.slope >= LEAST_SLOPE
+        for step in STEPS
+    ]
+    if not ways:
+        return np.asarray(free, np.float64)
+    on_the_way = logsumexp(ways, axis=0) - np.log(len(ways))
+    mixed = np.logaddexp(np.log1p(-ON_THE_WAY) + free, np.log(ON_THE_WAY) + on_the_way)
+    return np.asarray(mixed, np.float64)
+
+
+def _log_likelihood(
+    intercepts: FloatArray, slopes: FloatArray, x: FloatArray, correct: BoolArray
+) -> FloatArray:
+    total = np.add.outer(intercepts * correct.sum(), slopes * (x @ correct))
+    for start in range(0, len(x), LABELS_AT_ONCE):
+        some = np.multiply.outer(slopes, x[start : start + LABELS_AT_ONCE])
+        for row, intercept in enumerate(intercepts):
+            total[row] -= np.logaddexp(0.0, intercept + some).sum(axis=1)
+    return np.asarray(total, np.float64)
 
 
 def choose_rows(
@@ -161,8 +213,7 @@ class Recalibration:
     mean_before, mean_after : float
         Mean confidence of their answers, as the gallery's fit had it and as it is now.
     like_gallery : float
-        Probability that the gallery's own calibration holds for these queries, 0.5 before any label
-        was seen.
+        Probability that the gallery's own calibration holds for these queries.
     """
 
     vectors: AnyArray

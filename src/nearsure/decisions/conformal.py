@@ -170,6 +170,8 @@ class ConformalFit:
     n_neighbors : int, optional
         Neighbours that points and queries must be searched for, where those of the fit missed too
         many classes; None if the usual number does.
+    rests_on : str
+        What the calibration points are, as it is printed.
     """
 
     quantile: float
@@ -178,6 +180,7 @@ class ConformalFit:
     n_points: int
     n_missed: int
     n_neighbors: int | None = None
+    rests_on: str = "points"
 
     @property
     def everything(self) -> bool:
@@ -195,7 +198,7 @@ class ConformalFit:
         if not self.everything:
             return (
                 f"{promise}: classes of score {self.score!r} up to {self.quantile:.4g}, from "
-                f"{self.n_points:,} points.{deeper}"
+                f"{self.n_points:,} {self.rests_on}.{deeper}"
             )
         # Rounded up, so that the printed number does as a remedy.
         enough = ceil(self.smallest_alpha * 1e4) / 1e4
