@@ -58,7 +58,7 @@ def naive_threshold(
     wrong = [int((~correct[confidence >= each]).sum()) for each in thresholds]
     start = 0
     for place, m in enumerate(accepted):
-        laxer = [other for other, count in enumerate(accepted) if count >= 1.5 * m]
+        laxer = [other for other, count in enumerate(accepted) if count >= 1.25 * m]
         if laxer:
             n_next, wrong_next = accepted[laxer[0]] - m, wrong[laxer[0]] - wrong[place]
             if wrong_next / n_next <= allowed[m] / m:
