@@ -2,29 +2,35 @@
 
 Precision
 ---------
-The thresholds are the m-th largest confidences, for ranks m that are fixed before anything is seen:
-they depend on the number of points, the target and the certainty. Each is tested with the exact
-binomial p-value of "no more than the target are right among the accepted", from the strictest to
-the laxest, as in Learn-then-Test. A threshold accepts all points of its confidence, so ties need no
-rule of their own: ranks within a tie are one threshold.
+A threshold is tested by the exact binomial p-value of "no more than the target are right among the
+accepted". Thresholds are the m-th largest confidences. The ranks m are fixed before anything is
+seen, by the number of points, the target and the certainty: those at which one more wrong answer
+passes the test, since the ranks between them pass less easily. A threshold accepts all points of
+its confidence, so ties need no rule of their own: ranks within a tie are one threshold.
 
-A plain fixed sequence spends all of 1 - certainty on its first threshold and ends at the first
-failure. An unlucky error among the few most confident points then costs everything. Here two
-thresholds hold half of the level each: the first that can be certified at all, and one at the
-geometric middle of the ranks. A threshold that passes hands its level on to the next, one that
-fails loses it (Wiens' fallback procedure).
+The tests are a fixed sequence, as in Learn-then-Test: from a start to laxer thresholds, each at the
+whole level of 1 - certainty, until one fails. All depends on the start. Too strict a one has few
+points, of which a single wrong one is too many; too lax a one is no longer good enough. It is
+looked for from the laxest threshold on: the first rank m whose next m / 4 points are wrong no more
+often than the test allows among the m points above. Answers of more confidence are better, so the
+test at m is then likely to pass.
 
-Measured on five made distributions of confidence, three targets and 200 to 5000 points: two starts
-and one accept the same on average, 0.65 of what the true precision would allow; two accept more
-where there are points to spare (0.74 rather than 0.60) and less where they barely suffice. 5, 10
-and 50 starts accept 0.62, 0.60 and 0.56. About 100 ranks are enough.
-
-Why ranks are valid: suppose that lowering the threshold never raises the true precision, which is
+Why this is valid: suppose that lowering the threshold never raises the true precision, which is
 what a confidence is for. Given how many points lie in the smallest part of the confidences whose
 precision is below the target, those points are right independently and with less than the target's
-probability, and so are all below them. Hence every p-value of a threshold that should fail is an
-honest one, and by the union bound the levels of those thresholds sum to no more than 1 - certainty.
-Where the precision does rise here and there, the tests of this package measure no excess either.
+probability, and so are all below them. Let "bad" be the ranks from there on. For a bad one to be
+certified, the test at the first bad rank has to pass, or at the start, if that is bad itself: at
+the laxer of the two. Whether a rank is the start depends on points below it only, and these say
+nothing about those above. So that test is an ordinary one, passed by mistake with a chance of no
+more than 1 - certainty, and nothing has to be shared among starts. Where the precision does rise
+here and there, the tests of this package measure no excess either.
+
+Measured where the truth is known, on 18 made curves of the error, targets of 90 to 99% and 800 to
+10,000 points: this accepts 0.43 of all points, as does the best start for each curve, which nobody
+knows beforehand. Two fixed starts that share the level accept 0.41, one at the strictest rank 0.38.
+A bound for all ranks at once, exact and stepping down, accepts 0.36 of up to 3000 points where the
+two starts accept 0.38. The price: where the precision rises and falls in wide bands, points below
+are no sign of those above, and less is accepted than from a strict start.
 
 False accepts
 -------------
@@ -35,19 +41,18 @@ without any sequence and without the assumption.
 References
 ----------
 Angelopoulos, Bates, Candes, Jordan, Lei: Learn then Test. 2021.
-Wiens: A fixed sequence Bonferroni procedure for testing multiple endpoints. 2003.
 Wilks: Determination of Sample Sizes for Setting Tolerance Limits. 1941.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, floor, inf, isinf, log, nan
+from math import ceil, floor, inf, isinf, nan
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc
+from scipy.special import betainc, btdtria
 from scipy.stats import beta
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
@@ -162,7 +167,11 @@ def _check_counts(successes: ArrayLike, trials: ArrayLike) -> tuple[IntArray, In
     return succeeded, tried
 
 
-N_RANKS = 100
+# At most so many ranks are tested: every one that allows another error, or, of many, some that are
+# about 1% apart.
+N_RANKS = 1000
+# Points below a rank that tell whether the tests may start there, as a share of those above.
+NEXT_POINTS = 0.25
 
 
 def laxest_precise(
@@ -180,37 +189,50 @@ def laxest_precise(
         Share of all draws of the points whose threshold shall keep that, in (0, 1).
     """
     descending = np.argsort(-confidence, kind="stable")
-    ranks, levels = ranks_and_levels(len(confidence), precision, 1.0 - certainty)
-    threshold, tie = np.unique(-confidence[descending][ranks - 1], return_inverse=True)
-    accepted = np.searchsorted(-confidence[descending], threshold, side="right")
-    right = np.cumsum(correct[descending])[accepted - 1]
-    p_values = at_least_p_value(right, accepted, share=precision)
-    laxest, level = inf, 0.0
-    for negated, p_value, own_level in zip(
-        threshold, p_values, np.bincount(tie, levels), strict=True
-    ):
-        level += own_level
-        if p_value <= level:
-            laxest = -negated
-        else:
-            level = 0.0
-    return float(laxest)
+    ranks, allowed = ranks_and_errors(len(confidence), precision, 1.0 - certainty)
+    negated = -confidence[descending]
+    thresholds = np.unique(negated[ranks - 1])
+    accepted = np.searchsorted(negated, thresholds, side="right")
+    wrong = np.cumsum(~correct[descending], dtype=np.int64)[accepted - 1]
+    allowed = allowed[np.searchsorted(ranks, accepted, side="right") - 1]
+    start = _find_start(accepted, wrong, allowed)
+    p_values = at_least_p_value(accepted - wrong, accepted, share=precision)[start:]
+    failed = np.append(p_values > 1.0 - certainty, True)
+    n_passed = int(failed.argmax())
+    return float(-thresholds[start + n_passed - 1]) if n_passed else inf
 
 
-def ranks_and_levels(
+def ranks_and_errors(
     n_points: int, precision: float, error_level: float
-) -> tuple[IntArray, FloatArray]:
-    """Return the ranks whose confidence is tested, ascending, and the level that each brings."""
-    # So many points, all of them right, certify the precision.
-    first = ceil(log(error_level / 2) / log(precision))
-    if first >= n_points:  # only all points together may suffice
-        return np.array([n_points]), np.array([error_level])
-    ranks = np.unique(np.linspace(first, n_points, N_RANKS).round().astype(np.int64))
-    levels = np.zeros(len(ranks))
-    second = np.searchsorted(ranks, np.sqrt(first * n_points))
-    levels[0] = error_level / 2
-    levels[second] += error_level / 2
-    return ranks, levels
+) -> tuple[IntArray, IntArray]:
+    """Return the ranks that are tested, ascending, and how many wrong answers each allows."""
+    most = int((1.0 - precision) * n_points)
+    errors = np.unique(np.geomspace(1, most + 1, N_RANKS).astype(np.int64)) - 1
+    # The fewest points that certify the precision despite so many errors.
+    ranks = errors + np.ceil(btdtria(error_level, errors + 1, precision)).astype(np.int64)
+    errors, ranks = errors[ranks <= n_points], ranks[ranks <= n_points]
+    if len(ranks) == 0:  # only all points together may suffice
+        return np.array([n_points]), np.array([0])
+    # None of the ranks to come allows another error: all are tested, until there is one.
+    rest = np.arange(ranks[-1] + 1, n_points + 1)
+    return np.append(ranks, rest), np.append(errors, np.full(len(rest), errors[-1]))
+
+
+def _find_start(accepted: IntArray, wrong: IntArray, allowed: IntArray) -> int:
+    """Return the place of the threshold at which the tests start.
+
+    Parameters
+    ----------
+    accepted, wrong, allowed : array of shape (n,)
+        Of each threshold, from the strictest on: how many points it accepts, how many of these are
+        wrong, and how many may be.
+    """
+    beyond = np.searchsorted(accepted, (1.0 + NEXT_POINTS) * accepted)
+    has_next = np.flatnonzero(beyond < len(accepted))
+    beyond = beyond[has_next]
+    n_next, wrong_next = accepted[beyond] - accepted[has_next], wrong[beyond] - wrong[has_next]
+    promising = wrong_next * accepted[has_next] <= allowed[has_next] * n_next
+    return int(has_next[promising].max(initial=0))
 
 
 def laxest_rejecting(
@@ -431,8 +453,8 @@ def choose_threshold(
     >>> correct = rng.random(4000) < confidence
     >>> chosen = choose_threshold(confidence, correct, precision=0.95)
     >>> print(chosen)  # doctest: +NORMALIZE_WHITESPACE
-    Accept at confidence >= 0.923552: 32.6% of queries, at least 95% right, with 95% certainty, for
-    queries like those given (measured 96.08% of 1,302).
+    Accept at confidence >= 0.92349: 32.6% of queries, at least 95% right, with 95% certainty, for
+    queries like those given (measured 96.01% of 1,304).
     >>> chosen.accepts([0.9, 0.93])
     array([False,  True])
     """
