@@ -146,7 +146,7 @@ def expect_of_labels(
     """What own points say about queries before their labels are seen, as `fit_line` takes it."""
     plain = fit.before_labels()
     # So few tell nothing about a shift.
-    if min(len(found), len(_draw_by_prior(plain, own.codes))) < FEWEST:
+    if min(len(found), len(draw_by_prior(plain.prior_factors(), own.codes))) < FEWEST:
         return LIKE_GALLERY, []
     check = check_against_own(plain, own, found)
     if check.alike:
