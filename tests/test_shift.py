@@ -1,6 +1,7 @@
 """Queries beside the gallery: promises hold, are adjusted or withdrawn."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +95,49 @@ def test_other_class_shares_are_told(classifier: NEDClassifier) -> None:
     assert classifier.accept_threshold(precision=0.9, queries=queries).state != "holds"
 
 
+def test_the_prior_follows_queries_of_other_class_shares(tmp_path: Path) -> None:
+    points, codes = draw(1200, seed=0, noise=1.6)
+    queries, truth = draw(600, seed=3, noise=1.6, n_classes=4)
+    fitted = NEDClassifier().fit(points, codes)
+    with pytest.warns(QueriesDifferWarning, match="other proportions"):
+        before = fitted.predict(queries)
+    found = fitted.adapt_prior(queries)
+    assert (found.ratios[:4] > 1.5).all()
+    assert (found.ratios[4:] < 0.6).all()
+    assert found.distance > 0.3
+    prediction = fitted.predict_with_confidence(queries)
+    assert prediction.differences == ()
+    right = prediction.labels == truth
+    assert right.mean() > (before == truth).mean() + 0.03
+    assert abs(right.mean() - prediction.confidence.mean()) < 0.05
+    chosen = fitted.accept_threshold(precision=0.8, queries=queries)
+    assert chosen.state == "holds"
+    assert right[chosen.accepts(prediction.confidence)].mean() > 0.8
+    fitted.save(tmp_path / "model.safetensors")
+    again = NEDClassifier.load(tmp_path / "model.safetensors").predict_with_confidence(queries)
+    assert np.array_equal(again.confidence, prediction.confidence)
+    fitted.add(points[:1] + 9.0, [99])
+    assert fitted.refit().prior_ == "support"
+
+
+def test_the_prior_stays_where_queries_are_like_the_gallery_or_elsewhere(
+    classifier: NEDClassifier,
+) -> None:
+    for queries in (draw(600, seed=5)[0], 3.0 + draw(600, seed=3, n_classes=4)[0]):
+        assert (classifier.adapt_prior(queries).ratios == 1.0).all()
+        assert classifier.prior_ == "support"
+
+
+def test_the_prior_is_not_adapted_beneath_what_rests_on_it() -> None:
+    points, codes = draw(600, seed=0)
+    guarded = NEDClassifier(unknown_share=0.1).fit(points, codes)
+    labelled = NEDClassifier().fit(points, codes)
+    labelled.recalibrate(*draw(100, seed=1))
+    for fitted in (guarded, labelled):
+        with pytest.raises(InvalidInputError, match="cannot be adapted"):
+            fitted.adapt_prior(points)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_classes_of_two_or_three_raise_no_false_alarm(size: int) -> None:
     alarms = 0
@@ -159,6 +203,7 @@ def test_noise_is_added_to_distances_as_to_vectors() -> None:
     assert (np.diff(played.sq_distances) >= 0).all()
     assert played.sq_distances.mean() == pytest.approx(truth.mean(), rel=0.01)
     made = np.empty_like(plain)
+    assert played.ids is not None
     np.put_along_axis(made, played.ids, played.sq_distances, axis=1)
     assert (made - plain).std() == pytest.approx((truth - plain).std(), rel=0.05)
 
@@ -178,7 +223,8 @@ def test_noise_of_many_directions_costs_little() -> None:
     assert slightly.reasons == ("they lie farther away",)
     assert slightly.threshold == plain.threshold
     assert strongly.state == "adjusted"
-    prediction = fitted.predict_with_confidence(much)
+    with pytest.warns(QueriesDifferWarning, match="farther away"):
+        prediction = fitted.predict_with_confidence(much)
     accepted = strongly.accepts(prediction.confidence)
     assert accepted.mean() > 0.3
     assert (prediction.labels == asked)[accepted].mean() > 0.88
