@@ -269,12 +269,12 @@ N_RADII = 24
 # Queries beyond the gallery whose neighbours agree less, by so many standard errors.
 AGREEMENT_DEVIATIONS = 2.0
 # Where neighbours agree so much less, it is not mere noise. Nor is it if that would have to be of
-# fewer than 16 directions: no other change that was tried looked like noise of so many.
+# fewer than 16 directions. Some other changes, such as snow on digits, pass for it, too.
 LARGEST_DISAGREEMENT = 0.1
 JITTERS = (0.05, 0.1, 0.2, 0.35, 0.5)
 JITTER_STEPS = 4
 # What noise or class shares must explain of the way that queries lie farther or are less sure.
-# Changes of other kinds were explained to 0.1 at most.
+# Class shares explained changes of other kinds to 0.1 at most; noise, some of them by half.
 EXPLAINED = 0.4
 # Where no radius makes own points unsure enough, all members of the class are left out. Its square
 # is finite.
