@@ -29,6 +29,7 @@ from nearsure.index import ExactIndex
 from nearsure.lab.datasets.glyphs import glyphs
 from nearsure.lab.protocols import gallery_half
 from nearsure.loo import search_leaving_one_out
+from nearsure.robustness import CORRUPTIONS, corrupt, corruption_rng
 
 FOLDER = Path(os.environ.get("NEARSURE_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 LARGEST = 3000
@@ -42,6 +43,9 @@ TAIL_DECAY, SMALLEST_IN_TAIL = 3.5, 2
 HELD_OUT_CLASSES = 1 / 5
 N_FOLDS = 5
 KEPT_RECORDINGS = 4 / 5
+N_DIGIT_PIXELS, LARGEST_DIGIT_PIXEL = 64, 16
+SEVERITIES_SHOWN, MOST_DAMAGED = (1, 3, 5), 1000
+SMALLEST_CONTRAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,33 @@ def moved_digits(points: Points, rng: np.random.Generator) -> Trial:
     )
 
 
+def damaged_pictures(points: Points, rng: np.random.Generator) -> Trial:
+    """Pictures whose queries are damaged in fifteen ways, at three severities each.
+
+    Digits are enlarged to 16 x 16 pixels, damaged, and reduced again.
+    """
+    is_digits = points.vectors.shape[1] == N_DIGIT_PIXELS
+    pictures = _digit_pictures() if is_digits else _glyph_pictures()[0]
+    to_vectors = _digit_vectors if is_digits else _glyph_vectors
+    half = gallery_half(points.codes, seed=int(rng.integers(2**31)))
+    asked = rng.permutation(np.flatnonzero(~half))[:MOST_DAMAGED]
+    batches = {}
+    for name in CORRUPTIONS:
+        for severity in SEVERITIES_SHOWN:
+            damaged = [
+                corrupt(
+                    np.repeat(pictures[row][:, :, None], 3, axis=2),
+                    name,
+                    severity,
+                    corruption_rng(0, int(row), name, severity),
+                ).mean(axis=2)
+                for row in asked
+            ]
+            vectors = to_vectors(np.stack(damaged))
+            batches[f"{name}, {severity}"] = Points(vectors, points.codes[asked])
+    return Trial(points.take(half).sample(rng), batches)
+
+
 def exact_copies(points: Points, rng: np.random.Generator) -> Trial:
     """A fifth of the gallery's points copied four times, exactly."""
     return _copied(points, rng, "a fifth copied four times", 0.0)
@@ -148,6 +179,26 @@ def long_tail(points: Points, rng: np.random.Generator) -> Trial:
             ).sample(rng)
         },
     )
+
+
+def classes_of_two(points: Points, rng: np.random.Generator) -> Trial:
+    """Two members of each class in the gallery, asked by queries like them."""
+    return _cut(points, rng, 2)
+
+
+def classes_of_three(points: Points, rng: np.random.Generator) -> Trial:
+    """The same with three."""
+    return _cut(points, rng, 3)
+
+
+def tailed_queries(points: Points, rng: np.random.Generator) -> Trial:
+    """The other way round: the gallery is as the set is, and classes ask in a long tail."""
+    gallery, queries = _halves(points, rng, largest=len(points.codes))
+    sizes = np.bincount(queries.codes)
+    shares = np.exp(-TAIL_DECAY * rng.permutation(len(sizes)) / len(sizes))
+    tail = np.maximum(1, sizes * shares).astype(np.int64)
+    asked = queries.take(_place_in_class(queries.codes) < tail[queries.codes])
+    return Trial(gallery.sample(rng), {"in a long tail": asked.sample(rng)})
 
 
 def own_split(_: Points, rng: np.random.Generator) -> Trial:
@@ -217,6 +268,7 @@ CASES = (
     Case(bursts, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
     # The rarest intents of ATIS are single sentences, and cannot ask as often as others.
     Case(long_tail, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
+    Case(tailed_queries, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
     Case(own_split, ("CLINC150",)),
     Case(folds, ("ESC-50",)),
     Case(moved_digits, ("digits",)),
@@ -243,7 +295,8 @@ def load_points(dataset: str) -> Points:
     if dataset == "digits":
         vectors, labels = load_digits(return_X_y=True)
     elif dataset == "glyphs":
-        vectors, labels = _draw_glyphs()
+        pictures, labels = _glyph_pictures()
+        vectors = _glyph_vectors(pictures)
     else:
         stored = np.load(FOLDER / FILES[dataset])
         names = {
@@ -257,15 +310,35 @@ def load_points(dataset: str) -> Points:
     return Points(vectors.astype(np.float32), np.unique(labels, return_inverse=True)[1])
 
 
-def _draw_glyphs() -> tuple[AnyArray, AnyArray]:
-    """Pictures of every fourth character of the test alphabets, as vectors, and its names."""
+def _digit_pictures() -> AnyArray:
+    """Digits as bytes, each pixel four times."""
+    greys = np.rint(load_digits().images * (255 / LARGEST_DIGIT_PIXEL)).astype(np.uint8)
+    return np.asarray(greys.repeat(2, axis=1).repeat(2, axis=2))
+
+
+def _digit_vectors(pictures: AnyArray) -> AnyArray:
+    """As scikit-learn has them."""
+    means = pictures.reshape(-1, 8, 2, 8, 2).mean(axis=(2, 4)) * (LARGEST_DIGIT_PIXEL / 255)
+    return np.asarray(means.reshape(len(pictures), -1), np.float32)
+
+
+@cache
+def _glyph_pictures() -> tuple[AnyArray, AnyArray]:
+    """Every fourth character of the test alphabets, in grey, and its name."""
     images = glyphs(images_per_class=40, image_size=16).queries
     labels = np.asarray(images.labels)
     rows = np.flatnonzero(np.isin(labels, np.unique(labels)[::4]))
-    greys = np.stack([images.read(int(row))[:, :, 0] for row in rows]).astype(np.float64)
-    flat = gaussian_filter(greys, sigma=(0.0, 0.7, 0.7)).reshape(len(rows), -1)
+    return np.stack([images.read(int(row))[:, :, 0] for row in rows]), labels[rows]
+
+
+def _glyph_vectors(pictures: AnyArray) -> AnyArray:
+    """A little blurred, and of unit contrast."""
+    greys = pictures.astype(np.float64)
+    flat = gaussian_filter(greys, sigma=(0.0, 0.7, 0.7)).reshape(len(greys), -1)
     centred = flat - flat.mean(axis=1, keepdims=True)
-    return centred / centred.std(axis=1, keepdims=True), labels[rows]
+    # A picture may be of one grey once it is damaged.
+    contrast = np.maximum(centred.std(axis=1, keepdims=True), SMALLEST_CONTRAST)
+    return np.asarray(centred / contrast, np.float32)
 
 
 def _halves(
@@ -273,6 +346,13 @@ def _halves(
 ) -> tuple[Points, Points]:
     half = gallery_half(points.codes, seed=int(rng.integers(2**31)))
     return points.take(half).sample(rng, largest), points.take(~half).sample(rng, largest)
+
+
+def _cut(points: Points, rng: np.random.Generator, size: int) -> Trial:
+    gallery, queries = _halves(points, rng, largest=len(points.codes))
+    kept = gallery.take(_place_in_class(gallery.codes) < size).sample(rng)
+    asked = queries.take(np.isin(queries.codes, kept.codes)).sample(rng)
+    return Trial(kept, {f"classes of {size}": asked})
 
 
 def _copied(points: Points, rng: np.random.Generator, name: str, noise: float) -> Trial:

@@ -1,6 +1,7 @@
 """Queries beside the gallery: promises hold, are adjusted or withdrawn."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from nearsure.neighbors import Neighbors
 from nearsure.shift import (
     LEVEL,
     Traits,
+    add_noise,
     check_queries,
     compare_labels,
+    draw_by_weight,
     estimate_class_shares,
     find_differences,
     rehearse_queries,
@@ -93,6 +96,49 @@ def test_other_class_shares_are_told(classifier: NEDClassifier) -> None:
     assert classifier.accept_threshold(precision=0.9, queries=queries).state != "holds"
 
 
+def test_the_prior_follows_queries_of_other_class_shares(tmp_path: Path) -> None:
+    points, codes = draw(1200, seed=0, noise=1.6)
+    queries, truth = draw(600, seed=3, noise=1.6, n_classes=4)
+    fitted = NEDClassifier().fit(points, codes)
+    with pytest.warns(QueriesDifferWarning, match="other proportions"):
+        before = fitted.predict(queries)
+    found = fitted.adapt_prior(queries)
+    assert (found.ratios[:4] > 1.5).all()
+    assert (found.ratios[4:] < 0.6).all()
+    assert found.distance > 0.3
+    prediction = fitted.predict_with_confidence(queries)
+    assert prediction.differences == ()
+    right = prediction.labels == truth
+    assert right.mean() > (before == truth).mean() + 0.03
+    assert abs(right.mean() - prediction.confidence.mean()) < 0.05
+    chosen = fitted.accept_threshold(precision=0.8, queries=queries)
+    assert chosen.state == "holds"
+    assert right[chosen.accepts(prediction.confidence)].mean() > 0.8
+    fitted.save(tmp_path / "model.safetensors")
+    again = NEDClassifier.load(tmp_path / "model.safetensors").predict_with_confidence(queries)
+    assert np.array_equal(again.confidence, prediction.confidence)
+    fitted.add(points[:1] + 9.0, [99])
+    assert fitted.refit().prior_ == "support"
+
+
+def test_the_prior_stays_where_queries_are_like_the_gallery_or_elsewhere(
+    classifier: NEDClassifier,
+) -> None:
+    for queries in (draw(600, seed=5)[0], 3.0 + draw(600, seed=3, n_classes=4)[0]):
+        assert (classifier.adapt_prior(queries).ratios == 1.0).all()
+        assert classifier.prior_ == "support"
+
+
+def test_the_prior_is_not_adapted_beneath_what_rests_on_it() -> None:
+    points, codes = draw(600, seed=0)
+    guarded = NEDClassifier(unknown_share=0.1).fit(points, codes)
+    labelled = NEDClassifier().fit(points, codes)
+    labelled.recalibrate(*draw(100, seed=1))
+    for fitted in (guarded, labelled):
+        with pytest.raises(InvalidInputError, match="cannot be adapted"):
+            fitted.adapt_prior(points)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_classes_of_two_or_three_raise_no_false_alarm(size: int) -> None:
     alarms = 0
@@ -137,11 +183,71 @@ def test_thinning_takes_one_member_of_the_answers_class() -> None:
     assert gone == {7, 8, 9}
 
 
-def test_a_rehearsal_leaves_near_members_out_and_adds_noise() -> None:
+def test_a_rehearsal_leaves_near_members_out() -> None:
     own = Neighbors([[1.0, 4.0, 9.0]], [[0, 1, 0]])
-    played = rehearse_queries(own, np.array([0]), radius=2.0, offset=0.5, k=2)
-    assert played.sq_distances.tolist() == [[4.5, 9.5]]
+    played = rehearse_queries(own, np.array([0]), radius=2.0, k=2)
+    assert played.sq_distances.tolist() == [[4.0, 9.0]]
     assert played.labels.tolist() == [[1, 0]]
+
+
+def test_noise_is_added_to_distances_as_to_vectors() -> None:
+    rng = np.random.default_rng(0)
+    n, length = 64, 3.0
+    queries, points = rng.normal(size=(300, n)), rng.normal(size=(40, n))
+    noise = rng.normal(size=queries.shape)
+    moved = queries + length * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    plain, truth = (
+        ((each[:, None] - points) ** 2).sum(axis=2).astype(np.float64) for each in (queries, moved)
+    )
+    own = Neighbors(np.sort(plain), np.zeros((300, 40), int), np.argsort(plain))
+    played = add_noise(own, sq_length=length**2, jitter=2 / n**0.5, k=40)
+    assert (np.diff(played.sq_distances) >= 0).all()
+    assert played.sq_distances.mean() == pytest.approx(truth.mean(), rel=0.01)
+    made = np.empty_like(plain)
+    assert played.ids is not None
+    np.put_along_axis(made, played.ids, played.sq_distances, axis=1)
+    assert (made - plain).std() == pytest.approx((truth - plain).std(), rel=0.05)
+
+
+def test_noise_of_many_directions_costs_little() -> None:
+    (points, codes), (queries, asked) = (draw(1200, seed=seed) for seed in (0, 1))
+    rng = np.random.default_rng(2)
+    # Classes differ in 16 of 256 features, and noise is alike in all.
+    points, queries = (np.pad(each, ((0, 0), (0, 240))) for each in (points, queries))
+    fitted = NEDClassifier().fit(points, codes)
+    plain = fitted.accept_threshold(precision=0.9)
+    little, much = (queries + noise * rng.normal(size=queries.shape) for noise in (0.1, 0.5))
+    slightly, strongly = (
+        fitted.accept_threshold(precision=0.9, queries=noisy) for noisy in (little, much)
+    )
+    assert slightly.state == "holds"
+    assert slightly.reasons == ("they lie farther away",)
+    assert slightly.threshold == plain.threshold
+    assert strongly.state == "adjusted"
+    with pytest.warns(QueriesDifferWarning, match="farther away"):
+        prediction = fitted.predict_with_confidence(much)
+    accepted = strongly.accepts(prediction.confidence)
+    assert accepted.mean() > 0.3
+    assert (prediction.labels == asked)[accepted].mean() > 0.88
+
+
+def test_points_are_drawn_in_proportion_to_their_weight() -> None:
+    rng = np.random.default_rng(0)
+    confidence, weights = rng.random(2000), rng.choice([0.2, 1.0, 4.0], 2000)
+    drawn = draw_by_weight(confidence, weights)
+    assert len(drawn) == int(weights.sum() ** 2 / (weights**2).sum())
+    for threshold in (0.2, 0.5, 0.9):
+        due = weights[confidence >= threshold].sum() / weights.sum()
+        assert (confidence[drawn] >= threshold).mean() == pytest.approx(due, abs=1 / len(drawn))
+
+
+def test_rare_classes_show_a_long_tail_together() -> None:
+    rng = np.random.default_rng(0)
+    shares = np.exp(-3.5 * np.arange(60) / 60)
+    own = rng.choice(60, 2000, p=shares / shares.sum())
+    assert compare_labels(own, rng.integers(0, 60, 100))[0] < 0.001
+    alike = [compare_labels(own, rng.choice(60, 100, p=shares / shares.sum())) for _ in range(200)]
+    assert np.mean([p <= 0.05 for p, _ in alike]) < 0.1
 
 
 def test_shares_that_are_alike_have_ratio_one() -> None:

@@ -565,7 +565,7 @@ class QueryDrift:
         if self.share_shift:
             added.append(
                 f"class shares differ from the gallery's by {100 * self.share_shift:.0f}% of the "
-                "queries: give them as prior if they are known"
+                "queries: give them as prior if they are known, or let adapt_prior estimate them"
             )
         return "\n".join(
             (

@@ -26,8 +26,10 @@ __all__ = [
     "QueryCheck",
     "Reading",
     "Traits",
+    "add_noise",
     "check_queries",
     "compare_labels",
+    "draw_by_weight",
     "estimate_class_shares",
     "find_differences",
     "measure_traits",
@@ -108,10 +110,8 @@ def _measure_spread(neighbors: Neighbors, posterior: Posterior) -> tuple[FloatAr
     return neighbors.sq_distances[asked, far], agrees.mean(axis=1)
 
 
-def rehearse_queries(
-    own: Neighbors, codes: IntArray, *, radius: float, offset: float, k: int
-) -> Neighbors:
-    """Let own points stand for queries: members of their class nearer than `radius` are left out.
+def rehearse_queries(own: Neighbors, codes: IntArray, *, radius: float, k: int) -> Neighbors:
+    """Let own points stand for new queries: members of their class within `radius` are left out.
 
     Parameters
     ----------
@@ -121,17 +121,44 @@ def rehearse_queries(
         Their classes.
     radius : float
         Euclidean.
-    offset : float
-        Added to all squared distances, as noise does in many dimensions.
     k : int
         Neighbours that are kept.
     """
     fellow = (own.labels == codes[:, None]) & (own.sq_distances < radius**2)
-    kept = keep_first(own, own.valid & ~fellow, k)
-    if offset == 0.0:
-        return kept
-    moved = np.where(kept.valid, kept.sq_distances + offset, np.inf)
-    return Neighbors(moved, kept.labels, kept.ids, kept.counts)
+    return keep_first(own, own.valid & ~fellow, k)
+
+
+def add_noise(
+    own: Neighbors, *, sq_length: float, jitter: float, k: int, seed: int = 0
+) -> Neighbors:
+    """Let own points stand for noisy queries.
+
+    Noise e moves the squared distance |x - y|^2 by |e|^2 + 2 e (x - y): the same for all
+    neighbours, and a part of either sign that grows with the distance.
+
+    Parameters
+    ----------
+    own : Neighbors
+        Of own points without themselves (and their groups); more than k of them.
+    sq_length : float
+        Squared length of the noise.
+    jitter : float
+        Deviation of the other part in lengths of noise and distance: 2 / sqrt(n) for noise that
+        is alike in n directions.
+    k : int
+        Neighbours that are kept.
+    seed : int
+        Of the noise.
+    """
+    squares = np.where(own.valid, own.sq_distances, 0.0)
+    drawn = np.random.default_rng(seed).normal(size=squares.shape)
+    moved = squares + sq_length + jitter * np.sqrt(sq_length * squares) * drawn
+    moved = np.where(own.valid, np.maximum(moved, 0.0), np.inf)
+    order = np.argsort(moved, axis=1, kind="stable")[:, :k]
+    sq_distances, labels, ids = (
+        np.take_along_axis(values, order, axis=1) for values in (moved, own.labels, own.ids)
+    )
+    return Neighbors(sq_distances, labels, ids, np.minimum(own.counts, k))
 
 
 # A prior of this standard deviation on the ratio of a class's share among queries to the gallery's.
@@ -210,7 +237,7 @@ def compare_labels(own: IntArray, queries: IntArray) -> tuple[float, float]:
     Returns
     -------
     p_value : float
-        Of Pearson's test; rare classes are pooled.
+        Of Pearson's test; rare classes are pooled with others that are as rare.
     distance : float
         Half of the summed differences of shares, less what chance alone makes of it.
     """
@@ -221,10 +248,12 @@ def compare_labels(own: IntArray, queries: IntArray) -> tuple[float, float]:
     per_point = 1.0 / len(own) + 1.0 / len(queries)
     by_chance = np.sqrt(2.0 / np.pi * share * (1.0 - share) * per_point)
     distance = 0.5 * float((np.abs(a / len(own) - b / len(queries)) - by_chance).sum())
-    rare = share * min(len(own), len(queries)) < FEWEST_EXPECTED
-    a, b = np.append(a[~rare], a[rare].sum()), np.append(b[~rare], b[rare].sum())
-    used = a + b > 0
-    a, b = a[used], b[used]
+    # Rare classes are pooled with those of like share: a long tail shows even if all are rare.
+    order = np.argsort(-share, kind="stable")
+    expected = np.cumsum(share[order]) * min(len(own), len(queries))
+    last = max(expected[-1] // FEWEST_EXPECTED - 1, 0)
+    _, bins = np.unique(np.minimum(expected // FEWEST_EXPECTED, last), return_inverse=True)
+    a, b = (np.bincount(bins, counts[order]).astype(np.float64) for counts in (a, b))
     ea, eb = (a + b) * len(own) / len(codes), (a + b) * len(queries) / len(codes)
     statistic = ((a - ea) ** 2 / ea).sum() + ((b - eb) ** 2 / eb).sum()
     return float(chdtrc(max(1, len(a) - 1), statistic)), max(distance, 0.0)
@@ -238,8 +267,16 @@ SMALLEST_FALL = 0.01
 DEVIATIONS = 3.0
 # Radii that are tried: a step is 4% of the way from the nearest to the farthest members.
 N_RADII = 24
-# Agreement that fell by more standard errors than this is not what mere noise does.
+# Queries beyond the gallery whose neighbours agree less, by so many standard errors.
 AGREEMENT_DEVIATIONS = 2.0
+# Where neighbours agree so much less, it is not mere noise. Nor is it if that would have to be of
+# fewer than 16 directions. Some other changes, such as snow on digits, pass for it, too.
+LARGEST_DISAGREEMENT = 0.1
+JITTERS = (0.05, 0.1, 0.2, 0.35, 0.5)
+JITTER_STEPS = 4
+# What noise or class shares must explain of the way that queries lie farther or are less sure.
+# Class shares explained changes of other kinds to 0.1 at most; noise, some of them by half.
+EXPLAINED = 0.4
 # Where no radius makes own points unsure enough, all members of the class are left out. Its square
 # is finite.
 LARGEST_RADIUS = 1e150
@@ -291,18 +328,11 @@ class Reading:
     Parameters
     ----------
     name : {"plain", "novelty", "noise", "class shift"}
-    radius : float
-        Members of the class nearer than this are left out; infinite if no radius makes own points
-        as unsure as the queries.
-    offset : float
-        Squared distance that noise adds to all neighbours alike.
     confidence, correct : array of shape (n,)
         Of own points so rehearsed; with a class shift, of those that are drawn.
     """
 
     name: str
-    radius: float
-    offset: float
     confidence: FloatArray
     correct: BoolArray
 
@@ -343,6 +373,11 @@ class QueryCheck:
     def alike(self) -> bool:
         """Whether the queries are like the gallery's own points."""
         return not self.reasons
+
+    @property
+    def harmless(self) -> bool:
+        """Whether queries lie farther away under mere noise, and answers are as sure as ever."""
+        return self.reasons == (FARTHER,) and [own.name for own in self.readings] == ["noise"]
 
 
 def check_queries(
@@ -391,46 +426,40 @@ def check_queries(
     thinned = thin_queries(queries, asked, class_sizes, seed=seed)
     posterior = score(thinned)
     start, now = measure_traits(plain, answer), measure_traits(thinned, posterior)
-    reasons = find_differences(start, now)
+    # Points of a group are no independent draws: counted alone, they would raise false alarms.
+    alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
+    reasons = find_differences(measure_traits(plain.take(alone), answer.take(alone)), now)
     shares = ClassShares(np.ones(len(class_sizes)), 0.0)
     if OTHER_SHARES in reasons:
-        shares = estimate_class_shares(answer, codes, posterior, class_sizes)
+        shares = estimate_class_shares(answer.take(alone), codes[alone], posterior, class_sizes)
     correct = answer.labels == codes
-    alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
-    readings = [Reading("plain", 0.0, 0.0, answer.confidence[alone], correct[alone])]
+    readings = [Reading("plain", answer.confidence[alone], correct[alone])]
     outside = False
     if reasons:
-        _, error = _compare_means(start.confidence, now.confidence)
+        more = own if deepen is None else deepen()
+        rehearsal = _Rehearsal(more, codes, alone, start, now, score, k, seed)
         start_far, start_agreement = _measure_spread(plain, answer)
         now_far, now_agreement = _measure_spread(thinned, posterior)
         disagreement, agreement_error = _compare_means(start_agreement, now_agreement)
-        more = own if deepen is None else deepen()
-        fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
-        outside = fell and bool(now.near.mean() > start_far.mean())
-        # Noise moves all neighbours alike and leaves their order; novelty moves the nearest only.
-        moved = max(float(now.near.mean() - start.near.mean()), 0.0)
-        common = float(np.clip(now_far.mean() - start_far.mean(), 0.0, moved))
-        offset = 0.0 if fell else common
-        target = float(now.confidence.mean()) - error
-        weightings = [("noise" if offset > 0 else "novelty", np.ones(len(codes)))]
+        # Noise moves all neighbours alike; novelty moves the nearest only.
+        common = float(now_far.mean() - start_far.mean())
+        weights = shares.ratios[codes]
+        explained: Reading | None = None
         if OTHER_SHARES in reasons:
-            weightings.append(("class shift", shares.ratios[codes]))
-        readings = []
-        for name, weights in weightings:
-            radius = _match_radius(more, codes, weights, offset, target, score, k)
-            limit = min(radius, LARGEST_RADIUS)
-            rehearsed = score(rehearse_queries(more, codes, radius=limit, offset=offset, k=k))
-            drawn = alone[_draw_by_weight(weights[alone], seed)]
-            readings.append(
-                Reading(
-                    name,
-                    radius,
-                    offset,
-                    rehearsed.confidence[drawn],
-                    (rehearsed.labels == codes)[drawn],
-                )
-            )
-    low, high = _estimate_range(plain, answer, correct, queries, asked, readings)
+            explained = rehearsal.play_class_shift(weights)
+        elif common > 0 and disagreement <= LARGEST_DISAGREEMENT:
+            explained = rehearsal.play_noise(common)
+        if explained is not None:
+            readings = [explained]
+        else:
+            fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
+            outside = fell and bool(now.near.mean() > start_far.mean())
+            readings = [rehearsal.play_novelty(np.ones(len(codes)))]
+            if OTHER_SHARES in reasons:
+                readings.append(rehearsal.play_novelty(weights, "class shift"))
+    low, high = _estimate_range(
+        plain, answer, correct, queries, asked, float(now.confidence.mean()), readings
+    )
     return QueryCheck(
         reasons=reasons,
         outside=outside,
@@ -455,6 +484,7 @@ def _estimate_range(  # noqa: PLR0917
     correct: BoolArray,
     queries: Neighbors,
     asked: Posterior,
+    thinned_confidence: float,
     readings: list[Reading],
 ) -> tuple[float, float]:
     """From the lowest to the highest of all estimates, widened by the chance of the draw."""
@@ -462,19 +492,24 @@ def _estimate_range(  # noqa: PLR0917
         Evidence(p.confidence, certainty(p), np.sqrt(n.sq_distances[:, 0]))
         for n, p in ((plain, answer), (queries, asked))
     )
-    sure = float(found.confidence.mean())
-    estimates = np.array(
-        [
-            sure,
-            # Harmless changes, such as blur, make answers unsure sooner than wrong.
-            (sure + float(correct.mean())) / 2,
-            fit_cut(own, correct).share(found) if correct.any() else 0.0,
-            *(reading.accuracy for reading in readings),
-        ]
-    )
-    low, high = float(estimates.min()), float(estimates.max())
+    sure, right = float(found.confidence.mean()), float(correct.mean())
+    estimates = [
+        sure,
+        # Harmless changes, such as blur, make answers unsure sooner than wrong.
+        (sure + right) / 2,
+        fit_cut(own, correct).share(found) if correct.any() else 0.0,
+    ]
+    for reading in readings:
+        estimates.append(reading.accuracy)
+        if reading.name == "class shift":
+            # What other shares leave unexplained.
+            left = float(reading.confidence.mean()) - thinned_confidence
+            estimates.append(float(np.clip(reading.accuracy - left, 0.0, 1.0)))
+        elif reading.name == "noise":
+            # In many directions it changes distances, and hardly an answer.
+            estimates.append(right)
     n = 1.0 / (1.0 / len(queries) + 1.0 / len(plain))
-    return _widen(low, n, -1.96), _widen(high, n, 1.96)
+    return _widen(min(estimates), n, -1.96), _widen(max(estimates), n, 1.96)
 
 
 def _widen(share: float, n: float, deviations: float) -> float:
@@ -499,11 +534,105 @@ def _largest_gap(a: FloatArray, b: FloatArray) -> float:
     return float((np.searchsorted(a, a, side="right") / len(a) - below).max())
 
 
+@dataclass(frozen=True, eq=False)
+class _Rehearsal:
+    """Own points, and the ways in which they can stand for queries that differ from them.
+
+    Parameters
+    ----------
+    own : Neighbors
+        More than k of each point.
+    codes : array of shape (n,)
+        Their classes.
+    alone : array of shape (m,)
+        Points that take part in a promise: one of each group.
+    start, queries : Traits
+        Of own points with k neighbours, and of thinned queries.
+    score : callable
+    k, seed : int
+    """
+
+    own: Neighbors
+    codes: IntArray
+    alone: IntArray
+    start: Traits
+    queries: Traits
+    score: Score
+    k: int
+    seed: int
+
+    @property
+    def target(self) -> float:
+        """Mean confidence that rehearsed points shall have, on the careful side."""
+        _, error = _compare_means(self.start.confidence, self.queries.confidence)
+        return float(self.queries.confidence.mean()) - error
+
+    def play_noise(self, sq_length: float) -> Reading | None:
+        """Own points with as much noise as makes them as unsure; None if noise explains too little.
+
+        Parameters
+        ----------
+        sq_length : float
+            Squared length of the noise.
+        """
+        low = high = 0.0
+        # Not from the largest down: among distances at random some neighbour is always near.
+        for jitter in (0.0, *JITTERS):
+            low, high = high, jitter
+            noisy, posterior = self._score_noisy(sq_length, high)
+            if posterior.confidence.mean() <= self.target:
+                break
+        else:
+            return None
+        for _ in range(JITTER_STEPS if high > 0 else 0):
+            middle = (low + high) / 2
+            found = self._score_noisy(sq_length, middle)
+            if found[1].confidence.mean() > self.target:
+                low = middle
+            else:
+                high, (noisy, posterior) = middle, found
+        near = float(measure_traits(noisy, posterior).near.mean())
+        if not _explains(self.start.near, near, self.queries.near):
+            return None
+        return self._read("noise", posterior, np.ones(len(self.codes)))
+
+    def _score_noisy(self, sq_length: float, jitter: float) -> tuple[Neighbors, Posterior]:
+        noisy = add_noise(self.own, sq_length=sq_length, jitter=jitter, k=self.k, seed=self.seed)
+        return noisy, self.score(noisy)
+
+    def play_class_shift(self, weights: FloatArray) -> Reading | None:
+        """Own points weighed by class; None if queries differ in more than class shares."""
+        asked = weights[self.own.counts > 0]
+        for own, queries in (
+            (self.start.near, self.queries.near),
+            (-self.start.confidence, -self.queries.confidence),
+        ):
+            if not _explains(own, float(np.average(own, weights=asked)), queries):
+                return None
+        return self._read("class shift", self.score(self.own.first(self.k)), weights)
+
+    def play_novelty(self, weights: FloatArray, name: str = "novelty") -> Reading:
+        """Own points without the members of their class that are nearer than a radius."""
+        radius = _match_radius(self.own, self.codes, weights, self.target, self.score, self.k)
+        new = rehearse_queries(self.own, self.codes, radius=min(radius, LARGEST_RADIUS), k=self.k)
+        return self._read(name, self.score(new), weights)
+
+    def _read(self, name: str, posterior: Posterior, weights: FloatArray) -> Reading:
+        confidence, correct = posterior.confidence[self.alone], posterior.labels == self.codes
+        drawn = draw_by_weight(confidence, weights[self.alone])
+        return Reading(name, confidence[drawn], correct[self.alone[drawn]])
+
+
+def _explains(own: FloatArray, rehearsed: float, queries: FloatArray) -> bool:
+    """Whether a mean moves with the queries' far enough; if that rises beyond chance at all."""
+    fall, error = _compare_means(own, queries)
+    return -fall <= DEVIATIONS * error or rehearsed - own.mean() >= EXPLAINED * -fall
+
+
 def _match_radius(  # noqa: PLR0917
     own: Neighbors,
     codes: IntArray,
     weights: FloatArray,
-    offset: float,
     confidence: float,
     score: Score,
     k: int,
@@ -511,7 +640,7 @@ def _match_radius(  # noqa: PLR0917
     """The smallest radius of a grid at which own points are as unsure as the queries."""
 
     def mean_at(radius: float) -> float:
-        rehearsed = rehearse_queries(own, codes, radius=radius, offset=offset, k=k)
+        rehearsed = rehearse_queries(own, codes, radius=radius, k=k)
         return float(np.average(score(rehearsed).confidence, weights=weights))
 
     if mean_at(0.0) <= confidence:
@@ -526,10 +655,33 @@ def _match_radius(  # noqa: PLR0917
     return float("inf")
 
 
-def _draw_by_weight(weights: FloatArray, seed: int) -> IntArray:
-    """Keep points in proportion to their weight, each at most once."""
-    chance = weights / weights.max()
-    return np.flatnonzero(np.random.default_rng(seed).random(len(weights)) < chance)
+def draw_by_weight(confidence: FloatArray, weights: FloatArray) -> IntArray:
+    """Draw points in proportion to their weights, as many as they are worth.
+
+    Parameters
+    ----------
+    confidence, weights : array of shape (n,)
+        Points are drawn in even steps of their weight, in the order of their confidence: every
+        threshold then accepts its share of the weight to within one point.
+
+    Returns
+    -------
+    array of int
+        Places; (sum w)^2 / sum w^2 of them, the number of even weights that tell a mean as well
+        (Kish's effective size). A place of large weight occurs more than once.
+
+    Examples
+    --------
+    >>> draw_by_weight(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1.0, 1.0, 1.0, 1.0]))
+    array([0, 1, 2, 3])
+    >>> draw_by_weight(np.array([0.9, 0.8, 0.7, 0.6]), np.array([3.0, 1.0, 1.0, 1.0]))
+    array([0, 0, 2])
+    """
+    n = int(weights.sum() ** 2 / (weights**2).sum() * (1 + 1e-9))
+    order = np.argsort(-confidence, kind="stable")
+    ends = np.cumsum(weights[order])
+    steps = (np.arange(n) + 0.5) / n * ends[-1]
+    return np.asarray(order[np.searchsorted(ends, steps)], np.int64)
 
 
 def choose_for_queries(
@@ -560,6 +712,8 @@ def choose_for_queries(
         return replace(plain, reasons=check.reasons)
     candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
+    if check.harmless and (strictest is plain or strictest.coverage >= plain.coverage):
+        return replace(plain, reasons=check.reasons)
     strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)
     if strictest.reached and not check.outside:
         # What is measured is that of the points that stand for the queries.

@@ -31,6 +31,7 @@ from nearsure.classifier.parameters import (
     settings_for,
 )
 from nearsure.classifier.promises import (
+    adapt_prior,
     check_against_own,
     check_labelled,
     describe_basis,
@@ -94,7 +95,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import choose_for_queries, describe_differences, thin_queries
+from nearsure.shift import ClassShares, choose_for_queries, describe_differences, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
@@ -791,6 +792,31 @@ class NEDClassifier(
         self._fit.known = self._fit.known.with_model(shifted, estimate.share)
         return estimate
 
+    def adapt_prior(self, Q: ArrayLike) -> ClassShares:
+        """Expect classes as often as unlabelled queries ask for them, until the next fit or refit.
+
+        The prior changes only if class shares differ beyond chance from those expected so far, and
+        queries do not lie elsewhere for another reason: without such a shift, answers stay.
+
+        Parameters
+        ----------
+        Q : array of shape (n, n_features)
+            Queries as they come, some hundreds or more.
+
+        Returns
+        -------
+        ClassShares
+            How often classes are asked for, beside the prior as it was; all ``ratios`` are 1 if it
+            stays. ``prior_`` holds the new one.
+        """
+        if self._fitted.known is not None or self._fit.recalibration is not None:
+            raise InvalidInputError(
+                "The prior cannot be adapted where unknown queries are expected, or after "
+                "recalibrate: both were fitted with the prior as it is. Fit without unknown_share, "
+                "and call recalibrate afterwards."
+            )
+        return adapt_prior(self._fit, self._self_search(), self.kneighbors(Q))
+
     def choose_queries_to_label(self, Q: ArrayLike, n: int = 20, *, seed: int = 0) -> IntArray:
         """Choose queries whose labels say the most to `recalibrate` and are still a fair sample.
 
@@ -906,7 +932,7 @@ class NEDClassifier(
         vectors: AnyArray = validate_data(
             self, Z, dtype=[np.float64, np.float32], order="C", reset=False
         )
-        labels = labels_for(y, len(vectors), self.classes_, self.prior_)
+        labels = labels_for(y, len(vectors), self.classes_, self.prior)
         own_names = self._fit.group_names
         bursts = self._fit.bursts
         if groups is None and own_names is not None and bursts is not None and bursts.grouped:
@@ -946,7 +972,7 @@ class NEDClassifier(
             Whether a class may lose its last point.
         """
         check_is_fitted(self, "classes_")
-        labels = labels_for(y, np.size(ids), self.classes_, self.prior_)
+        labels = labels_for(y, np.size(ids), self.classes_, self.prior)
         self._fit.gallery.relabel(ids, labels, allow_empty_class=allow_empty_class)
         self._warn_if_stale()
 

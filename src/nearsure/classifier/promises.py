@@ -28,7 +28,7 @@ from nearsure.gallery.counts import values_beside
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.shift import QueryCheck, check_queries
+from nearsure.shift import FARTHER, OTHER_SHARES, ClassShares, QueryCheck, check_queries
 
 # Own points that take the place of queries: as many as galleries had on which this was measured.
 MOST_REHEARSED = 5000
@@ -75,6 +75,26 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         groups=_groups_of(fit, own.ids[some]),
         seed=DRAW_SEED,
     )
+
+
+def adapt_prior(fit: Fit, own: SelfSearch, found: Neighbors) -> ClassShares:
+    """Let queries' class shares be the prior of a fit, if queries have not moved elsewhere.
+
+    Returns
+    -------
+    ClassShares
+        Beside the prior as it was; all ratios are 1 if it stays.
+    """
+    check = check_against_own(fit, own, found)
+    sizes = fit.class_sizes
+    explained = [reading.name for reading in check.readings] == ["class shift"]
+    if OTHER_SHARES not in check.reasons or (FARTHER in check.reasons and not explained):
+        return ClassShares(np.ones(len(sizes)), 0.0)
+    factors = fit.prior_factors()
+    prior = sizes * check.shares.ratios * (1.0 if factors is None else factors)
+    fit.prior = prior / prior.sum()
+    fit.loss, fit.traits = fit.watch(own)
+    return check.shares
 
 
 def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:
