@@ -34,9 +34,9 @@ from nearsure.classifier.promises import (
     check_against_own,
     check_labelled,
     describe_basis,
-    draw_for_promise,
     fit_sets,
     fit_to_labelled,
+    score_own_points,
 )
 from nearsure.classifier.recalibration import Recalibration, choose_rows
 from nearsure.classifier.results import (
@@ -59,6 +59,7 @@ from nearsure.decisions import (
     ConformalFit,
     PredictionSets,
     ScoreName,
+    UnknownClasses,
     choose_threshold,
     prediction_sets,
 )
@@ -658,7 +659,12 @@ class NEDClassifier(
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
-        plain = replace(choose(*self.rehearsed_scores()), rests_on=describe_basis(self._fit))
+        if self._fitted.recalibration is not None:
+            plain = choose(*self.rehearsed_scores())
+        else:
+            confidence, correct, unknowns = self._own_scores()
+            plain = choose(confidence, correct, unknowns=unknowns)
+        plain = replace(plain, rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
         fit = self._fit.before_labels()
@@ -685,23 +691,10 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         if self._fit.recalibration is not None:
             return self._labelled_scores(self._fit.recalibration)
-        # Without the factors of `nearsure.loo`, which depend on the true class: a promise
-        # must hold, and a point that has a fellow less than a query errs on the safe side.
-        own = self._self_search()
-        posterior = self._fit.posterior(own.neighbors)
-        confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = draw_for_promise(self._fit, own)
-        if self._fit.known is None:
-            return confidence[some], correct[some]
-        return mix_in_unknowns(
-            self._fit.known,
-            own,
-            self._rehearsal_of(own),
-            confidence=confidence,
-            correct=correct,
-            some=some,
-            seed=DRAW_SEED,
-        )
+        confidence, correct, unknowns = self._own_scores()
+        if unknowns is None:
+            return confidence, correct
+        return mix_in_unknowns(confidence, correct, unknowns, seed=DRAW_SEED)
 
     def predict_set(
         self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
@@ -1158,6 +1151,11 @@ class NEDClassifier(
             own = self_search(self._fit.gallery, self.fit_indices_[still], self.n_neighbors_)
             self._fit.self_search = own
         return own
+
+    def _own_scores(self) -> tuple[FloatArray, BoolArray, UnknownClasses | None]:
+        own = self._self_search()
+        rehearsal = None if self._fit.known is None else self._rehearsal_of(own)
+        return score_own_points(self._fit, own, rehearsal)
 
     def _rehearsal_of(self, own: SelfSearch) -> Rehearsal:
         """The points of an own pass as known and as unknown queries, kept beside it."""

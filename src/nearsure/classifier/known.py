@@ -8,6 +8,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.rule import FittedRule, SelfSearch
+from nearsure.decisions import UnknownClasses
 from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.labels import restored_classes, stored_classes
@@ -177,7 +178,7 @@ def fit_unknown_detector(
     density = rehearsal.density
     measured, stand_ins = np.split(density.member_log_masses, [len(own.ids)])
     return UnknownDetector(
-        KnownModel.fit(rehearsal.known, rehearsal.unknown),
+        KnownModel.fit(rehearsal.known, rehearsal.unknown, rehearsal.far),
         unknown_share,
         density.kernel_width,
         own.ids,
@@ -201,17 +202,13 @@ def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
     return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
 
 
-def mix_in_unknowns(
+def rehearse_answers(
     detector: UnknownDetector,
     own: SelfSearch,
     rehearsal: Rehearsal,
-    *,
     confidence: FloatArray,
-    correct: BoolArray,
-    some: IntArray,
-    seed: int,
-) -> tuple[FloatArray, BoolArray]:
-    """Confidence and correctness of known queries, with unknown ones in the expected share.
+) -> tuple[FloatArray, UnknownClasses]:
+    """Confidence of points as known queries, and of those whose class was left out.
 
     Parameters
     ----------
@@ -219,23 +216,30 @@ def mix_in_unknowns(
         p(known), and the share.
     own, rehearsal : SelfSearch, Rehearsal
         Points as known queries, and as unknown ones.
-    confidence, correct : array of shape (n,)
-        p(c | known) of each point's answer, and whether it is right.
-    some : array of shape (n_some,)
-        The points that stand for known queries.
-    seed : int
-        Of the draw.
+    confidence : array of shape (n,)
+        p(c | known) of each point's answer.
     """
     model, share = detector.model, detector.unknown_share
     p_known = np.zeros(len(own.codes))
     # A point whose class is left out with it is no known query: nothing is sure of it.
     p_known[has_company(own)] = model.p_known(rehearsal.known, share)
-    confidence = confidence * p_known
     unknown = rehearsal.unknown
-    strangers = unknown.confidence * model.p_known(unknown, share)
-    n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
+    unknowns = UnknownClasses(
+        unknown.confidence * model.p_known(unknown, share),
+        own.codes[rehearsal.unknown_rows],
+        share,
+    )
+    return confidence * p_known, unknowns
+
+
+def mix_in_unknowns(
+    confidence: FloatArray, correct: BoolArray, unknowns: UnknownClasses, *, seed: int
+) -> tuple[FloatArray, BoolArray]:
+    """Confidence and correctness of known queries, with unknown ones drawn in their share."""
+    strangers = unknowns.confidence
+    n_known, n_unknown = _in_proportion(len(confidence), len(strangers), unknowns.share)
     rng = np.random.default_rng(seed)
-    drawn = rng.permutation(some)[:n_known]
+    drawn = rng.permutation(len(confidence))[:n_known]
     others = rng.permutation(len(strangers))[:n_unknown]
     return (
         np.concatenate([confidence[drawn], strangers[others]]),

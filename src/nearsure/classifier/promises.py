@@ -6,12 +6,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import AnyArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.classifier.fit import Fit
+from nearsure.classifier.known import rehearse_answers
 from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration, fit_line
 from nearsure.classifier.rule import SelfSearch, draw_places
-from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
+from nearsure.decisions import (
+    ConformalFit,
+    RestsOn,
+    ScoreName,
+    UnknownClasses,
+    fit_conformal,
+)
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery.counts import values_beside
@@ -19,6 +26,7 @@ from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import QueryCheck, check_queries
+from nearsure.unknowns import Rehearsal
 
 # Of the points that take part in choosing a threshold or a set.
 DRAW_SEED = 0
@@ -39,6 +47,22 @@ def describe_basis(fit: Fit) -> RestsOn:
     if fit.bursts is not None and fit.bursts.suspicious:
         return "near-copies left out alone"
     return "points left out alone"
+
+
+def score_own_points(
+    fit: Fit, own: SelfSearch, rehearsal: Rehearsal | None
+) -> tuple[FloatArray, BoolArray, UnknownClasses | None]:
+    """Confidence of own points, whether they are right, and unknown queries if any are expected."""
+    # Without the factors of `nearsure.loo`, which depend on the true class: a promise
+    # must hold, and a point that has a fellow less than a query errs on the safe side.
+    posterior = fit.posterior(own.neighbors)
+    confidence, correct = posterior.confidence, posterior.labels == own.codes
+    some, unknowns = draw_for_promise(fit, own), None
+    if fit.known is not None and rehearsal is not None:
+        confidence, unknowns = rehearse_answers(fit.known, own, rehearsal, confidence)
+        if not unknowns.share:
+            unknowns = None
+    return confidence[some], correct[some], unknowns
 
 
 def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:

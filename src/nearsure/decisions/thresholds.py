@@ -51,6 +51,7 @@ from scipy.special import betainc
 from scipy.stats import beta
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.decisions.unknown_classes import UnknownClasses
 from nearsure.errors import InvalidInputError
 from nearsure.validation import check_confidence, check_open_fraction, check_scored
 
@@ -284,6 +285,10 @@ class AcceptThreshold:
         queries that were labelled.
     reasons : tuple of str
         What tells the queries that were given from the gallery.
+    unknown_share : float or None
+        Up to which share of queries of unknown classes the promise holds; None if none is expected.
+    n_unknown_classes : int
+        Classes that were left out in turn to stand for unknown ones.
     """
 
     threshold: float
@@ -298,6 +303,8 @@ class AcceptThreshold:
     state: PromiseState = "holds"
     rests_on: RestsOn = "points given"
     reasons: tuple[str, ...] = ()
+    unknown_share: float | None = None
+    n_unknown_classes: int = 0
 
     @property
     def reached(self) -> bool:
@@ -346,6 +353,9 @@ class AcceptThreshold:
             return "for queries like those labelled"
         if self.state == "adjusted" or self.rests_on == "points given":
             return "for queries like those given"
+        if self.unknown_share is not None:
+            share = _percent(round(self.unknown_share, 3))
+            return f"for queries like the gallery, up to {share} of them of unknown classes"
         return "for queries like the gallery"
 
     def _remark(self) -> str:
@@ -376,6 +386,9 @@ class AcceptThreshold:
             points = needed = "labelled queries"
         if self.kind == "false_accept_rate":
             needed = f"{points} that should not be accepted"
+        if self.unknown_share is not None:
+            points = f"points of {self.n_unknown_classes:,} classes, left out in turn,"
+            needed = "points, or classes, which are what unknown ones are judged by"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
             f"{_percent(self.certainty)} certainty, from {self.n_points:,} {points} of which "
@@ -391,6 +404,7 @@ def choose_threshold(
     error: float | None = None,
     false_accept_rate: float | None = None,
     certainty: float = 0.95,
+    unknowns: UnknownClasses | None = None,
 ) -> AcceptThreshold:
     """Choose the lowest confidence at which answers can be accepted and a promise kept.
 
@@ -411,6 +425,9 @@ def choose_threshold(
         Exactly one of the three must be given.
     certainty : float, default=0.95
         How sure the promise shall be over the draw of the calibration points, in (0, 1).
+    unknowns : UnknownClasses, optional
+        Queries of unknown classes that come besides, in their share; the points are then those of
+        known classes. See `nearsure.decisions.unknown_classes`.
 
     Returns
     -------
@@ -439,29 +456,40 @@ def choose_threshold(
     checked_confidence, checked_correct = check_scored(confidence, correct)
     kind, target = _the_target(precision, error, false_accept_rate)
     check_open_fraction("certainty", certainty)
-    laxest = partial(_laxest, checked_confidence, checked_correct, certainty, kind)
+    laxest = partial(_laxest, checked_confidence, checked_correct, unknowns, certainty, kind)
     threshold = laxest(target)
     accepted = checked_confidence >= threshold
+    n_points = len(checked_confidence)
+    n_unknown, n_unknown_accepted = unknowns.count(n_points, threshold) if unknowns else (0, 0)
     return AcceptThreshold(
         threshold=threshold,
         kind=kind,
         target=target,
         certainty=certainty,
-        n_points=len(checked_confidence),
-        n_wrong=int((~checked_correct).sum()),
-        n_accepted=int(accepted.sum()),
-        n_wrong_accepted=int((accepted & ~checked_correct).sum()),
+        n_points=n_points + n_unknown,
+        n_wrong=int((~checked_correct).sum()) + n_unknown,
+        n_accepted=int(accepted.sum()) + n_unknown_accepted,
+        n_wrong_accepted=int((accepted & ~checked_correct).sum()) + n_unknown_accepted,
         promised=target if accepted.any() else _best_promise(laxest, kind, target),
+        unknown_share=unknowns.largest_share if unknowns else None,
+        n_unknown_classes=len(np.unique(unknowns.codes)) if unknowns else 0,
     )
 
 
-def _laxest(
-    confidence: FloatArray, correct: BoolArray, certainty: float, kind: TargetKind, target: float
+def _laxest(  # noqa: PLR0917
+    confidence: FloatArray,
+    correct: BoolArray,
+    unknowns: UnknownClasses | None,
+    certainty: float,
+    kind: TargetKind,
+    target: float,
 ) -> float:
     if kind == "false_accept_rate":
-        return laxest_rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
+        rejecting = unknowns.laxest_rejecting if unknowns else laxest_rejecting
+        return rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
+    precise = unknowns.laxest_precise if unknowns else laxest_precise
     precision = target if kind == "precision" else 1.0 - target
-    return laxest_precise(confidence, correct, precision=precision, certainty=certainty)
+    return precise(confidence, correct, precision=precision, certainty=certainty)
 
 
 def _best_promise(laxest: Callable[[float], float], kind: TargetKind, target: float) -> float:

@@ -14,6 +14,13 @@ from nearsure.posterior import Posterior
 from nearsure.unknowns.evidence import Evidence, GalleryDensity, collect_evidence
 from nearsure.validation import integer_codes
 
+# Far unknowns, of which some hundreds are enough for a line, are so much farther away, in units of
+# the median squared distance of the last neighbour. Random vectors on the sphere of embeddings, and
+# sentences about other things, begin to differ there.
+MOST_FAR = 1000
+FAR_STEPS = (0.2, 1.0)
+FAR_SEED = 0
+
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
@@ -28,11 +35,17 @@ class Rehearsal:
         without it their class is gone.
     unknown : Evidence
         Of support points searched without their class.
+    far : Evidence
+        Of some of these, moved away from all their neighbours alike.
+    unknown_rows : array of shape (n_unknown,)
+        Which of the support points `unknown` is of.
     """
 
     density: GalleryDensity
     known: Evidence
     unknown: Evidence
+    far: Evidence
+    unknown_rows: IntArray
 
 
 def rehearse(
@@ -128,4 +141,20 @@ def rehearse(
         own_posterior = to_posterior(own_neighbors)
     known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)
     unknown = collect_evidence(class_left_out, to_posterior(class_left_out), density)
-    return Rehearsal(density, known.take(in_company), unknown)
+    moved = move_away(class_left_out)
+    far = collect_evidence(moved, to_posterior(moved), density)
+    return Rehearsal(density, known.take(in_company), unknown, far, left_out_rows)
+
+
+def move_away(neighbors: Neighbors) -> Neighbors:
+    """Some of the points, moved by steps of various lengths.
+
+    In many dimensions a step in a random direction adds its square to all squared distances alike.
+    """
+    seen = np.flatnonzero(neighbors.counts)
+    some = neighbors.take(seen[:: -(-len(seen) // MOST_FAR)])
+    farthest = some.sq_distances[np.arange(len(some)), some.counts - 1]
+    # In any order but that of the points, which may lie class by class.
+    steps = np.random.default_rng(FAR_SEED).permutation(np.geomspace(*FAR_STEPS, len(some)))
+    moved = some.sq_distances + np.median(farthest) * steps[:, None]
+    return Neighbors(moved, some.labels, some.ids, some.counts)
