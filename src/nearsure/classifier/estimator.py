@@ -623,8 +623,9 @@ class NEDClassifier(
         query has, which makes the choice a careful one where classes are small. With
         another `prior` than the gallery's, points of each class take part in that proportion.
 
-        Where unknown queries are expected, points whose class is left out stand for them,
-        in the share that is expected: the promise then holds as far as real unknowns are
+        Where unknown queries are expected, points whose class is left out stand for them, in the
+        share that is expected and in one that is a quarter larger, with a bound for the finite
+        number of classes, here and to come: the promise then holds as far as unknown classes are
         like these. For a promise that does not rest on the gallery, pass the confidence of
         held-out queries to `nearsure.decisions.choose_threshold`.
 
@@ -642,9 +643,10 @@ class NEDClassifier(
         queries : array of shape (n, n_features), optional
             Queries as they come, without labels, 30 or more. If they differ from the gallery, own
             points that are as unsure take part instead, and the promise is adjusted, never to a
-            laxer one; if none can, or if unknown queries are expected, it is withdrawn. What
-            rests on labelled queries stands, and ``reasons`` tells of the difference. See
-            `nearsure.shift`.
+            laxer one; if none can, it is withdrawn. Where unknown queries are expected, they are
+            compared with own points and points without their class, in the expected share, and
+            the promise is withdrawn if they differ. What rests on labelled queries stands, and
+            ``reasons`` tells of the difference. See `nearsure.shift`.
 
         Returns
         -------
@@ -669,9 +671,6 @@ class NEDClassifier(
             return plain
         fit = self._fit.before_labels()
         check = check_against_own(fit, self._self_search(), self.kneighbors(queries))
-        if fit.known is not None:
-            # Rehearsed points have no p(known) to be compared with that of queries.
-            check = replace(check, readings=(), outside=not check.alike)
         return choose_for_queries(plain, check, choose)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.classifier.fit import Fit
-from nearsure.classifier.known import rehearse_answers
+from nearsure.classifier.known import count_in_proportion, rehearse_answers
 from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration, fit_line
 from nearsure.classifier.rule import SelfSearch, draw_places
 from nearsure.decisions import (
@@ -26,7 +26,15 @@ from nearsure.gallery.counts import values_beside
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.shift import QueryCheck, check_queries
+from nearsure.shift import (
+    OTHER_SHARES,
+    QueryCheck,
+    Traits,
+    check_queries,
+    find_differences,
+    measure_traits,
+    thin_queries,
+)
 from nearsure.unknowns import Rehearsal
 
 # Of the points that take part in choosing a threshold or a set.
@@ -82,7 +90,7 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
     deepen = None
     if fit.gallery.in_memory:
         deepen = partial(fit.gallery.leave_one_out, own.ids[some], max(N_LISTED, own.neighbors.k))
-    return check_queries(
+    check = check_queries(
         own.neighbors.take(some),
         own.codes[some],
         found,
@@ -92,6 +100,39 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         groups=_groups_of(fit, own.ids[some]),
         seed=DRAW_SEED,
     )
+    if fit.known is None or not fit.known.unknown_share:
+        return check
+    # Of these queries some are unknown: they are compared with a mixture, and no own points can
+    # stand for those that differ.
+    reasons = _compare_with_mixture(fit, own, some, found)
+    return replace(check, reasons=reasons, readings=(), outside=bool(reasons))
+
+
+def _compare_with_mixture(
+    fit: Fit, own: SelfSearch, some: IntArray, found: Neighbors
+) -> tuple[str, ...]:
+    """How queries differ from own points and points without their class, in the expected share."""
+    sizes, share = fit.class_sizes, fit.known.unknown_share if fit.known else 0.0
+    rng = np.random.default_rng(DRAW_SEED)
+    n_known, n_unknown = count_in_proportion(len(some), len(some), share)
+    known = own.neighbors.take(rng.permutation(some)[:n_known])
+    unknown = fit.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
+
+    def measure(neighbors: Neighbors, *, thin: bool) -> Traits:
+        if thin:
+            neighbors = thin_queries(neighbors, fit.posterior(neighbors), sizes, seed=DRAW_SEED)
+        return measure_traits(neighbors, fit.posterior(neighbors))
+
+    of_known, of_unknown = measure(known, thin=False), measure(unknown, thin=True)
+    expected = Traits(
+        *(
+            np.concatenate([getattr(of_known, name), getattr(of_unknown, name)])
+            for name in ("labels", "confidence", "near")
+        )
+    )
+    # Unknown queries have favourite classes of their own.
+    differences = find_differences(expected, measure(found.first(known.k), thin=True))
+    return tuple(reason for reason in differences if reason != OTHER_SHARES)
 
 
 def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:

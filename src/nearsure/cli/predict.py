@@ -131,8 +131,9 @@ def _answer(
         columns["accepted"] = (prediction.confidence >= threshold) & (
             prediction.neighbors.counts > 0
         )
-    if prediction.p_known is not None and prediction.verdicts is not None:
+    if prediction.p_known is not None:
         columns["p_known"] = prediction.p_known
+    if prediction.verdicts is not None:
         columns["verdict"] = prediction.verdicts.tolist()
     if top:
         columns["classes"] = _classes(prediction, classifier.classes_, top)
