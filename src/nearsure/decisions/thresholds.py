@@ -51,7 +51,7 @@ from scipy.special import betainc
 from scipy.stats import beta
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
-from nearsure.decisions.unknown_classes import UnknownClasses
+from nearsure.decisions.unknown_classes import FEWEST_CLASSES, UnknownClasses
 from nearsure.errors import InvalidInputError
 from nearsure.validation import check_confidence, check_open_fraction, check_scored
 
@@ -363,6 +363,8 @@ class AcceptThreshold:
             return f", from {self.n_points:,} labelled queries"
         said = ("groups left out together", "near-copies left out alone")
         remarks: list[str] = [self.rests_on] if self.rests_on in said else []
+        if self.unknown_share is not None:
+            remarks.append(f"{self.n_unknown_classes:,} classes left out in turn")
         if self.state == "adjusted":
             remarks.append(f"adjusted, as {' and '.join(self.reasons)}")
         return "".join(f"; {remark}" for remark in remarks)
@@ -373,6 +375,13 @@ class AcceptThreshold:
                 f"The promise of {_promise(self.kind, self.target)} is withdrawn for queries like "
                 f"those given: {' and '.join(self.reasons)}, and no points of the gallery can "
                 "stand for them. Nothing is accepted: label some of the queries."
+            )
+        if self.unknown_share is not None and self.n_unknown_classes < FEWEST_CLASSES:
+            return (
+                "Nothing can be promised where queries of unknown classes are expected: what these "
+                f"do is judged by classes that are left out in turn, and {self.n_unknown_classes} "
+                f"are too few. There must be {FEWEST_CLASSES} or more: add classes, or label some "
+                "queries."
             )
         worst = 0.0 if self.kind == "precision" else 1.0
         best = (
@@ -472,7 +481,7 @@ def choose_threshold(
         n_wrong_accepted=int((accepted & ~checked_correct).sum()) + n_unknown_accepted,
         promised=target if accepted.any() else _best_promise(laxest, kind, target),
         unknown_share=unknowns.largest_share if unknowns else None,
-        n_unknown_classes=len(np.unique(unknowns.codes)) if unknowns else 0,
+        n_unknown_classes=unknowns.n_classes if unknowns else 0,
     )
 
 

@@ -15,6 +15,10 @@ its spread was 1.0 to 1.3 times that of independent classes, as a class and its 
 
 The share is a guess. Promises hold for one that is a quarter larger.
 
+Few classes tell little of others. On made classes whose truth is known, promises with 95% certainty
+were broken in up to 4% of the draws from 12 and 20 classes, 6% from 8, 10% from 5 and 12% from 3.
+So nothing is promised from fewer than 8.
+
 References
 ----------
 Rubin: The Bayesian Bootstrap. Annals of Statistics 1981.
@@ -31,6 +35,7 @@ from scipy.special import betainc
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 
+FEWEST_CLASSES = 8
 SHARE_MARGIN = 1.25
 LARGEST_SHARE = 0.999
 N_RANKS = 100
@@ -59,6 +64,11 @@ class UnknownClasses:
     share: float
 
     @property
+    def n_classes(self) -> int:
+        """How many classes were left out in turn."""
+        return len(self._draws[1])
+
+    @property
     def largest_share(self) -> float:
         """The share up to which promises hold."""
         return min(SHARE_MARGIN * self.share, max(LARGEST_SHARE, self.share))
@@ -83,6 +93,8 @@ class UnknownClasses:
         certainty : float
             Share of all draws of points and classes whose threshold shall keep that, in (0, 1).
         """
+        if self.n_classes < FEWEST_CLASSES:
+            return inf
         ranks, levels = _ranks_and_levels(len(confidence), precision, 1.0 - certainty)
         thresholds, tie, accepted = _thresholds_at(confidence, ranks)
         right = _count_from(confidence[correct], thresholds)
@@ -123,6 +135,8 @@ class UnknownClasses:
         certainty : float
             As of `laxest_precise`.
         """
+        if self.n_classes < FEWEST_CLASSES:
+            return inf
         ranks = np.unique(np.linspace(1, len(confidence), 2 * N_RANKS).round().astype(np.int64))
         thresholds, _, _ = _thresholds_at(confidence, ranks)
         wrong = confidence[~correct]
