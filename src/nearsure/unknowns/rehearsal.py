@@ -161,7 +161,8 @@ def move_away(neighbors: Neighbors) -> Neighbors:
     return Neighbors(moved, some.labels, some.ids, some.counts)
 
 
-# Chance gives 0.5. Up to here next to no query gets a p(known) below 0.5, whatever it is.
+CHANCE = 0.5
+# Up to here next to no query gets a p(known) below 0.5, whatever it is.
 LEAST_AUROC = 0.6
 
 
@@ -186,7 +187,7 @@ class Recognition:
     @property
     def works(self) -> bool:
         """Whether unknowns are recognised clearly more often than by chance."""
-        return self.low > LEAST_AUROC
+        return self.auroc > LEAST_AUROC and self.low > CHANCE
 
 
 def measure_recognition(known: FloatArray, unknown: FloatArray, codes: IntArray) -> Recognition:
