@@ -41,6 +41,7 @@ COPIED, COPIES, COPY_NOISE = 1 / 5, 4, 0.1
 BURST_SIZES, BURST_JITTER = (3, 6), 0.3
 TAIL_DECAY, SMALLEST_IN_TAIL = 3.5, 2
 HELD_OUT_CLASSES = 1 / 5
+OUT_OF_SCOPE_QUERIES = 2500
 N_FOLDS = 5
 KEPT_RECORDINGS = 4 / 5
 N_DIGIT_PIXELS, LARGEST_DIGIT_PIXEL = 64, 16
@@ -244,6 +245,32 @@ def held_out_classes(points: Points, rng: np.random.Generator) -> Trial:
     )
 
 
+def out_of_scope(_: Points, rng: np.random.Generator) -> Trial:
+    """CLINC150's own test sentences, and a fifth that is of none of its intents."""
+    stored = np.load(FOLDER / "clinc150_minilm.npz")
+    train, test = (
+        Points(
+            stored[f"{part}_x"].astype(np.float32),
+            np.unique(stored[f"{part}_y"], return_inverse=True)[1],
+        )
+        for part in ("train", "test")
+    )
+    n_unknown = round(HELD_OUT_CLASSES * OUT_OF_SCOPE_QUERIES)
+    known = test.sample(rng, OUT_OF_SCOPE_QUERIES - n_unknown)
+    vectors = stored["oos_test_x"].astype(np.float32)
+    unknown = Points(vectors, np.full(len(vectors), UNKNOWN)).sample(rng, n_unknown)
+    asked = Points(
+        np.concatenate([known.vectors, unknown.vectors]),
+        np.concatenate([known.codes, unknown.codes]),
+    )
+    return Trial(
+        train.sample(rng),
+        {"unknown classes, share given, out of scope": asked},
+        ("auto",),
+        unknown_share=HELD_OUT_CLASSES,
+    )
+
+
 @dataclass(frozen=True)
 class Case:
     """How galleries and queries are made, and of which data sets."""
@@ -262,7 +289,8 @@ class Case:
 ALL = ("CUB", "CLINC150", "HWU64", "TREC", "ATIS", "digits", "glyphs")
 CASES = (
     Case(like_gallery, ALL),
-    Case(held_out_classes, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
+    Case(held_out_classes, ("CUB", "CLINC150", "HWU64", "TREC", "digits", "glyphs")),
+    Case(out_of_scope, ("CLINC150",)),
     Case(exact_copies, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
     Case(near_copies, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),
     Case(bursts, ("CUB", "CLINC150", "HWU64", "TREC", "digits")),

@@ -53,7 +53,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from benchmarks.promise_cases import CASES, DATASETS, LIKE, Groups, Points, Trial, is_there
+from benchmarks.promise_cases import CASES, DATASETS, LIKE, Case, Groups, Points, Trial, is_there
 from benchmarks.report import finish, say
 from nearsure import NEDClassifier
 from nearsure.arrays import BoolArray, FloatArray
@@ -167,6 +167,8 @@ def main() -> None:
     )
     parser.add_argument("--plain", action="store_true", help="show no queries, no automatic groups")
     parser.add_argument("--sets", nargs="+", choices=DATASETS, default=DATASETS, metavar="SET")
+    names = [case.make.__name__ for case in CASES]
+    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE")
     parser.add_argument("--splits", type=int, default=SPLITS, help="trials of each cell")
     parser.add_argument("--seen", type=int, help="queries that a threshold is shown; default all")
     parser.add_argument("--output", type=Path, help="Markdown file for the table")
@@ -180,7 +182,8 @@ def main() -> None:
         if not features.auto_groups:
             print('      this nearsure has no fit(groups="auto"): measured without')
     start = perf_counter()
-    outcomes = measure_all(arguments.sets, arguments.splits, features, arguments.seen)
+    cases = [case for case in CASES if case.make.__name__ in arguments.cases]
+    outcomes = measure_all(cases, arguments.sets, arguments.splits, features, arguments.seen)
     minutes = (perf_counter() - start) / 60
     tables = f"{to_markdown(pool(outcomes))}\n\n{to_markdown(outcomes)}"
     if arguments.output is None:
@@ -196,11 +199,15 @@ def main() -> None:
 
 
 def measure_all(
-    datasets: tuple[str, ...], n_trials: int, features: Features, n_seen: int | None
+    cases: list[Case],
+    datasets: tuple[str, ...],
+    n_trials: int,
+    features: Features,
+    n_seen: int | None,
 ) -> Outcomes:
     """Every case on every data set that is there, with a line for each when it is done."""
     outcomes: Outcomes = defaultdict(list)
-    for case in CASES:
+    for case in cases:
         for dataset in case.datasets:
             if dataset not in datasets:
                 continue

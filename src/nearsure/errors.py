@@ -24,6 +24,7 @@ FitWarning (UserWarning)
 ├── DegenerateTemperatureWarning      the data do not determine the temperature
 ├── NearCopiesWarning                 near-copies carry the gallery's accuracy on itself
 ├── QueriesDifferWarning              queries are not like the gallery
+├── UnknownsNotRecognizedWarning      classes that are left out look like those that are there
 ├── StaleFitWarning                   the gallery has changed much since the fit
 └── EngineChangedWarning              what was fitted through one engine is used through another
 
@@ -126,6 +127,10 @@ class DegenerateTemperatureWarning(FitWarning):
 
 class NearCopiesWarning(FitWarning):
     """The gallery's points are right about themselves because near-copies of them are there."""
+
+
+class UnknownsNotRecognizedWarning(FitWarning):
+    """Points whose class is left out look as known to the gallery as all others."""
 
 
 class StaleFitWarning(FitWarning):

@@ -1,6 +1,7 @@
 """Queries of no class of the gallery: p(known), verdicts, and rows that sum to it."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from small_galleries import assert_same_answers, drawn
 
 from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.errors import InvalidInputError, StaleFitWarning
+from nearsure.errors import InvalidInputError, StaleFitWarning, UnknownsNotRecognizedWarning
 
 # Queries here are drawn otherwise than the gallery.
 pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
@@ -234,3 +235,58 @@ def test_rehearsed_points_are_no_surer_than_queries() -> None:
         known = queries[truth != UNKNOWN]
         asked.append(classifier.predict_with_confidence(known).confidence.mean())
     assert np.mean(asked) - 0.2 < np.mean(rehearsed) < np.mean(asked) + 0.01
+
+
+def test_a_gallery_that_cannot_recognise_unknowns_says_so_and_gives_no_verdicts() -> None:
+    shuffled = np.random.default_rng(0).permutation(LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", UnknownsNotRecognizedWarning)
+        with pytest.raises(UnknownsNotRecognizedWarning, match="30 classes were left out in turn"):
+            NEDClassifier(unknown_share=SHARE).fit(GALLERY, shuffled)
+        warnings.simplefilter("ignore")
+        classifier = NEDClassifier(unknown_share=SHARE).fit(GALLERY, shuffled)
+    prediction = classifier.predict_with_confidence(QUERIES)
+    assert prediction.verdicts is None
+    assert prediction.p_known is not None
+    assert prediction.p_known.mean() == pytest.approx(1 - SHARE, abs=0.1)
+    again = NEDClassifier.from_bytes(classifier.to_bytes())
+    assert again.predict_with_confidence(QUERIES).verdicts is None
+
+
+def test_far_queries_are_unknown_where_near_unknowns_are_hard_to_tell() -> None:
+    rng = np.random.default_rng(0)
+    # Classes overlap so much that one that is left out hardly shows.
+    centres = 0.5 * rng.normal(size=(N_CLASSES, 30))
+    labels = np.repeat(np.arange(N_CLASSES), SIZE)
+    gallery, known = (centres[labels] + rng.normal(size=(len(labels), 30)) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        classifier = NEDClassifier(unknown_share=SHARE).fit(gallery, labels)
+    far = rng.normal(size=(200, 30))
+    far *= 10 / np.linalg.norm(far, axis=1, keepdims=True)
+    detector = classifier._fit.known
+    assert detector is not None
+    near_only = detector.with_model(replace(detector.model, far=None), SHARE)
+
+    def without_far(queries: FloatArray) -> FloatArray:
+        found = classifier.kneighbors(queries)
+        return near_only.p_known(found, classifier._fit.posterior(found))
+
+    assert p_known_of(classifier, known).mean() == pytest.approx(
+        without_far(known).mean(), abs=0.03
+    )
+    assert without_far(far).mean() > 0.2
+    assert p_known_of(classifier, far).mean() < 0.05
+
+
+def test_queries_with_unknowns_in_the_expected_share_are_like_the_gallery(
+    fitted: NEDClassifier,
+) -> None:
+    alike = fitted.accept_threshold(precision=0.7, queries=QUERIES)
+    assert alike.state == "holds"
+    assert alike == fitted.accept_threshold(precision=0.7)
+    noise = np.random.default_rng(1).normal(size=QUERIES.shape)
+    far = fitted.accept_threshold(precision=0.7, queries=QUERIES + noise)
+    assert far.state == "withdrawn"
+    assert not far.reached

@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 from nearsure import Neighbors, score
 from nearsure.arrays import FloatArray
 from nearsure.errors import InvalidInputError, ModelFileError
-from nearsure.unknowns import Evidence, KnownModel, judge
+from nearsure.unknowns import Evidence, KnownModel, judge, measure_recognition
 from nearsure.unknowns.model import log_unknown_change
 
 # p(known) against Bayes' theorem where it has a closed form.
@@ -230,3 +230,40 @@ def test_a_stored_model_that_was_altered_is_refused(field: str, value: object, w
     assert KnownModel.from_dict(model.to_dict()) == model
     with pytest.raises(ModelFileError, match=f"The model of p.known. cannot be read: .*{words}"):
         KnownModel.from_dict({**model.to_dict(), field: value})
+
+
+def test_far_unknowns_count_far_away_and_nowhere_else() -> None:
+    known, unknown = one_column(normal(0.0, 4000, 0)), one_column(normal(-1.0, 4000, 1))
+    far = one_column(normal(-9.0, 1000, 2))
+    plain, with_far = KnownModel.fit(known, unknown), KnownModel.fit(known, unknown, far)
+    queries = one_column(np.array([1.0, 0.0, -1.0, -2.0, -9.0]))
+    before, after = (model.p_known(queries, 0.2) for model in (plain, with_far))
+    np.testing.assert_allclose(after[:4], before[:4], atol=0.03)
+    assert after[4] < before[4] / 10
+    np.testing.assert_array_equal(
+        with_far.rehearsed_log_odds(queries), plain.rehearsed_log_odds(queries)
+    )
+    again = KnownModel.from_dict(with_far.to_dict())
+    assert again == with_far
+    earlier = {name: value for name, value in plain.to_dict().items() if name != "far"}
+    assert KnownModel.from_dict(earlier) == plain
+    broken = with_far.to_dict()
+    broken["far"] = broken["far"] | {"slopes": [1.0]}
+    with pytest.raises(ModelFileError, match="slopes"):
+        KnownModel.from_dict(broken)
+
+
+def test_recognition_is_measured_class_by_class() -> None:
+    rng = np.random.default_rng(0)
+    known, codes = rng.normal(size=500), np.repeat(np.arange(20), 30)
+    unknown = rng.normal(size=600) - 1.0
+    found = measure_recognition(known, unknown, codes)
+    naive = np.mean([(known[:, None] > unknown[codes == c]).mean() for c in range(20)])
+    assert found.auroc == pytest.approx(naive)
+    assert found.works
+    assert found.low < found.auroc
+    chance = measure_recognition(known, unknown + 1.0, codes)
+    assert not chance.works
+    # A few classes that differ much leave it open, however many points they have.
+    split = np.where(codes < 10, -3.0, 3.0)
+    assert not measure_recognition(known, unknown + split, codes).works

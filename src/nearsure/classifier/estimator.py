@@ -35,10 +35,10 @@ from nearsure.classifier.promises import (
     check_against_own,
     check_labelled,
     describe_basis,
-    draw_for_promise,
     fit_sets,
     fit_to_labelled,
     score_labelled,
+    score_own_points,
 )
 from nearsure.classifier.recalibration import Recalibration, choose_rows
 from nearsure.classifier.results import (
@@ -61,6 +61,7 @@ from nearsure.decisions import (
     ConformalFit,
     PredictionSets,
     ScoreName,
+    UnknownClasses,
     choose_threshold,
     prediction_sets,
 )
@@ -631,8 +632,9 @@ class NEDClassifier(
         query has, which makes the choice a careful one where classes are small. With
         another `prior` than the gallery's, points of each class take part in that proportion.
 
-        Where unknown queries are expected, points whose class is left out stand for them,
-        in the share that is expected: the promise then holds as far as real unknowns are
+        Where unknown queries are expected, points whose class is left out stand for them, in the
+        share that is expected and in one that is a quarter larger, with a bound for the finite
+        number of classes, here and to come: the promise then holds as far as unknown classes are
         like these. For a promise that does not rest on the gallery, pass the confidence of
         held-out queries to `nearsure.decisions.choose_threshold`.
 
@@ -650,9 +652,10 @@ class NEDClassifier(
         queries : array of shape (n, n_features), optional
             Queries as they come, without labels, 30 or more. If they differ from the gallery, own
             points that are as unsure take part instead, and the promise is adjusted, never to a
-            laxer one; if none can, or if unknown queries are expected, it is withdrawn. What
-            rests on labelled queries stands, and ``reasons`` tells of the difference. See
-            `nearsure.shift`.
+            laxer one; if none can, it is withdrawn. Where unknown queries are expected, they are
+            compared with own points and points without their class, in the expected share, and
+            the promise is withdrawn if they differ. What rests on labelled queries stands, and
+            ``reasons`` tells of the difference. See `nearsure.shift`.
 
         Returns
         -------
@@ -667,14 +670,16 @@ class NEDClassifier(
             false_accept_rate=false_accept_rate,
             certainty=certainty,
         )
-        plain = replace(choose(*self.rehearsed_scores()), rests_on=describe_basis(self._fit))
+        if self._fitted.recalibration is not None:
+            plain = choose(*self.rehearsed_scores())
+        else:
+            confidence, correct, unknowns = self._own_scores()
+            plain = choose(confidence, correct, unknowns=unknowns)
+        plain = replace(plain, rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
         fit = self._fit.before_labels()
         check = check_against_own(fit, self._self_search(), self.kneighbors(queries))
-        if fit.known is not None:
-            # Rehearsed points have no p(known) to be compared with that of queries.
-            check = replace(check, readings=(), outside=not check.alike)
         return choose_for_queries(plain, check, choose)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
@@ -694,23 +699,10 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         if self._fit.recalibration is not None:
             return score_labelled(self._fit, self._fit.recalibration, self._search)
-        # Without the factors of `nearsure.loo`, which depend on the true class: a promise
-        # must hold, and a point that has a fellow less than a query errs on the safe side.
-        own = self._self_search()
-        posterior = self._fit.posterior(own.neighbors)
-        confidence, correct = posterior.confidence, posterior.labels == own.codes
-        some = draw_for_promise(self._fit, own)
-        if self._fit.known is None:
-            return confidence[some], correct[some]
-        return mix_in_unknowns(
-            self._fit.known,
-            own,
-            self._rehearsal_of(own),
-            confidence=confidence,
-            correct=correct,
-            some=some,
-            seed=DRAW_SEED,
-        )
+        confidence, correct, unknowns = self._own_scores()
+        if unknowns is None:
+            return confidence, correct
+        return mix_in_unknowns(confidence, correct, unknowns, seed=DRAW_SEED)
 
     def predict_set(
         self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
@@ -1205,6 +1197,11 @@ class NEDClassifier(
             own = self_search(self._fit.gallery, self.fit_indices_[still], self.n_neighbors_)
             self._fit.self_search = own
         return own
+
+    def _own_scores(self) -> tuple[FloatArray, BoolArray, UnknownClasses | None]:
+        own = self._self_search()
+        rehearsal = None if self._fit.known is None else self._rehearsal_of(own)
+        return score_own_points(self._fit, own, rehearsal)
 
     def _rehearsal_of(self, own: SelfSearch) -> Rehearsal:
         """The points of an own pass as known and as unknown queries, kept beside it."""

@@ -146,13 +146,14 @@ class Fit:
     def calibrated(
         self, neighbors: Neighbors
     ) -> tuple[Posterior, FloatArray | None, NDArray[np.str_] | None]:
-        """p(c); p(known) and verdicts, if unknown queries are expected."""
+        """p(c); p(known), if unknown queries are expected; verdicts, if they are recognised."""
         within = self.posterior(neighbors)
         if self.known is None:
             return within, None, None
         plain = within if self.recalibration is None else self.gallery_posterior(neighbors)
         p_known = self.known.p_known(neighbors, plain)
-        return with_p_known(within, p_known), p_known, judge(p_known, within).names
+        verdicts = judge(p_known, within).names if self.known.recognizes else None
+        return with_p_known(within, p_known), p_known, verdicts
 
     def watch(self, own: SelfSearch) -> tuple[tuple[float, float], Traits]:
         """What is watched of some points.

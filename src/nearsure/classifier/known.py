@@ -1,5 +1,6 @@
 """p(known) of queries in a gallery that may have changed since it was measured."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -8,13 +9,14 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier.rule import FittedRule, SelfSearch
-from nearsure.errors import InvalidInputError
+from nearsure.decisions import UnknownClasses
+from nearsure.errors import InvalidInputError, UnknownsNotRecognizedWarning
 from nearsure.gallery import Gallery
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.loo import check_several_classes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.schema import OBJECT, POSITIVE, TEXT, array, check_fields, number, unreadable
+from nearsure.schema import BOOLEAN, OBJECT, POSITIVE, TEXT, array, check_fields, number, unreadable
 from nearsure.temperature import fit_temperature
 from nearsure.unknowns import (
     Evidence,
@@ -22,6 +24,7 @@ from nearsure.unknowns import (
     KnownModel,
     Rehearsal,
     collect_evidence,
+    measure_recognition,
     rehearse,
 )
 
@@ -30,6 +33,7 @@ _STORED = {
     "unknown_share": number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53),
     "kernel_width": POSITIVE,
     "ids_dtype": TEXT,
+    "recognizes": BOOLEAN,
 }
 
 
@@ -50,6 +54,9 @@ class UnknownDetector:
     log_masses : array of shape (n_measured + n_classes + 1,)
         Theirs, then the mean of each class, then that of all: a point that came later has its
         class's, and one of a class that came later has that of all.
+    recognizes : bool
+        Whether rehearsed unknowns are told from known points clearly better than by chance. If not,
+        there are no verdicts: they would say of every query that it is of the gallery.
     """
 
     model: KnownModel
@@ -57,6 +64,7 @@ class UnknownDetector:
     kernel_width: float
     ids: AnyArray
     log_masses: FloatArray
+    recognizes: bool = True
 
     def evidence(self, neighbors: Neighbors, posterior: Posterior) -> Evidence:
         """Of queries, from their neighbours and p(c | known)."""
@@ -79,6 +87,7 @@ class UnknownDetector:
             "unknown_share": self.unknown_share,
             "kernel_width": self.kernel_width,
             "ids_dtype": self.ids.dtype.str,
+            "recognizes": self.recognizes,
         }
         arrays = {"known_ids": stored_classes(self.ids), "known_log_masses": self.log_masses}
         return numbers, arrays
@@ -94,6 +103,8 @@ class UnknownDetector:
     ) -> Self:
         """The inverse of `to_state`, for a fit on these points; `ModelFileError` otherwise."""
         owner = "What the model knows of unknowns"
+        # Files of earlier versions do not say.
+        numbers = {"recognizes": True, **numbers}
         check_fields(owner, numbers, _STORED)
         ids = restored_classes(arrays["known_ids"], numbers["ids_dtype"])
         masses = {"known_log_masses": arrays["known_log_masses"]}
@@ -109,6 +120,7 @@ class UnknownDetector:
             numbers["kernel_width"],
             ids,
             arrays["known_log_masses"],
+            numbers["recognizes"],
         )
 
 
@@ -176,14 +188,32 @@ def fit_unknown_detector(
     """Learn p(known) from a gallery's rehearsal."""
     density = rehearsal.density
     measured, stand_ins = np.split(density.member_log_masses, [len(own.ids)])
+    model = KnownModel.fit(rehearsal.known, rehearsal.unknown, rehearsal.far)
+    recognition = measure_recognition(
+        model.log_odds(rehearsal.known),
+        model.log_odds(rehearsal.unknown),
+        own.codes[rehearsal.unknown_rows],
+    )
+    if unknown_share and not recognition.works:
+        warnings.warn(
+            "This gallery cannot recognise queries of unknown classes. When its "
+            f"{recognition.n_classes:,} classes were left out in turn, their points looked less "
+            f"known than points whose class was there in {recognition.auroc:.0%} of all pairs. "
+            f"Chance gives 50%, and no more than {recognition.low:.0%} is certain. So no verdicts "
+            "are given, and p(known) is hardly more than the share of known queries. More "
+            "classes, or other vectors, may change that.",
+            UnknownsNotRecognizedWarning,
+            stacklevel=2,
+        )
     return UnknownDetector(
-        KnownModel.fit(rehearsal.known, rehearsal.unknown),
+        model,
         unknown_share,
         density.kernel_width,
         own.ids,
         np.concatenate(
             [measured, np.where(class_sizes > 0, stand_ins, density.mean), [density.mean]]
         ),
+        recognizes=recognition.works or not unknown_share,
     )
 
 
@@ -201,17 +231,13 @@ def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
     return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
 
 
-def mix_in_unknowns(
+def rehearse_answers(
     detector: UnknownDetector,
     own: SelfSearch,
     rehearsal: Rehearsal,
-    *,
     confidence: FloatArray,
-    correct: BoolArray,
-    some: IntArray,
-    seed: int,
-) -> tuple[FloatArray, BoolArray]:
-    """Confidence and correctness of known queries, with unknown ones in the expected share.
+) -> tuple[FloatArray, UnknownClasses]:
+    """Confidence of points as known queries, and of those whose class was left out.
 
     Parameters
     ----------
@@ -219,23 +245,30 @@ def mix_in_unknowns(
         p(known), and the share.
     own, rehearsal : SelfSearch, Rehearsal
         Points as known queries, and as unknown ones.
-    confidence, correct : array of shape (n,)
-        p(c | known) of each point's answer, and whether it is right.
-    some : array of shape (n_some,)
-        The points that stand for known queries.
-    seed : int
-        Of the draw.
+    confidence : array of shape (n,)
+        p(c | known) of each point's answer.
     """
     model, share = detector.model, detector.unknown_share
     p_known = np.zeros(len(own.codes))
     # A point whose class is left out with it is no known query: nothing is sure of it.
     p_known[has_company(own)] = model.p_known(rehearsal.known, share)
-    confidence = confidence * p_known
     unknown = rehearsal.unknown
-    strangers = unknown.confidence * model.p_known(unknown, share)
-    n_known, n_unknown = _in_proportion(len(some), len(strangers), share)
+    unknowns = UnknownClasses(
+        unknown.confidence * model.p_known(unknown, share),
+        own.codes[rehearsal.unknown_rows],
+        share,
+    )
+    return confidence * p_known, unknowns
+
+
+def mix_in_unknowns(
+    confidence: FloatArray, correct: BoolArray, unknowns: UnknownClasses, *, seed: int
+) -> tuple[FloatArray, BoolArray]:
+    """Confidence and correctness of known queries, with unknown ones drawn in their share."""
+    strangers = unknowns.confidence
+    n_known, n_unknown = count_in_proportion(len(confidence), len(strangers), unknowns.share)
     rng = np.random.default_rng(seed)
-    drawn = rng.permutation(some)[:n_known]
+    drawn = rng.permutation(len(confidence))[:n_known]
     others = rng.permutation(len(strangers))[:n_unknown]
     return (
         np.concatenate([confidence[drawn], strangers[others]]),
@@ -243,7 +276,7 @@ def mix_in_unknowns(
     )
 
 
-def _in_proportion(n_known: int, n_unknown: int, unknown_share: float) -> tuple[int, int]:
+def count_in_proportion(n_known: int, n_unknown: int, unknown_share: float) -> tuple[int, int]:
     """How many points of either kind make up the share: as many as there are."""
     wanted = round(n_known * unknown_share / (1.0 - unknown_share))
     if wanted <= n_unknown:

@@ -11,6 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
+from nearsure.classifier.known import count_in_proportion, rehearse_answers
 from nearsure.classifier.recalibration import (
     FEWEST_LABELS,
     LIKE_GALLERY,
@@ -19,7 +20,13 @@ from nearsure.classifier.recalibration import (
     fit_line,
 )
 from nearsure.classifier.rule import SelfSearch, draw_places
-from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
+from nearsure.decisions import (
+    ConformalFit,
+    RestsOn,
+    ScoreName,
+    UnknownClasses,
+    fit_conformal,
+)
 from nearsure.decisions.conformal import ROUNDING
 from nearsure.drift import FEWEST
 from nearsure.errors import InvalidInputError
@@ -28,7 +35,18 @@ from nearsure.gallery.counts import values_beside
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.shift import FARTHER, OTHER_SHARES, ClassShares, QueryCheck, check_queries
+from nearsure.shift import (
+    FARTHER,
+    OTHER_SHARES,
+    ClassShares,
+    QueryCheck,
+    Traits,
+    check_queries,
+    find_differences,
+    measure_traits,
+    thin_queries,
+)
+from nearsure.unknowns import Rehearsal
 
 # Own points that take the place of queries: as many as galleries had on which this was measured.
 MOST_REHEARSED = 5000
@@ -49,6 +67,22 @@ def describe_basis(fit: Fit) -> RestsOn:
     return "points left out alone"
 
 
+def score_own_points(
+    fit: Fit, own: SelfSearch, rehearsal: Rehearsal | None
+) -> tuple[FloatArray, BoolArray, UnknownClasses | None]:
+    """Confidence of own points, whether they are right, and unknown queries if any are expected."""
+    # Without the factors of `nearsure.loo`, which depend on the true class: a promise
+    # must hold, and a point that has a fellow less than a query errs on the safe side.
+    posterior = fit.posterior(own.neighbors)
+    confidence, correct = posterior.confidence, posterior.labels == own.codes
+    some, unknowns = draw_for_promise(fit, own), None
+    if fit.known is not None and rehearsal is not None:
+        confidence, unknowns = rehearse_answers(fit.known, own, rehearsal, confidence)
+        if not unknowns.share:
+            unknowns = None
+    return confidence[some], correct[some], unknowns
+
+
 def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:
     """Which own points stand for queries: one of each group, in the proportions of the prior."""
     some = np.arange(len(own.codes))
@@ -65,7 +99,7 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
     deepen = None
     if fit.gallery.in_memory:
         deepen = partial(fit.gallery.leave_one_out, own.ids[some], max(N_LISTED, own.neighbors.k))
-    return check_queries(
+    check = check_queries(
         own.neighbors.take(some),
         own.codes[some],
         found,
@@ -75,6 +109,39 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         groups=_groups_of(fit, own.ids[some]),
         seed=DRAW_SEED,
     )
+    if fit.known is None or not fit.known.unknown_share:
+        return check
+    # Of these queries some are unknown: they are compared with a mixture, and no own points can
+    # stand for those that differ.
+    reasons = _compare_with_mixture(fit, own, some, found)
+    return replace(check, reasons=reasons, readings=(), outside=bool(reasons))
+
+
+def _compare_with_mixture(
+    fit: Fit, own: SelfSearch, some: IntArray, found: Neighbors
+) -> tuple[str, ...]:
+    """How queries differ from own points and points without their class, in the expected share."""
+    sizes, share = fit.class_sizes, fit.known.unknown_share if fit.known else 0.0
+    rng = np.random.default_rng(DRAW_SEED)
+    n_known, n_unknown = count_in_proportion(len(some), len(some), share)
+    known = own.neighbors.take(rng.permutation(some)[:n_known])
+    unknown = fit.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
+
+    def measure(neighbors: Neighbors, *, thin: bool) -> Traits:
+        if thin:
+            neighbors = thin_queries(neighbors, fit.posterior(neighbors), sizes, seed=DRAW_SEED)
+        return measure_traits(neighbors, fit.posterior(neighbors))
+
+    of_known, of_unknown = measure(known, thin=False), measure(unknown, thin=True)
+    expected = Traits(
+        *(
+            np.concatenate([getattr(of_known, name), getattr(of_unknown, name)])
+            for name in ("labels", "confidence", "near")
+        )
+    )
+    # Unknown queries have favourite classes of their own.
+    differences = find_differences(expected, measure(found.first(known.k), thin=True))
+    return tuple(reason for reason in differences if reason != OTHER_SHARES)
 
 
 def adapt_prior(fit: Fit, own: SelfSearch, found: Neighbors) -> ClassShares:

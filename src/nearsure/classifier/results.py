@@ -32,7 +32,8 @@ class Prediction:
     p_known : array of shape (n,), or None
         Probability that a query is of any class of the gallery; None without `unknown_share`.
     verdicts : array of shape (n,) of str, or None
-        "known", "ambiguous" (of the gallery, but split between its classes) or "unknown".
+        "known", "ambiguous" (of the gallery, but split between its classes) or "unknown"; None
+        where the gallery cannot recognise unknown queries, and the fit has said so.
     differences : tuple of str, or None
         How the queries differ from the gallery's own points: empty if they do not; None if they
         are fewer than 30, or were not compared. See `nearsure.shift`.

@@ -153,8 +153,9 @@ def _list_answers(
         columns["accepted"] = (prediction.confidence >= threshold) & (
             prediction.neighbors.counts > 0
         )
-    if prediction.p_known is not None and prediction.verdicts is not None:
+    if prediction.p_known is not None:
         columns["p_known"] = prediction.p_known
+    if prediction.verdicts is not None:
         columns["verdict"] = prediction.verdicts.tolist()
     if top:
         columns["classes"] = _classes(prediction, classifier.classes_, top)

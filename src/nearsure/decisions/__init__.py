@@ -21,6 +21,7 @@ from nearsure.decisions.thresholds import (
     lower_bound,
     upper_bound,
 )
+from nearsure.decisions.unknown_classes import UnknownClasses
 
 __all__ = [
     "AcceptThreshold",
@@ -30,6 +31,7 @@ __all__ = [
     "RestsOn",
     "ScoreName",
     "TargetKind",
+    "UnknownClasses",
     "at_least_p_value",
     "choose_threshold",
     "fit_conformal",

@@ -56,6 +56,7 @@ from scipy.special import betainc, btdtria
 from scipy.stats import beta
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.decisions.unknown_classes import FEWEST_CLASSES, UnknownClasses
 from nearsure.errors import InvalidInputError
 from nearsure.validation import check_confidence, check_open_fraction, check_scored
 
@@ -306,6 +307,10 @@ class AcceptThreshold:
         queries that were labelled.
     reasons : tuple of str
         What tells the queries that were given from the gallery.
+    unknown_share : float or None
+        Up to which share of queries of unknown classes the promise holds; None if none is expected.
+    n_unknown_classes : int
+        Classes that were left out in turn to stand for unknown ones.
     """
 
     threshold: float
@@ -320,6 +325,8 @@ class AcceptThreshold:
     state: PromiseState = "holds"
     rests_on: RestsOn = "points given"
     reasons: tuple[str, ...] = ()
+    unknown_share: float | None = None
+    n_unknown_classes: int = 0
 
     @property
     def reached(self) -> bool:
@@ -368,6 +375,9 @@ class AcceptThreshold:
             return "for queries like those labelled"
         if self.state == "adjusted" or self.rests_on == "points given":
             return "for queries like those given"
+        if self.unknown_share is not None:
+            share = _percent(round(self.unknown_share, 3))
+            return f"for queries like the gallery, up to {share} of them of unknown classes"
         return "for queries like the gallery"
 
     def _remark(self) -> str:
@@ -375,6 +385,8 @@ class AcceptThreshold:
             return f", from {self.n_points:,} labelled queries"
         said = ("groups left out together", "near-copies left out alone")
         remarks: list[str] = [self.rests_on] if self.rests_on in said else []
+        if self.unknown_share is not None:
+            remarks.append(f"{self.n_unknown_classes:,} classes left out in turn")
         if self.state == "adjusted":
             remarks.append(f"adjusted, as {' and '.join(self.reasons)}")
         return "".join(f"; {remark}" for remark in remarks)
@@ -385,6 +397,13 @@ class AcceptThreshold:
                 f"The promise of {_promise(self.kind, self.target)} is withdrawn for queries like "
                 f"those given: {' and '.join(self.reasons)}, and no points of the gallery can "
                 "stand for them. Nothing is accepted: label some of the queries."
+            )
+        if self.unknown_share is not None and self.n_unknown_classes < FEWEST_CLASSES:
+            return (
+                "Nothing can be promised where queries of unknown classes are expected: what these "
+                f"do is judged by classes that are left out in turn, and {self.n_unknown_classes} "
+                f"are too few. There must be {FEWEST_CLASSES} or more: add classes, or label some "
+                "queries."
             )
         worst = 0.0 if self.kind == "precision" else 1.0
         best = (
@@ -398,6 +417,9 @@ class AcceptThreshold:
             points = needed = "labelled queries"
         if self.kind == "false_accept_rate":
             needed = f"{points} that should not be accepted"
+        if self.unknown_share is not None:
+            points = f"points of {self.n_unknown_classes:,} classes, left out in turn,"
+            needed = "points, or classes, which are what unknown ones are judged by"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
             f"{_percent(self.certainty)} certainty, from {self.n_points:,} {points} of which "
@@ -413,6 +435,7 @@ def choose_threshold(
     error: float | None = None,
     false_accept_rate: float | None = None,
     certainty: float = 0.95,
+    unknowns: UnknownClasses | None = None,
 ) -> AcceptThreshold:
     """Choose the lowest confidence at which answers can be accepted and a promise kept.
 
@@ -433,6 +456,9 @@ def choose_threshold(
         Exactly one of the three must be given.
     certainty : float, default=0.95
         How sure the promise shall be over the draw of the calibration points, in (0, 1).
+    unknowns : UnknownClasses, optional
+        Queries of unknown classes that come besides, in their share; the points are then those of
+        known classes. See `nearsure.decisions.unknown_classes`.
 
     Returns
     -------
@@ -461,29 +487,40 @@ def choose_threshold(
     checked_confidence, checked_correct = check_scored(confidence, correct)
     kind, target = _the_target(precision, error, false_accept_rate)
     check_open_fraction("certainty", certainty)
-    laxest = partial(_laxest, checked_confidence, checked_correct, certainty, kind)
+    laxest = partial(_laxest, checked_confidence, checked_correct, unknowns, certainty, kind)
     threshold = laxest(target)
     accepted = checked_confidence >= threshold
+    n_points = len(checked_confidence)
+    n_unknown, n_unknown_accepted = unknowns.count(n_points, threshold) if unknowns else (0, 0)
     return AcceptThreshold(
         threshold=threshold,
         kind=kind,
         target=target,
         certainty=certainty,
-        n_points=len(checked_confidence),
-        n_wrong=int((~checked_correct).sum()),
-        n_accepted=int(accepted.sum()),
-        n_wrong_accepted=int((accepted & ~checked_correct).sum()),
+        n_points=n_points + n_unknown,
+        n_wrong=int((~checked_correct).sum()) + n_unknown,
+        n_accepted=int(accepted.sum()) + n_unknown_accepted,
+        n_wrong_accepted=int((accepted & ~checked_correct).sum()) + n_unknown_accepted,
         promised=target if accepted.any() else _best_promise(laxest, kind, target),
+        unknown_share=unknowns.largest_share if unknowns else None,
+        n_unknown_classes=unknowns.n_classes if unknowns else 0,
     )
 
 
-def _laxest(
-    confidence: FloatArray, correct: BoolArray, certainty: float, kind: TargetKind, target: float
+def _laxest(  # noqa: PLR0917
+    confidence: FloatArray,
+    correct: BoolArray,
+    unknowns: UnknownClasses | None,
+    certainty: float,
+    kind: TargetKind,
+    target: float,
 ) -> float:
     if kind == "false_accept_rate":
-        return laxest_rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
+        rejecting = unknowns.laxest_rejecting if unknowns else laxest_rejecting
+        return rejecting(confidence, correct, false_accept_rate=target, certainty=certainty)
+    precise = unknowns.laxest_precise if unknowns else laxest_precise
     precision = target if kind == "precision" else 1.0 - target
-    return laxest_precise(confidence, correct, precision=precision, certainty=certainty)
+    return precise(confidence, correct, precision=precision, certainty=certainty)
 
 
 def _best_promise(laxest: Callable[[float], float], kind: TargetKind, target: float) -> float:

@@ -8,7 +8,12 @@ p(known) p(c | known) is a confidence that also holds for queries that belong to
 from nearsure.loo import search_leaving_class_out
 from nearsure.unknowns.evidence import Evidence, GalleryDensity, collect_evidence
 from nearsure.unknowns.model import VERDICT_NAMES, KnownModel, Verdicts, judge
-from nearsure.unknowns.rehearsal import Rehearsal, rehearse
+from nearsure.unknowns.rehearsal import (
+    Recognition,
+    Rehearsal,
+    measure_recognition,
+    rehearse,
+)
 from nearsure.unknowns.shift import ShareEstimate, estimate_unknown_share, fit_shift
 
 __all__ = [
@@ -16,6 +21,7 @@ __all__ = [
     "Evidence",
     "GalleryDensity",
     "KnownModel",
+    "Recognition",
     "Rehearsal",
     "ShareEstimate",
     "Verdicts",
@@ -23,6 +29,7 @@ __all__ = [
     "estimate_unknown_share",
     "fit_shift",
     "judge",
+    "measure_recognition",
     "rehearse",
     "search_leaving_class_out",
 ]

@@ -106,10 +106,65 @@ def log_mean_powers(log_odds: FloatArray, exponents: FloatArray) -> FloatArray:
 
 
 N_KNOTS = 6
+# Of far unknowns, beside 1 of those that are like a class left out. They come on top of these, so
+# that odds among near ones stay as they are.
+LOG_FAR_WEIGHT = np.log(0.2)
 # Log-odds never fall where the evidence rises, and a query far from everything ends at p = 0.
 LOWEST_SLOPE = 0.05
 # Log-odds and standardised evidence are never so large, and no product of two overflows.
 _MODERATE = schema.number("a number in [-1e100, 1e100]", -1e100, 1e100)
+
+
+@dataclass(frozen=True)
+class OddsLine(schema.Document):
+    """Log-odds of two samples of evidence: a line in a weighted sum that never falls.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        Of the columns of standardised evidence, none negative.
+    knots, slopes : tuple of float
+        Where the line bends, and its slope below, between and above the knots.
+    offset : float
+        Log-odds at the first knot.
+    """
+
+    _owner: ClassVar = "The model of p(known)"
+    _table: ClassVar = {
+        "weights": schema.list_of(_MODERATE, 3),
+        "knots": schema.list_of(_MODERATE),
+        "slopes": schema.list_of(_MODERATE),
+        "offset": _MODERATE,
+    }
+    weights: tuple[float, ...]
+    knots: tuple[float, ...]
+    slopes: tuple[float, ...]
+    offset: float
+
+    @classmethod
+    def fit(cls, known: FloatArray, unknown: FloatArray) -> Self:
+        """Fit it to standardised evidence, shapes (n_known, 3) and (n_unknown, 3)."""
+        rows = np.concatenate([known, unknown])
+        is_known = np.arange(len(rows)) < len(known)
+        # Both kinds count the same in total; the prior counts as much as a single row.
+        shares = np.where(is_known, 0.5 / len(known), 0.5 / len(unknown))
+        pull = 1 / len(rows)
+        _, weights = fit_bounded_logistic(rows, is_known, shares, lowest=0.0, usual=0.0, pull=pull)
+        weights = np.where(rows.any(axis=0), weights, 0.0)
+        scores = rows @ weights
+        knots = np.unique(np.quantile(scores, np.linspace(0, 1, N_KNOTS + 2)[1:-1]))
+        pieces = line_pieces(scores, knots)
+        offset, slopes = fit_bounded_logistic(
+            pieces, is_known, shares, lowest=LOWEST_SLOPE, usual=1.0, pull=pull
+        )
+        return cls(_plain(weights), _plain(knots), _plain(slopes), offset)
+
+    def log_odds(self, standardized: FloatArray) -> FloatArray:
+        """Of rows of shape (n, 3)."""
+        # Not products of matrices, whose last bit depends on how many rows come together.
+        scores = np.einsum("nm,m->n", standardized, np.array(self.weights))
+        pieces = line_pieces(scores, np.array(self.knots))
+        return np.asarray(self.offset + np.einsum("nm,m->n", pieces, np.array(self.slopes)))
 
 
 @dataclass(frozen=True)
@@ -128,6 +183,11 @@ class KnownModel(schema.Document):
     log-odds still never fall where r rises. At 0 and 0 the rehearsal is taken as it is; `fit_shift`
     finds both on unlabelled queries.
 
+    Far from everything that was rehearsed this line is a guess, and a slow one where known and
+    unknown overlap. So unknowns have a second, small part that lies far away, with a line of its
+    own: odds of unknown against known are the sum of both. Where the first is right, the second
+    hardly counts.
+
     Parameters
     ----------
     means, scales, weights : tuple of float
@@ -143,6 +203,8 @@ class KnownModel(schema.Document):
         The lowest rehearsed log-odds of an unknown. Beyond it nothing is known of the density.
     novelty, drift : float
         Mean of b, in [0, 4], and a, in [0, 0.3].
+    far : OddsLine, optional
+        Known against far unknowns.
 
     Examples
     --------
@@ -168,6 +230,7 @@ class KnownModel(schema.Document):
         "farthest": _MODERATE,
         "novelty": schema.number("a number in [0, 4]", 0.0, NOVELTIES[-1]),
         "drift": schema.number("a number in [0, 0.3]", 0.0, DRIFTS[-1]),
+        "far": schema.nullable(schema.OBJECT),
     }
     means: tuple[float, ...]
     scales: tuple[float, ...]
@@ -180,15 +243,18 @@ class KnownModel(schema.Document):
     farthest: float
     novelty: float = 0.0
     drift: float = 0.0
+    far: OddsLine | None = None
 
     @classmethod
-    def fit(cls, known: Evidence, unknown: Evidence) -> Self:
+    def fit(cls, known: Evidence, unknown: Evidence, far: Evidence | None = None) -> Self:
         """Fit the odds to evidence of known and of imitated unknown queries.
 
         Parameters
         ----------
         known, unknown : Evidence
             See `rehearse`. Their numbers need not have the proportion of real queries.
+        far : Evidence, optional
+            Of unknown queries that lie far away.
         """
         known, unknown = known.take(known.seen), unknown.take(unknown.seen)
         if not len(known) or not len(unknown):
@@ -196,33 +262,22 @@ class KnownModel(schema.Document):
                 "Evidence of both known and unknown queries with neighbours is needed. "
                 f"Got {len(known)} and {len(unknown)} queries instead."
             )
-        rows = np.concatenate([known.matrix, unknown.matrix])
-        is_known = np.arange(len(rows)) < len(known)
         means, spread = known.matrix.mean(axis=0), known.matrix.std(axis=0)
         # A column that never varies gets no weight; the test allows for the rounding of its mean.
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
-        standardized = np.where(varies, (rows - means) / scales, 0.0)
-        # Both kinds count the same in total; the prior counts as much as a single row.
-        shares = np.where(is_known, 0.5 / len(known), 0.5 / len(unknown))
-        pull = 1 / len(rows)
-        _, weights = fit_bounded_logistic(
-            standardized, is_known, shares, lowest=0.0, usual=0.0, pull=pull
-        )
-        weights = np.where(varies, weights, 0.0)
-        scores = standardized @ weights
-        knots = np.unique(np.quantile(scores, np.linspace(0, 1, N_KNOTS + 2)[1:-1]))
-        pieces = line_pieces(scores, knots)
-        offset, slopes = fit_bounded_logistic(
-            pieces, is_known, shares, lowest=LOWEST_SLOPE, usual=1.0, pull=pull
-        )
+
+        def standardize(evidence: Evidence) -> FloatArray:
+            return np.where(varies, (evidence.matrix - means) / scales, 0.0)
+
+        near = OddsLine.fit(standardize(known), standardize(unknown))
         model = cls(
             means=_plain(means),
             scales=_plain(scales),
-            weights=_plain(weights),
-            knots=_plain(knots),
-            slopes=_plain(slopes),
-            offset=offset,
+            weights=near.weights,
+            knots=near.knots,
+            slopes=near.slopes,
+            offset=near.offset,
             novelty_normalizers=(0.0,) * len(SINGLE_NOVELTIES),
             drift_normalizers=(0.0,) * len(DRIFTS),
             farthest=0.0,
@@ -233,6 +288,9 @@ class KnownModel(schema.Document):
             farthest=float(of_unknown.min()),
             novelty_normalizers=_plain(log_mean_powers(of_unknown, SINGLE_NOVELTIES)),
             drift_normalizers=_plain(log_mean_powers(model.log_odds(known), DRIFTS)),
+            far=None
+            if far is None
+            else OddsLine.fit(standardize(known), standardize(far.take(far.seen))),
         )
 
     def with_shift(self, *, novelty: float, drift: float) -> Self:
@@ -244,21 +302,32 @@ class KnownModel(schema.Document):
                 )
         return replace(self, novelty=float(novelty), drift=float(drift))
 
+    def rehearsed_log_odds(self, evidence: Evidence) -> FloatArray:
+        """Log r: the log-odds without novelty, drift and far unknowns."""
+        seen = evidence.seen
+        near = OddsLine(self.weights, self.knots, self.slopes, self.offset)
+        log_odds = np.full(len(evidence), -np.inf)
+        log_odds[seen] = near.log_odds(self._standardized(evidence.take(seen)))
+        return log_odds
+
     def log_odds(self, evidence: Evidence) -> FloatArray:
         """Log-density of known less that of unknown evidence; -inf without any neighbour."""
         seen = evidence.seen
-        standardized = (evidence.take(seen).matrix - self.means) / self.scales
-        # Not products of matrices, whose last bit depends on how many rows come together.
-        scores = np.einsum("nm,m->n", standardized, np.array(self.weights))
-        pieces = line_pieces(scores, np.array(self.knots))
-        rehearsed = self.offset + np.einsum("nm,m->n", pieces, np.array(self.slopes))
-        log_odds = np.full(len(evidence), -np.inf)
+        log_odds = self.rehearsed_log_odds(evidence)
+        rehearsed = log_odds[seen]
+        known = log_known_change(rehearsed, self.drift, np.array(self.drift_normalizers))
         log_odds[seen] = (
             rehearsed
-            + log_known_change(rehearsed, self.drift, np.array(self.drift_normalizers))
+            + known
             - log_unknown_change(rehearsed, self.novelty, np.array(self.novelty_normalizers))
         )
+        if self.far is not None:
+            far = known + self.far.log_odds(self._standardized(evidence.take(seen)))
+            log_odds[seen] = -np.logaddexp(-log_odds[seen], LOG_FAR_WEIGHT - far)
         return log_odds
+
+    def _standardized(self, evidence: Evidence) -> FloatArray:
+        return np.asarray((evidence.matrix - self.means) / self.scales, np.float64)
 
     def p_known(self, evidence: Evidence, unknown_share: float) -> FloatArray:
         """Probability that a query is of a class of the gallery.
@@ -284,10 +353,13 @@ class KnownModel(schema.Document):
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        model = super().from_dict(fields)
-        if len(model.slopes) != len(model.knots) + 1 or not model.knots:
-            raise schema.unreadable(cls._owner, "'slopes' must be one more than 'knots'")
-        return model
+        # Files of earlier versions know of no far unknowns.
+        model = super().from_dict({"far": None, **fields})
+        far = None if model.far is None else OddsLine.from_dict(fields["far"])
+        for line in (model, far or model):
+            if len(line.slopes) != len(line.knots) + 1 or not line.knots:
+                raise schema.unreadable(cls._owner, "'slopes' must be one more than 'knots'")
+        return replace(model, far=far)
 
 
 def check_unknown_share(unknown_share: float) -> None:

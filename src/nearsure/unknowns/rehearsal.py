@@ -5,14 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import t as student_t
 
-from nearsure.arrays import BoolArray, IntArray
+from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.loo import check_several_classes
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.unknowns.evidence import Evidence, GalleryDensity, collect_evidence
 from nearsure.validation import integer_codes
+
+# Far unknowns, of which some hundreds are enough for a line, are so much farther away, in units of
+# the median squared distance of the last neighbour. Random vectors on the sphere of embeddings, and
+# sentences about other things, begin to differ there.
+MOST_FAR = 1000
+FAR_STEPS = (0.2, 1.0)
+FAR_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +36,17 @@ class Rehearsal:
         without it their class is gone.
     unknown : Evidence
         Of support points searched without their class.
+    far : Evidence
+        Of some of these, moved away from all their neighbours alike.
+    unknown_rows : array of shape (n_unknown,)
+        Which of the support points `unknown` is of.
     """
 
     density: GalleryDensity
     known: Evidence
     unknown: Evidence
+    far: Evidence
+    unknown_rows: IntArray
 
 
 def rehearse(
@@ -128,4 +142,77 @@ def rehearse(
         own_posterior = to_posterior(own_neighbors)
     known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)
     unknown = collect_evidence(class_left_out, to_posterior(class_left_out), density)
-    return Rehearsal(density, known.take(in_company), unknown)
+    moved = move_away(class_left_out)
+    far = collect_evidence(moved, to_posterior(moved), density)
+    return Rehearsal(density, known.take(in_company), unknown, far, left_out_rows)
+
+
+def move_away(neighbors: Neighbors) -> Neighbors:
+    """Some of the points, moved by steps of various lengths.
+
+    In many dimensions a step in a random direction adds its square to all squared distances alike.
+    """
+    seen = np.flatnonzero(neighbors.counts)
+    some = neighbors.take(seen[:: -(-len(seen) // MOST_FAR)])
+    farthest = some.sq_distances[np.arange(len(some)), some.counts - 1]
+    # In any order but that of the points, which may lie class by class.
+    steps = np.random.default_rng(FAR_SEED).permutation(np.geomspace(*FAR_STEPS, len(some)))
+    moved = some.sq_distances + np.median(farthest) * steps[:, None]
+    return Neighbors(moved, some.labels, some.ids, some.counts)
+
+
+CHANCE = 0.5
+# Up to here next to no query gets a p(known) below 0.5, whatever it is.
+LEAST_AUROC = 0.6
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """How well rehearsed unknowns are told from known points; `measure_recognition` makes it.
+
+    Parameters
+    ----------
+    auroc : float
+        Share of pairs of a known and an unknown point of which the known one has higher log-odds.
+    low : float
+        What that share exceeds with 95% certainty over the draw of the classes.
+    n_classes : int
+        How many were left out in turn.
+    """
+
+    auroc: float
+    low: float
+    n_classes: int
+
+    @property
+    def works(self) -> bool:
+        """Whether unknowns are recognised clearly more often than by chance."""
+        return self.auroc > LEAST_AUROC and self.low > CHANCE
+
+
+def measure_recognition(known: FloatArray, unknown: FloatArray, codes: IntArray) -> Recognition:
+    """Compare log-odds of known points with those of unknown ones, class by class.
+
+    Parameters
+    ----------
+    known, unknown : array of shape (n_known,) and (n_unknown,)
+        Log-odds.
+    codes : array of shape (n_unknown,)
+        Classes of the unknown ones: they, not their points, are the independent draws.
+
+    Examples
+    --------
+    >>> found = measure_recognition(np.array([1.0, 2.0]), np.array([0.0, 1.5]), np.array([0, 1]))
+    >>> found.auroc, found.works
+    (0.75, False)
+    """
+    ascending = np.sort(known)
+    below = [np.searchsorted(ascending, unknown, side=side) for side in ("left", "right")]
+    above = 1.0 - (below[0] + below[1]) / (2 * len(known))
+    _, places, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    by_class = np.bincount(places, above) / sizes
+    n_classes = len(sizes)
+    error = by_class.std(ddof=1) / np.sqrt(n_classes) if n_classes > 1 else np.inf
+    mean = float(by_class.mean())
+    low = mean - float(student_t.ppf(0.95, max(n_classes - 1, 1))) * float(error)
+    return Recognition(mean, max(low, 0.0), n_classes)

@@ -47,7 +47,7 @@ class QueryMixture:
     def __init__(self, model: KnownModel, evidence: Evidence, *, shifted: bool = True) -> None:
         if not len(evidence):
             raise InvalidInputError("evidence must be of at least one query. Got none.")
-        rehearsed = model.with_shift(novelty=0.0, drift=0.0).log_odds(evidence)
+        rehearsed = model.rehearsed_log_odds(evidence)
         # Normalised on rehearsed evidence, densities mean nothing beyond its end: a few queries out
         # there would outweigh all others, and call for the largest novelty.
         lowest = max(-CERTAIN, model.farthest)
