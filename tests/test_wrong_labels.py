@@ -35,16 +35,17 @@ def test_places_are_shares_of_made_up_labels_with_less() -> None:
 @pytest.mark.parametrize("up_to", [RANDOM_UP_TO, CONFUSABLE_UP_TO])
 @pytest.mark.parametrize("power", [1.0, 3.0, 10.0])
 def test_flat_part_of_expected_counts_is_found_again(power: float, up_to: float) -> None:
-    edges = np.linspace(0, 1, 21)
-    growing = 400 * np.diff(edges ** (power + 1))
-    known = np.linspace(20, 0, 20)
-    for n_wrong in (50.0, 500.0):
+    edges, rng = np.linspace(0, 1, 21), np.random.default_rng(0)
+    # So many that the power is certain.
+    growing = 40_000 * np.diff(edges ** (power + 1))
+    known = np.linspace(2000, 0, 20)
+    for n_wrong in (5000.0, 50_000.0):
         counts = n_wrong * up_to / 20 + growing
-        assert _fit_flat_part(counts[None], up_to)[0] == pytest.approx(n_wrong, rel=0.1)
-        with_others = _fit_flat_part((counts + known)[None], up_to, known[None])
+        assert _fit_flat_part(counts[None], up_to, rng)[0] == pytest.approx(n_wrong, rel=0.1)
+        with_others = _fit_flat_part((counts + known)[None], up_to, rng, known[None])
         assert with_others[0] == pytest.approx(n_wrong, rel=0.1)
-    # Of right labels alone nothing is flat, as far as the steps of the fit go.
-    assert _fit_flat_part(growing[None], up_to)[0] < 5
+    # Of right labels alone nearly nothing is flat.
+    assert _fit_flat_part(growing[None], up_to, rng)[0] < 0.01 * 40_000
 
 
 @pytest.mark.parametrize(("n_random", "n_confusable"), [(300, 0), (0, 300), (150, 150)])

@@ -890,7 +890,7 @@ def audit(
     >>> found = audit(neighbors, [0, 0, 0, 1, 1], temperature=1.0, min_members=3)
     >>> print(found.to_text(n_rows=1))
     5 points in 2 classes
-    possibly mislabelled: about 0, between 0 and 5
+    possibly mislabelled: about 1, between 0 and 5
       id  label  p %    suggested  p %
       2   0        0.0  1          100.0
     nearly identical points labelled differently: 1 pairs

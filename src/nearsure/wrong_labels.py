@@ -14,7 +14,7 @@ nearly no support. The second have some, and are seen only where the rival class
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import softmax, xlogy
 
 from nearsure.arrays import FloatArray
 
@@ -132,23 +132,23 @@ def estimate_wrong_labels(
     >>> right, wrong = draw(1800, 0.4, 1.0), draw(200, 0.0, 0.2)
     >>> labels = LabelSupport(np.r_[right.own, wrong.own], np.r_[right.rival, wrong.rival])
     >>> print(estimate_wrong_labels(labels, random, confusable))
-    about 199, between 176 and 222
+    about 196, between 177 and 225
     """
     rng = np.random.default_rng(seed)
     by_trust = _count_places(labels.trust(), random.trust(), RANDOM_UP_TO, rng)
     by_gap = _count_places(labels.gap, confusable.gap, CONFUSABLE_UP_TO, rng)
     random_by_gap = _count_places(random.gap, confusable.gap, CONFUSABLE_UP_TO, rng)
-    n_random = _fit_flat_part(_resample(by_trust, rng), RANDOM_UP_TO)
+    n_random = _fit_flat_part(_resample(by_trust, rng), RANDOM_UP_TO, rng)
     # Random labels stand among the confused ones, at places that the made-up ones tell.
     known = n_random[:, None] * (random_by_gap / len(random.gap))
-    n_confusable = _fit_flat_part(_resample(by_gap, rng), CONFUSABLE_UP_TO, known)
+    n_confusable = _fit_flat_part(_resample(by_gap, rng), CONFUSABLE_UP_TO, rng, known)
     n_wrong = n_random + n_confusable
     low, high = np.quantile(n_wrong[1:], RANGE)
     return WrongLabels(
         float(n_random[0]),
         float(n_confusable[0]),
         float(min(low, n_wrong[0])),
-        float(max(high, n_wrong[0])),
+        float(min(max(high, n_wrong[0]), len(labels.own))),
     )
 
 
@@ -171,10 +171,14 @@ def _resample(counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.vstack([counts, rng.gamma(counts + 1 / N_BINS, size=(N_RESAMPLES, N_BINS))])
 
 
-def _fit_flat_part(counts: FloatArray, up_to: float, known: FloatArray | float = 0.0) -> FloatArray:
+def _fit_flat_part(
+    counts: FloatArray, up_to: float, rng: np.random.Generator, known: FloatArray | float = 0.0
+) -> FloatArray:
     """Number of labels that are spread evenly over [0, 1], by maximum likelihood.
 
     Counts are taken as Poisson, with the expectation known + flat part + a power of the place.
+    Which power it is, the likelihood tells more or less well: the first number is the mean over
+    all powers, weighted by it, and the others, which tell the range, take one drawn by it.
 
     Parameters
     ----------
@@ -182,6 +186,8 @@ def _fit_flat_part(counts: FloatArray, up_to: float, known: FloatArray | float =
         Histograms over [0, up_to].
     up_to : float
         Where they end.
+    rng : Generator
+        For the powers.
     known : array of shape (n, N_BINS) or 0
         Expected labels of another kind.
 
@@ -201,6 +207,8 @@ def _fit_flat_part(counts: FloatArray, up_to: float, known: FloatArray | float =
         shared = counted / model
         flat, grown = flat * shared.mean(axis=2), grown * (shared * shapes).sum(axis=2)
     model = expected + flat[:, :, None] / N_BINS + grown[:, :, None] * shapes
-    likelihood = (xlogy(counted, model) - model).sum(axis=2)
-    best = likelihood.argmax(axis=1)
-    return np.asarray(flat[np.arange(len(flat)), best] / up_to, np.float64)
+    chances = softmax((xlogy(counted, model) - model).sum(axis=2), axis=1)
+    drawn = (np.cumsum(chances, axis=1)[:, :-1] < rng.random((len(flat), 1))).sum(axis=1)
+    numbers: FloatArray = flat[np.arange(len(flat)), drawn]
+    numbers[0] = flat[0] @ chances[0]
+    return numbers / up_to
