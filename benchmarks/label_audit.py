@@ -5,7 +5,8 @@ the point (to its own most probable other class), or half at random and half by 
 have wrong labels of their own, so that the true number is a little larger than what is called so.
 
 "All" is what would be listed without an estimate: every label that has less support than another.
-HWU64, TREC and digits served to choose the constants of `nearsure.wrong_labels`, the others not.
+HWU64, TREC and digits served to choose the constants of `nearsure.wrong_labels`. Two choices were
+made with an eye on the others, too: the upper end of the range, and the mean over powers.
 
 Needs the reference embeddings, which are not part of the project: NEARSURE_DATA says where.
 """
