@@ -12,8 +12,9 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.bursts import CUTS, group_near_copies
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import PADDING_LABEL, Neighbors
-from nearsure.posterior import aggregate, score
+from nearsure.posterior import Posterior, aggregate, score
 from nearsure.rules import ned_weights
+from nearsure.wrong_labels import LabelSupport, WrongLabels, estimate_wrong_labels
 
 __all__ = [
     "ConfusableClasses",
@@ -442,9 +443,9 @@ def small_classes(
     )
 
 
-# How far the points around a point support its label.
+# How far the points around a point support a label.
 #
-# Three things set it apart from p(own label):
+# Three things set it apart from the label's probability:
 #
 # - Votes are mutual. A point is also a neighbour of other points, and whether its label agrees with
 #   theirs is evidence of the same kind, without a further search.
@@ -457,34 +458,74 @@ def small_classes(
 
 
 SECOND_HAND = 0.3
+# Labels that are made wrong, of each kind, to estimate the number of wrong ones.
+N_MADE_UP = 10_000
 # Below this share of a neighbour's votes, what other points add is rounding.
 NOTHING_LEFT = 1e-9
 
 
-def label_trust(
-    points: SupportPoints,
-    weights: FloatArray,
-    p_rival: FloatArray,
-    *,
-    second_hand: float = SECOND_HAND,
-) -> FloatArray:
-    """Support of a point's own label, as a share of that and of the support of its best rival.
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """What points weigh for each other; `count_votes` makes it.
+
+    Parameters
+    ----------
+    mutual : sparse array of shape (n, n)
+        Symmetric: what either of two points gave the other.
+    by_class : sparse array of shape (n, n_codes)
+        Sums of a point's votes over the members of each class.
+    """
+
+    mutual: csr_array
+    by_class: csr_array
+
+
+def count_votes(points: SupportPoints, weights: FloatArray) -> Votes:
+    """Let each point hand out one vote to its neighbours.
 
     Parameters
     ----------
     points : SupportPoints
         The gallery.
     weights : array of shape (n_entries,)
-        What the vote of each neighbour weighs, for ``points.rows`` and ``points.others``.
-    p_rival : array of shape (n,)
-        Leave-one-out probability of the best class that is not the point's own.
+        What each neighbour weighs, for ``points.rows`` and ``points.others``.
+    """
+    n_points, codes = len(points.codes), points.codes
+    shares = weights / np.bincount(points.rows, weights, minlength=n_points)[points.rows]
+    given = csr_array((shares, (points.rows, points.others)), shape=(n_points, n_points))
+    mutual = csr_array(given + given.T)
+    by_class = csr_array(mutual @ csr_array((np.ones(n_points), (np.arange(n_points), codes))))
+    by_class.sort_indices()
+    return Votes(mutual, by_class)
+
+
+def label_support(
+    points: SupportPoints,
+    votes: Votes,
+    rows: IntArray,
+    labels: IntArray,
+    *,
+    second_hand: float = SECOND_HAND,
+) -> FloatArray:
+    """Support of a label at some points, as a share of the votes of each point.
+
+    Parameters
+    ----------
+    points : SupportPoints
+        The gallery.
+    votes : Votes
+        Of its points.
+    rows : array of shape (n_asked,)
+        Points with neighbours; one may occur more than once.
+    labels : array of shape (n_asked,)
+        Codes of classes of the gallery, each point's own or any other.
     second_hand : float
         Weight in [0, 1) of what a neighbour's other neighbours are, against what it is itself.
 
     Returns
     -------
-    array of shape (n,)
-        In [0, 1]; below 0.5 the rival has more support. NaN for a point without neighbours.
+    array of shape (n_asked,)
+        In [0, 1].
 
     Examples
     --------
@@ -496,42 +537,27 @@ def label_trust(
     ...     rows=np.array([0, 1, 2, 3, 4, 4]),
     ...     others=np.array([1, 0, 3, 2, 2, 3]),
     ... )
-    >>> label_trust(points, np.ones(6), p_rival=np.array([0.0, 0.0, 0.0, 0.0, 1.0])).round(2)
-    array([1., 1., 1., 1., 0.])
+    >>> votes = count_votes(points, np.ones(6))
+    >>> label_support(points, votes, rows=np.array([0, 4, 4]), labels=np.array([0, 0, 1]))
+    array([1., 0., 1.])
     """
     if not 0 <= second_hand < 1:
         raise InvalidInputError(f"second_hand must lie in [0, 1). Got {second_hand} instead.")
-    votes = mutual_votes(points, weights).tocoo()
-    point, voter = votes.row.astype(np.int64), votes.col.astype(np.int64)
-    vote = np.asarray(votes.data, np.float64)
-    codes, n_points, n_classes = points.codes, len(points.codes), int(points.codes.max()) + 1
-    totals = np.bincount(point, vote, minlength=n_points)
-    # Votes that each voter gets from the point's class. The point is among the voter's own voters,
-    # with the same vote, so that there are always some.
-    keys, place = np.unique(point * n_classes + codes[voter], return_inverse=True)
-    wanted = np.searchsorted(keys, voter * n_classes + codes[point])
-    for_own_class = np.bincount(place, vote)[wanted]
-    agrees = (codes[point] == codes[voter]).astype(np.float64)
+    if not rows.size:
+        return np.zeros(0)
+    codes, totals = points.codes, np.asarray(votes.mutual.sum(axis=1)).ravel()
+    asked = csr_array(votes.mutual[rows])
+    place = np.repeat(np.arange(len(rows)), np.diff(asked.indptr))
+    point, voter, label, vote = rows[place], asked.indices, labels[place], asked.data
+    agrees = (codes[voter] == label).astype(np.float64)
+    # The point is among the voter's own voters, with the same vote for its own class.
+    for_label = np.asarray(votes.by_class[voter, label]).ravel() - vote * (codes[point] == label)
     of_others = totals[voter] - vote
     known = of_others > NOTHING_LEFT * totals[voter]
-    others_agree = np.divide(for_own_class - vote, of_others, out=agrees.copy(), where=known)
+    others_agree = np.divide(for_label, of_others, out=agrees.copy(), where=known)
     agreement = (1 - second_hand) * agrees + second_hand * np.clip(others_agree, 0.0, 1.0)
-    support = np.bincount(point, vote * agreement, minlength=n_points)
-    has_neighbors = np.bincount(points.rows, minlength=n_points) > 0
-    trust = np.full(n_points, np.nan)
-    np.divide(support, support + totals * p_rival, out=trust, where=has_neighbors)
-    return trust
-
-
-def mutual_votes(points: SupportPoints, weights: FloatArray) -> csr_array:
-    """Symmetric matrix of shape (n, n): what two points weigh for each other.
-
-    Each point hands out one vote to its neighbours; an entry is what either gave the other.
-    """
-    n_points = len(points.codes)
-    shares = weights / np.bincount(points.rows, weights, minlength=n_points)[points.rows]
-    given = csr_array((shares, (points.rows, points.others)), shape=(n_points, n_points))
-    return csr_array(given + given.T)
+    support = np.bincount(place, vote * agreement, minlength=len(rows))
+    return np.asarray(support / totals[rows], np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -549,7 +575,10 @@ class SuspectLabels:
     p_own, p_suggested : array of shape (n_ranked,)
         Leave-one-out probabilities of the two; a code of -1 has 0.
     trust : array of shape (n_ranked,)
-        What the points are ranked by, in [0, 1]; below 0.5 the other class has more support.
+        Support of the label as a share of that and of the other's, in [0, 1]; below 0.5 the other
+        class has more support.
+    wrong : WrongLabels
+        How many labels of the whole gallery are wrong, with a range.
     """
 
     ids: AnyArray
@@ -558,20 +587,26 @@ class SuspectLabels:
     p_own: FloatArray
     p_suggested: FloatArray
     trust: FloatArray
+    wrong: WrongLabels
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def n_doubted(self) -> int:
-        """Points whose label has less support than another; they come first."""
-        return int((self.trust < 0.5).sum())  # noqa: PLR2004
+        """How many of the first to look at: as many as labels may be wrong.
+
+        That is the upper end of the range of `wrong`, or fewer if fewer labels have less support
+        than another.
+        """
+        return min(int((self.trust < 0.5).sum()), self.wrong.between[1])  # noqa: PLR2004
 
     def first(self, n: int) -> "SuspectLabels":
         """The n most suspect of them, or all if there are fewer."""
         if n < 0:
             raise InvalidInputError(f"n must not be negative. Got {n} instead.")
-        return SuspectLabels(**{name: column[:n] for name, column in vars(self).items()})
+        columns = {name: column[:n] for name, column in vars(self).items() if name != "wrong"}
+        return SuspectLabels(**columns, wrong=self.wrong)
 
 
 def suspect_labels(
@@ -581,16 +616,18 @@ def suspect_labels(
     temperature: float,
     ids: ArrayLike | None = None,
     second_hand: float = SECOND_HAND,
+    seed: int = 0,
 ) -> SuspectLabels:
     """Rank the points of a gallery by how little their own label is supported.
 
-    The ranking is by the trust that `nearsure.audit` explains; equal trust is broken
-    by the larger p(suggested), then by row. It finds labels that are wrong at random best.
-    Labels that were mistaken for the most similar class look like honest neighbours of that
-    class, and are found far less often; p(own) - p(suggested) ranks those better.
+    `nearsure.wrong_labels` estimates how many labels are wrong, and whether at random or confused
+    with a similar class. Labels that are wrong at random are found best by the share of support
+    that is their own; for confused labels, which look like honest neighbours of that class, it
+    matters how far the other class is ahead. The ranking follows the kind that there is more of.
+    Equal ranks are broken by the larger p(suggested), then by row.
     A larger k than for prediction, 100 say, makes the top of the ranking a little purer.
-    The only member of a class has no neighbour of its class and is always suspect: see
-    `small_classes`. Points without neighbours are not ranked.
+    Points without neighbours and the only members of a class are not ranked, because nothing
+    supports their label, right or wrong: see `small_classes`.
 
     Parameters
     ----------
@@ -604,11 +641,13 @@ def suspect_labels(
         Identity of each point, by which `neighbors` names it; by default its row number.
     second_hand : float
         Weight in [0, 1) of what a neighbour's other neighbours are, against what it is itself.
+    seed : int
+        For the labels that are made wrong to estimate the number of wrong ones.
 
     Returns
     -------
     SuspectLabels
-        All points that have neighbours, the most suspect first.
+        The most suspect first.
 
     Examples
     --------
@@ -627,20 +666,53 @@ def suspect_labels(
     points = support_points(neighbors, codes, ids)
     weights = ned_weights(neighbors, temperature)
     posterior = aggregate(neighbors, weights)
+    votes = count_votes(points, weights[neighbors.valid])
+
+    def support(rows: IntArray, labels: IntArray) -> FloatArray:
+        return label_support(points, votes, rows, labels, second_hand=second_hand)
+
     best, p_best = posterior.top(2)
-    other = (best[:, 0] == points.codes).astype(np.int64)
-    rows = np.arange(len(points.codes))
+    has_neighbors = neighbors.counts > 0
+    rows = np.flatnonzero(has_neighbors & (np.bincount(points.codes)[points.codes] > 1))
+    other = (best[rows, 0] == points.codes[rows]).astype(np.int64)
     suggested, p_suggested = best[rows, other], p_best[rows, other]
-    trust = label_trust(points, weights[neighbors.valid], p_suggested, second_hand=second_hand)
-    ranked = np.lexsort((-p_suggested, trust))[: int((neighbors.counts > 0).sum())]
+    labels = LabelSupport(support(rows, points.codes[rows]), p_suggested)
+    wrong = WrongLabels(0.0, 0.0, 0.0, 0.0)
+    if rows.size and len(np.unique(points.codes)) > 1:
+        rng = np.random.default_rng(seed)
+        drawn = np.resize(rng.permutation(np.flatnonzero(has_neighbors)), N_MADE_UP)
+        made_up = (
+            LabelSupport(support(drawn, each), p_best[drawn, 0])
+            for each in _make_up_labels(posterior, points.codes, drawn, rng)
+        )
+        wrong = estimate_wrong_labels(labels, *made_up, seed=seed)
+    ranked = np.lexsort((-p_suggested, labels.trust(wrong.floor)))
     return SuspectLabels(
-        ids=points.ids[ranked],
-        codes=points.codes[ranked],
+        ids=points.ids[rows[ranked]],
+        codes=points.codes[rows[ranked]],
         suggested_codes=suggested[ranked],
-        p_own=posterior.probability_of(points.codes)[ranked],
+        p_own=posterior.probability_of(points.codes)[rows[ranked]],
         p_suggested=p_suggested[ranked],
-        trust=trust[ranked],
+        trust=labels.trust()[ranked],
+        wrong=wrong,
     )
+
+
+def _make_up_labels(
+    posterior: Posterior, codes: IntArray, rows: IntArray, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Labels of some points that are not their most probable class: at random, and confusable.
+
+    Confusable ones are drawn by their probability; where there is no other class, at random.
+    """
+    classes = np.unique(codes)
+    first, end = posterior.indptr[rows], posterior.indptr[rows + 1]
+    steps = rng.integers(1, len(classes), len(rows))
+    at_random = classes[(np.searchsorted(classes, posterior.codes[first]) + steps) % len(classes)]
+    reached = np.cumsum(posterior.probabilities)
+    wanted = reached[first] + rng.random(len(rows)) * (reached[end - 1] - reached[first])
+    entry = np.clip(np.searchsorted(reached, wanted, side="right"), first + 1, end - 1)
+    return at_random, np.where(end - first > 1, posterior.codes[entry], at_random)
 
 
 Column = tuple[str, Callable[[Any], str], AnyArray]
@@ -717,14 +789,14 @@ class GalleryAudit:
                 return "-"
             return str(code) if class_names is None else str(class_names[code])
 
-        suspects, pairs = self.suspects, self.duplicates
+        suspects, pairs = self.suspects.first(self.suspects.n_doubted), self.duplicates
         confusable, small = self.confusable, self.small
         copies = self.copies or NearCopies([], np.empty(0, np.int64), 0)
         return "\n".join(
             [
                 f"{self.n_points} points in {self.n_classes} classes",
                 _table(
-                    f"labels with less support than another: {suspects.n_doubted}",
+                    f"possibly mislabelled: {suspects.wrong}",
                     n_rows,
                     ("id", str, suspects.ids),
                     ("label", name, suspects.codes),
@@ -778,6 +850,7 @@ def audit(
     relative_threshold: float = RELATIVE_THRESHOLD,
     min_members: int = MIN_MEMBERS,
     max_miss_share: float = MAX_MISS_SHARE,
+    seed: int = 0,
 ) -> GalleryAudit:
     """Look for what is wrong with a gallery: labels, duplicates, classes.
 
@@ -794,7 +867,7 @@ def audit(
         T of NED, fitted on these neighbours.
     ids : array of shape (n,), optional
         Identity of each point, by which `neighbors` names it; by default its row number.
-    second_hand : float
+    second_hand, seed : float, int
         See `suspect_labels`.
     relative_threshold : float
         See `near_duplicates_across_classes`.
@@ -817,7 +890,7 @@ def audit(
     >>> found = audit(neighbors, [0, 0, 0, 1, 1], temperature=1.0, min_members=3)
     >>> print(found.to_text(n_rows=1))
     5 points in 2 classes
-    labels with less support than another: 3
+    possibly mislabelled: about 1, between 0 and 5
       id  label  p %    suggested  p %
       2   0        0.0  1          100.0
     nearly identical points labelled differently: 1 pairs
@@ -837,7 +910,7 @@ def audit(
         n_points=len(neighbors),
         n_classes=len(np.unique(codes)),
         suspects=suspect_labels(
-            neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand
+            neighbors, codes, temperature=temperature, ids=ids, second_hand=second_hand, seed=seed
         ),
         duplicates=near_duplicates_across_classes(
             neighbors, codes, ids=ids, relative_threshold=relative_threshold

@@ -114,6 +114,9 @@ def audit() -> Audit:
     )
     return Audit(
         n_points=2000,
+        n_wrong=15,
+        n_wrong_low=8,
+        n_wrong_high=25,
         n_suspects=25,
         n_duplicates=1,
         n_small=1,

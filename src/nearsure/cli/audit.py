@@ -52,8 +52,8 @@ def audit(
 ) -> None:
     """What is wrong with a gallery: suspect labels, near-duplicates, confusable and small classes.
 
-    Every point is searched among the others. -o writes all suspect labels, the least probable
-    first.
+    Every point is searched among the others. The number of wrong labels is estimated; -o writes as
+    many suspects as may be wrong, the most suspect first.
 
     Example: nearsure audit gallery.npz -o suspects.csv
 
@@ -142,8 +142,10 @@ def _audit(classifier: "NEDClassifier") -> "Audit":
 
 
 def _show(found: "Audit", rows: int) -> None:
+    between = f"between {found.n_wrong_low:,} and {found.n_wrong_high:,}"
     show_table(
-        f"Labels with less support than another: {found.n_suspects:,} of {found.n_points:,} points",
+        f"Possibly mislabelled: about {found.n_wrong:,} of {found.n_points:,} points, {between}; "
+        f"{found.n_suspects:,} to look at",
         ("id", "label", "p", "suggested", "p", "trust"),
         [
             [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]

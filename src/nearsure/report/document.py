@@ -260,9 +260,20 @@ class SmallClass:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of the gallery found; lists are cut, the counts are of all."""
+    """What an audit of the gallery found; lists are cut, the counts are of all.
+
+    Parameters
+    ----------
+    n_wrong, n_wrong_low, n_wrong_high : int
+        Estimated number of wrong labels, and its range.
+    n_suspects : int
+        Suspects that are worth a look: as many as labels may be wrong.
+    """
 
     n_points: int
+    n_wrong: int
+    n_wrong_low: int
+    n_wrong_high: int
     n_suspects: int
     n_duplicates: int
     n_small: int

@@ -76,8 +76,12 @@ def audit_of(
     classes = [plain_label(label) for label in classifier.classes_]
     doubted = found.suspects.first(min(n_suspects, found.suspects.n_doubted))
     pairs, confusable, small = found.duplicates, found.confusable, found.small
+    low, high = found.suspects.wrong.between
     return Audit(
         n_points=found.n_points,
+        n_wrong=found.suspects.wrong.n,
+        n_wrong_low=low,
+        n_wrong_high=high,
         n_suspects=found.suspects.n_doubted,
         n_duplicates=len(pairs),
         n_small=len(small),

@@ -150,10 +150,9 @@
   }
 
   function summary(audit) {
-    const share = audit.n_points > 0 ? audit.n_suspects / audit.n_points : null;
     return (
-      plural(audit.n_suspects, "suspect label") + " among " + plural(audit.n_points, "point") +
-      " (" + percent(share) + "), " +
+      "About " + plural(audit.n_wrong, "label") + " of " + count(audit.n_points) + " may be wrong, between " +
+      count(audit.n_wrong_low) + " and " + count(audit.n_wrong_high) + "; " +
       plural(audit.n_duplicates, "pair") + " of near duplicates with different labels, " +
       plural(audit.n_small, "class", "classes") + " too small to be trusted."
     );

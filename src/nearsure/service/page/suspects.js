@@ -10,6 +10,7 @@ const AT_ONCE = 8;
 
 let suspects = [];
 let total = 0;
+let estimate = null;
 let shown = AT_ONCE;
 
 /** Removes a row, and moves the focus to the next. */
@@ -58,8 +59,9 @@ function row(suspect) {
 
 function note() {
   if (suspects.length === 0) return "No label disagrees with its neighbours.";
-  const all = total > suspects.length ? ` The ${suspects.length} least likely labels are listed.` : "";
-  return `${plural(total, "item")} of ${count(session.model.size)} ${total === 1 ? "looks" : "look"} more like another class.${all}`;
+  const { n_wrong: wrong, n_wrong_low: low, n_wrong_high: high, n_points: size } = estimate;
+  const all = total > suspects.length ? ` The ${suspects.length} most suspect are listed.` : "";
+  return `About ${plural(wrong, "label")} of ${count(size)} may be wrong, between ${count(low)} and ${count(high)}: look at ${plural(total, "item")}.${all}`;
 }
 
 function draw() {
@@ -76,6 +78,7 @@ export async function loadSuspects() {
     const audit = await callUntilMade("/v1/audit");
     suspects = [...(audit?.suspects ?? [])];
     total = audit?.n_suspects ?? 0;
+    estimate = audit;
     rememberLabels(suspects.flatMap((suspect) => [suspect.label, suspect.suggested]).filter((label) => label !== null));
     draw();
     byId("suspects-again").hidden = true;
