@@ -17,6 +17,7 @@ BENCHMARKS = (
     "label_audit",
     "drift",
     "recalibration",
+    "small_galleries",
     "scale",
     "server_engines",
     "service",

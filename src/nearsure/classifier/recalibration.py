@@ -39,7 +39,9 @@ SPREADS = (0.25 * PRIOR_SPREAD, 0.5 * PRIOR_SPREAD, PRIOR_SPREAD)
 LABELS_IN_BAND = 5
 
 
-def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, float]:
+def fit_line(
+    confidence: FloatArray, correct: BoolArray, weights: FloatArray | None = None
+) -> tuple[ShrunkPlatt, float]:
     """Find the line that labelled queries speak for, and the chance that none was needed.
 
     Parameters
@@ -48,6 +50,8 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
         Of the answers, as the gallery's fit has it.
     correct : array of shape (n,)
         Whether they are right.
+    weights : array of shape (n,), optional
+        How much each answer counts, in answers; by default 1.
 
     Examples
     --------
@@ -62,15 +66,16 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
     if not len(confidence):
         return ShrunkPlatt(1.0, 0.0), LIKE_GALLERY
     x = np.asarray(logit(clip_inside(confidence)), np.float64)
+    counts = np.ones(len(x)) if weights is None else weights
     design = np.stack([np.ones_like(x), x], axis=1)
     lines = [np.array([0.0, 1.0])]
-    log_weights = [np.log(LIKE_GALLERY) + _log_likelihood(x, correct)]
+    log_weights = [np.log(LIKE_GALLERY) + _log_likelihood(x, correct, counts)]
     for spread in SPREADS:
         pull = 1.0 / spread**2
         intercept, (slope,) = fit_bounded_logistic(
             x[:, None],
             correct,
-            np.ones(len(x)),
+            counts,
             lowest=LOWEST_SLOPE,
             usual=1.0,
             pull=pull,
@@ -81,21 +86,23 @@ def fit_line(confidence: FloatArray, correct: BoolArray) -> tuple[ShrunkPlatt, f
         line = np.array([intercept, slope])
         logits = design @ line
         p = expit(logits)
-        curvature = (design * (p * (1.0 - p))[:, None]).T @ design + pull * np.eye(2)
+        curvature = (design * (counts * p * (1.0 - p))[:, None]).T @ design + pull * np.eye(2)
         log_prior = np.log(pull) - 0.5 * pull * (intercept**2 + (slope - 1.0) ** 2)
         log_evidence = (
-            _log_likelihood(logits, correct) + log_prior - 0.5 * np.linalg.slogdet(curvature)[1]
+            _log_likelihood(logits, correct, counts)
+            + log_prior
+            - 0.5 * np.linalg.slogdet(curvature)[1]
         )
         lines.append(line)
         log_weights.append(np.log((1.0 - LIKE_GALLERY) / len(SPREADS)) + log_evidence)
-    weights = np.exp(np.array(log_weights) - max(log_weights))
-    weights /= weights.sum()
-    intercept, slope = (weights @ np.stack(lines)).tolist()
-    return ShrunkPlatt(slope, intercept), float(weights[0])
+    chances = np.exp(np.array(log_weights) - max(log_weights))
+    chances /= chances.sum()
+    intercept, slope = (chances @ np.stack(lines)).tolist()
+    return ShrunkPlatt(slope, intercept), float(chances[0])
 
 
-def _log_likelihood(logits: FloatArray, correct: BoolArray) -> float:
-    return float((correct * logits - np.logaddexp(0.0, logits)).sum())
+def _log_likelihood(logits: FloatArray, correct: BoolArray, counts: FloatArray) -> float:
+    return float((counts * (correct * logits - np.logaddexp(0.0, logits))).sum())
 
 
 def choose_rows(
