@@ -17,7 +17,7 @@ BENCHMARKS = (
     "label_audit",
     "drift",
     "recalibration",
-    "small_galleries",
+    "few_members",
     "scale",
     "server_engines",
     "service",

@@ -1,6 +1,6 @@
 """How sure nearsure is of galleries of a few members a class, and how sure it should be.
 
-``python -m benchmarks.small_galleries``: of each data set, galleries of 2, 3, 5 and 10 members of
+``python -m benchmarks.few_members``: of each data set, galleries of 2, 3, 5 and 10 members of
 each class, of 1 to 6 and of 2 to 12 members, drawn for each class. Queries are as frequent in a
 class as its members are in the gallery. "Before" fits every gallery as if none were small: points
 are left out alone, while other classes keep all members, and the calibrator has one prior. What a
@@ -106,7 +106,7 @@ def main() -> None:
     if arguments.output is None:
         print(table)
     else:
-        command = shlex.join(["python", "-m", "benchmarks.small_galleries", *sys.argv[1:]])
+        command = shlex.join(["python", "-m", "benchmarks.few_members", *sys.argv[1:]])
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(to_page(table, command))
     say_bars(found)
@@ -232,7 +232,7 @@ def to_page(table: str, command: str) -> str:
     return (
         "# Galleries of a few members a class\n\n"
         f"`{command}` (nearsure {version('nearsure')}) made this table; the columns are explained "
-        "at the top of `benchmarks/small_galleries.py`. Before -> after: points left out alone, "
+        "at the top of `benchmarks.few_members.py`. Before -> after: points left out alone, "
         "and points whose other classes are thinned alike. The form of the fit was chosen on "
         f"{', '.join(CHOSEN_ON)}; {', '.join(SHOWN_ON)} only show it. One member a class is not in "
         "it: nothing can be fitted, and `fit` says so.\n\n"
