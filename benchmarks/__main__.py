@@ -17,6 +17,7 @@ BENCHMARKS = (
     "label_audit",
     "drift",
     "recalibration",
+    "few_members",
     "scale",
     "server_engines",
     "service",

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index.exact import ExactIndex
-from nearsure.loo import LARGEST_FACTOR, leave_one_out, own_class_factors, search_leaving_one_out
+from nearsure.loo import (
+    DENSITY_POWER,
+    LARGEST_FACTOR,
+    leave_one_out,
+    own_class_factors,
+    search_leaving_one_out,
+    thin_alike,
+)
 from nearsure.neighbors import Neighbors
 
 # A support point is left out of its own neighbours by who it is, never by where it stands.
@@ -341,3 +348,87 @@ def test_corrected_sums_are_what_a_query_finds_on_average(
 
     assert abs(standard_errors_apart(left_out * factors)) < 3.5
     assert standard_errors_apart(left_out) < -5  # without the factor it is seen to be too small
+
+
+# Other classes lose as large a share as leaving a point out took from its own.
+
+
+def thinned(
+    labels: ArrayLike, size: int, *, n_rows: int = 4000, left: int | None = None, seed: int = 0
+) -> tuple[Neighbors, Neighbors]:
+    """The same neighbours of many points of class 0, as they were and thinned."""
+    labels = np.tile(np.asarray(labels), (n_rows, 1))
+    distances = np.tile(np.arange(1.0, labels.shape[1] + 1), (n_rows, 1))
+    found = Neighbors(distances, labels, np.tile(np.arange(labels.shape[1]), (n_rows, 1)))
+    codes, sizes = np.zeros(n_rows, np.int64), np.array([size, 3, 6])
+    rest = np.full(n_rows, size - 1 if left is None else left)
+    return found, thin_alike(found, codes, sizes, rest, np.random.default_rng(seed))
+
+
+def count_kept(thin: Neighbors, neighbor: int) -> int:
+    return int(((np.asarray(thin.ids) == neighbor) & thin.valid).sum())
+
+
+def test_each_other_class_loses_the_same_share_and_the_own_nothing() -> None:
+    """Of three, one is lost: so a class of three loses one, and one of six two."""
+    labels = [0, 1, 2, 2, 1, 0, 2, 2, 1, 2, 2]
+    _, thin = thinned(labels, size=3)
+    kept = [((thin.labels == code) & thin.valid).sum(axis=1) for code in range(3)]
+    assert [np.unique(each).tolist() for each in kept] == [[2], [2], [4]]
+    # Every member is as likely to be lost as every other.
+    for neighbor, code in enumerate(labels):
+        if code:
+            assert count_kept(thin, neighbor) / 4000 == pytest.approx(2 / 3, abs=4 * 0.0075)
+
+
+def test_members_that_are_not_among_the_neighbours_may_be_the_lost_ones() -> None:
+    """One of a class's three members is listed, and lost in a third of the draws."""
+    _, thin = thinned([0, 1, 0, 2], size=3)
+    assert count_kept(thin, 1) / 4000 == pytest.approx(2 / 3, abs=4 * 0.0075)
+    assert count_kept(thin, 3) / 4000 == pytest.approx(2 / 3, abs=4 * 0.0075)
+
+
+def test_a_share_that_is_no_whole_number_of_members_is_rounded_by_chance() -> None:
+    """Half of a class of three: one or two."""
+    _, thin = thinned([1, 1, 0, 1], size=2)
+    kept = ((thin.labels == 1) & thin.valid).sum(axis=1)
+    assert np.unique(kept).tolist() == [1, 2]
+    assert kept.mean() == pytest.approx(1.5, abs=4 * 0.5 / np.sqrt(4000))
+
+
+def test_distances_are_those_of_a_fuller_gallery() -> None:
+    found, thin = thinned([1, 1, 0, 1], size=2, n_rows=5)
+    expected = np.take_along_axis(found.sq_distances, np.asarray(thin.ids), axis=1) / 2**0.3
+    np.testing.assert_allclose(thin.sq_distances[thin.valid], expected[thin.valid], rtol=1e-14)
+    assert DENSITY_POWER == 0.3
+
+
+def test_a_class_of_one_has_no_query_and_a_class_of_one_group_has_missed() -> None:
+    _, alone = thinned([1, 2, 1], size=1)
+    assert not alone.counts.any()
+    found, grouped = thinned([1, 2, 1], size=4, left=0)
+    np.testing.assert_array_equal(grouped.sq_distances, found.sq_distances)
+    np.testing.assert_array_equal(grouped.labels, found.labels)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_thinned_point_is_right_as_often_as_a_query_of_a_poorer_gallery(size: int) -> None:
+    """300 Gaussian classes, the nearest neighbour's: within chance; and not without thinning."""
+    rng = np.random.default_rng(size)
+    codes = np.repeat(np.arange(300), size)
+    apart = []
+    for _ in range(8):
+        centres = rng.normal(size=(300, 6))
+        members, queries = (centres[codes] + 0.6 * rng.normal(size=(len(codes), 6)) for _ in "ab")
+        index = ExactIndex(members)
+        own = search_leaving_one_out(index, members, np.arange(len(codes)), codes, k=40)
+        left = np.full(len(codes), size - 1)
+        thin = thin_alike(own, codes, np.full(300, size), left, rng)
+        poorer = np.arange(len(codes)) % size > 0
+        _, nearest = ExactIndex(members[poorer]).search(queries, 1)
+        asked = codes[poorer][nearest[:, 0]] == codes
+        rights = [found.labels[:, 0] == codes for found in (thin, own)]
+        apart.append([right.mean() - asked.mean() for right in rights])
+    mean, error = np.mean(apart, axis=0), np.std(apart, axis=0, ddof=1) / np.sqrt(8)
+    assert abs(mean[0]) < 4 * error[0]
+    assert mean[1] < -4 * error[1]

@@ -144,6 +144,16 @@ class TestLine:
         line, _ = fit_line(np.full(20, 0.8), np.full(20, correct))
         assert 0.05 < float(line([0.8])[0]) < 0.99
 
+    def test_answers_that_occur_twice_and_count_half_are_the_same_answers(self) -> None:
+        confidence, correct, _ = simulated(80, 0.6, -0.5, 3)
+        once, odds = fit_line(confidence, correct)
+        twice = np.tile(np.arange(80), 2)
+        line, odds_of_both = fit_line(confidence[twice], correct[twice], np.full(160, 0.5))
+        assert (line.slope, line.intercept) == pytest.approx((once.slope, once.intercept), abs=1e-4)
+        assert odds_of_both == pytest.approx(odds, abs=1e-4)
+        uncounted, _ = fit_line(confidence[twice], correct[twice])
+        assert abs(uncounted.slope - once.slope) > 0.01
+
 
 class TestChoice:
     def test_every_row_is_as_likely(self) -> None:

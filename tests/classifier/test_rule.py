@@ -12,6 +12,7 @@ from small_galleries import assert_same_answers, drawn
 from nearsure import NEDClassifier, Neighbors, fit_confidence, leave_one_out
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
+from nearsure.classifier import rule as rule_module
 from nearsure.classifier.parameters import Prior
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
 
@@ -442,3 +443,76 @@ def test_a_class_in_one_group_plays_no_known_query() -> None:
     classifier = NEDClassifier(unknown_share=0.2).fit(gallery, labels, groups=groups)
     verdicts = classifier.predict_with_confidence(strangers).verdicts
     assert (np.asarray(verdicts) == "unknown").mean() > 0.8
+
+
+# Galleries of a few members a class.
+
+
+def few_members(size: int, seed: int) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Members and as many queries of 120 overlapping Gaussian classes, in the same order."""
+    rng = np.random.default_rng([seed, size])
+    centres, codes = rng.normal(size=(120, 8)), np.repeat(np.arange(120), size)
+    members, queries = (centres[codes] + 0.6 * rng.normal(size=(len(codes), 8)) for _ in "ab")
+    return members, codes, queries
+
+
+def biases(size: int, *, n_galleries: int = 12) -> FloatArray:
+    """Mean confidence less accuracy of queries, of each gallery."""
+    found = []
+    for seed in range(n_galleries):
+        members, codes, queries = few_members(size, seed)
+        said = NEDClassifier().fit(members, codes).predict_with_confidence(queries)
+        found.append(said.confidence.mean() - (said.labels == codes).mean())
+    return np.array(found)
+
+
+@pytest.mark.filterwarnings("ignore::nearsure.errors.ManyMissesWarning")
+def test_pairs_are_not_taken_for_what_a_point_without_its_fellow_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each point misses half of its class. Left out alone, it makes queries too unsure."""
+    after = biases(2)
+    monkeypatch.setattr(rule_module, "has_small_classes", lambda *_: False)
+    before = biases(2)
+    assert before.mean() < -0.08
+    assert before.mean() / 2 < after.mean() < 0.02
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(12, True), (13, False)])
+def test_larger_classes_are_fitted_as_ever(
+    size: int,
+    is_small: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rehearsed: list[int] = []
+    plain = rule_module.rehearse_small
+
+    def count(*arguments: Any) -> Any:  # noqa: ANN401
+        rehearsed.append(1)
+        return plain(*arguments)
+
+    monkeypatch.setattr(rule_module, "rehearse_small", count)
+    members, codes, _ = few_members(size, 0)
+    NEDClassifier().fit(members, codes)
+    assert bool(rehearsed) == is_small
+
+
+@pytest.mark.parametrize("calibration", ["none", "isotonic", "platt"])
+def test_other_calibrators_take_each_point_of_a_small_gallery_once(
+    calibration: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members, codes, queries = few_members(4, 1)
+    seen: list[int] = []
+    if calibration != "none":
+        kind = CALIBRATORS[calibration]
+        plain = kind.fit
+
+        def count(confidence: FloatArray, correct: FloatArray) -> Any:  # noqa: ANN401
+            seen.append(len(correct))
+            return plain(confidence, correct)
+
+        monkeypatch.setattr(kind, "fit", count)
+    classifier = NEDClassifier(calibration=calibration).fit(members, codes)
+    assert seen == ([] if calibration == "none" else [len(codes)])
+    confidence = classifier.predict_with_confidence(queries).confidence
+    assert ((confidence >= 0) & (confidence <= 1)).all()

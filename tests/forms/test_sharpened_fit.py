@@ -324,3 +324,37 @@ def test_bad_arguments_are_refused() -> None:
     for factors in (np.ones(3), np.full(240, 0.5), np.full(240, np.nan)):
         with pytest.raises(InvalidInputError, match="own_factors must be one number >= 1 for each"):
             fit_sharpened(neighbors, drawn.codes, own_factors=factors)
+
+
+def test_draws_of_the_same_points_count_once() -> None:
+    neighbors, codes = planted(SharpenedNED(1.0, 2.0, 0.5), n=60, k=8, seed=5)
+    twice = np.tile(np.arange(60), 2)
+    once = fit_sharpened(neighbors, codes)
+    drawn = fit_sharpened(neighbors.take(twice), codes[twice], n_draws=2)
+    assert drawn.temperature_fit.n_points == 60
+    assert once.standard_errors is not None
+    assert drawn.standard_errors is not None
+    np.testing.assert_allclose(drawn.standard_errors, once.standard_errors, rtol=1e-3)
+    np.testing.assert_allclose(
+        [drawn.form.temperature, drawn.form.sharpness, drawn.form.adaptivity],
+        [once.form.temperature, once.form.sharpness, once.form.adaptivity],
+        rtol=1e-3,
+    )
+    # As if they were points of their own, they would outweigh the prior.
+    uncounted = fit_sharpened(neighbors.take(twice), codes[twice])
+    assert abs(uncounted.form.sharpness - once.form.sharpness) > 0.01
+
+
+@pytest.mark.parametrize("temperature", [0.7, 3.0])
+def test_one_member_a_class_does_not_tell_t_from_gamma(temperature: float) -> None:
+    """T stays near the one given, and gamma / T is what the points say."""
+    rng = np.random.default_rng(1)
+    labels = np.tile(np.arange(6), (400, 1))
+    sq_distances = np.sort(rng.gamma(2.0, 1.0, (400, 6)), axis=1)
+    neighbors = Neighbors(sq_distances, rng.permuted(labels, axis=1))
+    shares = SharpenedNED(1.0, 1.5).posterior(neighbors, n_classes=6).to_csr().toarray()
+    codes = (rng.random((400, 1)) > shares.cumsum(axis=1)).sum(axis=1)
+    near = SharpenedNED(temperature)
+    form = fit_sharpened(neighbors, codes, free="sharpened", near=near).form
+    assert form.temperature == pytest.approx(temperature, rel=1e-3)
+    assert form.sharpness / form.temperature == pytest.approx(1.5, rel=0.2)

@@ -59,6 +59,7 @@ LABELS_IN_BAND = 5
 def fit_line(
     confidence: FloatArray,
     correct: BoolArray,
+    weights: FloatArray | None = None,
     *,
     like_gallery: float = LIKE_GALLERY,
     rehearsed: Sequence[ShrunkPlatt] = (),
@@ -71,6 +72,8 @@ def fit_line(
         Of the answers, as the gallery's fit has it.
     correct : array of shape (n,)
         Whether they are right.
+    weights : array of shape (n,), optional
+        How much each answer counts, in answers; by default 1.
     like_gallery : float
         The chance that none is needed before the labels are seen.
     rehearsed : sequence of ShrunkPlatt
@@ -87,7 +90,8 @@ def fit_line(
     (array([0.55]), True)
     """
     x = np.asarray(logit(clip_inside(confidence)), np.float64)
-    log_alike = np.log(like_gallery) + (correct * x - np.logaddexp(0.0, x)).sum()
+    counts = np.ones(len(x)) if weights is None else weights
+    log_alike = np.log(like_gallery) + counts @ (correct * x - np.logaddexp(0.0, x))
     ranges = list(WIDEST)
     for _ in range(N_PASSES):
         intercepts, log_slopes = (np.linspace(low, high, N_PLACES) for low, high in ranges)
@@ -96,11 +100,11 @@ def fit_line(
             np.log1p(-like_gallery)
             + np.log(cell)
             + _log_prior(intercepts, log_slopes, rehearsed)
-            + _log_likelihood(intercepts, np.exp(log_slopes), x, correct)
+            + _log_likelihood(intercepts, np.exp(log_slopes), x, correct, counts)
         )
         log_moved = logsumexp(log_weights)
-        weights = np.exp(log_weights - log_moved)
-        shares = weights.sum(axis=1), weights.sum(axis=0)
+        chances = np.exp(log_weights - log_moved)
+        shares = chances.sum(axis=1), chances.sum(axis=0)
         ranges = [_narrow(*each) for each in zip((intercepts, log_slopes), shares, strict=True)]
     alike = float(np.exp(log_alike - np.logaddexp(log_alike, log_moved)))
     slope = alike + (1.0 - alike) * float(shares[1] @ np.exp(log_slopes))
@@ -140,13 +144,19 @@ def _log_prior(
 
 
 def _log_likelihood(
-    intercepts: FloatArray, slopes: FloatArray, x: FloatArray, correct: BoolArray
+    intercepts: FloatArray,
+    slopes: FloatArray,
+    x: FloatArray,
+    correct: BoolArray,
+    counts: FloatArray,
 ) -> FloatArray:
-    total = np.add.outer(intercepts * correct.sum(), slopes * (x @ correct))
+    right = counts * correct
+    total = np.add.outer(intercepts * right.sum(), slopes * (x @ right))
     for start in range(0, len(x), LABELS_AT_ONCE):
-        some = np.multiply.outer(slopes, x[start : start + LABELS_AT_ONCE])
+        block = slice(start, start + LABELS_AT_ONCE)
+        some = np.multiply.outer(slopes, x[block])
         for row, intercept in enumerate(intercepts):
-            total[row] -= np.logaddexp(0.0, intercept + some).sum(axis=1)
+            total[row] -= np.logaddexp(0.0, intercept + some) @ counts[block]
     return np.asarray(total, np.float64)
 
 

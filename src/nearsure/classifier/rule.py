@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, N_LOOKED_AT
 from nearsure.calibration import (
     CALIBRATORS,
@@ -18,11 +18,12 @@ from nearsure.calibration import (
     calibrator_from_dict,
 )
 from nearsure.classifier.parameters import check_among, chosen_calibration
+from nearsure.classifier.recalibration import fit_line
 from nearsure.errors import InvalidInputError
 from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
-from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.forms.sharpened import SHARPENED_NAMES, query_scales
 from nearsure.gallery import Gallery
-from nearsure.loo import factors_of_sizes, in_places
+from nearsure.loo import factors_of_sizes, has_small_classes, in_places, thin_alike
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
 from nearsure.rules import RULE_NAMES, rule_weights
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
 
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
-# Of the points whose near-copies are looked for.
-LOOK_SEED = 0
+# Of the points whose near-copies are looked for, and of what classes lose in a small gallery.
+LOOK_SEED = THIN_SEED = 0
+# A small gallery is rehearsed up to so many times, with up to so many points in all.
+MOST_DRAWS, MOST_DRAWN = 8, 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,8 @@ class SelfSearch:
         What leaving them out took from their classes; see `nearsure.loo`.
     mark : int
         ``n_changes`` of the support set at the time.
+    left : array of shape (n,) or None
+        Members that their classes have without them; None if the fit is not to correct for it.
     """
 
     ids: AnyArray
@@ -72,6 +77,7 @@ class SelfSearch:
     codes: IntArray
     factors: FloatArray
     mark: int
+    left: IntArray | None = None
 
     def without_factors(self) -> "SelfSearch":
         """The same points, taken as they are."""
@@ -85,6 +91,7 @@ class SelfSearch:
             self.codes[rows],
             self.factors[rows],
             self.mark,
+            None if self.left is None else self.left[rows],
         )
 
 
@@ -93,13 +100,9 @@ def self_search(gallery: Gallery, ids: AnyArray, k: int) -> SelfSearch:
     # Before the searches: what is changed while they run makes the pass an old one.
     mark = gallery.n_changes
     codes = gallery.codes_of(ids)
-    return SelfSearch(
-        ids,
-        gallery.leave_one_out(ids, k),
-        codes,
-        factors_of_sizes(gallery.class_counts[codes], gallery.members_left(ids, codes)),
-        mark,
-    )
+    left = gallery.members_left(ids, codes)
+    factors = factors_of_sizes(gallery.class_counts[codes], left)
+    return SelfSearch(ids, gallery.leave_one_out(ids, k), codes, factors, mark, left)
 
 
 def self_search_with_more(
@@ -124,14 +127,39 @@ def self_search_with_more(
     rows = draw_places(len(ids), n_rows, np.random.default_rng(LOOK_SEED))
     if k >= N_LISTED or not gallery.in_memory:
         found = gallery.leave_one_out(ids, k)
-        return SelfSearch(ids, found, codes, factors, mark), rows, found.take(rows)
+        return SelfSearch(ids, found, codes, factors, mark, left), rows, found.take(rows)
     more = gallery.leave_one_out(ids[rows], N_LISTED)
     found = more.first(min(k, more.k))
     if len(rows) < len(ids):
         others = np.setdiff1d(np.arange(len(ids)), rows)
         rest = gallery.leave_one_out(ids[others], k)
         found = in_places([(rows, found), (others, rest)], len(ids))
-    return SelfSearch(ids, found, codes, factors, mark), rows, more
+    return SelfSearch(ids, found, codes, factors, mark, left), rows, more
+
+
+def rehearse_small(own: SelfSearch, class_sizes: IntArray) -> tuple[SelfSearch, int]:
+    """Own points of a small gallery as queries, several times, and how many times.
+
+    Parameters
+    ----------
+    own : SelfSearch
+        With `left`.
+    class_sizes : array of shape (n_classes,)
+        Members of each class of the gallery.
+    """
+    n = len(own.codes)
+    n_draws = max(1, min(MOST_DRAWS, MOST_DRAWN // n))
+    rows = np.tile(np.arange(n), n_draws)
+    thinned = thin_alike(
+        own.neighbors.take(rows),
+        own.codes[rows],
+        class_sizes,
+        np.asarray(own.left)[rows],
+        np.random.default_rng(THIN_SEED),
+    )
+    return SelfSearch(
+        own.ids[rows], thinned, own.codes[rows], np.ones(len(rows)), own.mark
+    ), n_draws
 
 
 def own_losses(posterior: Posterior, codes: IntArray) -> FloatArray:
@@ -369,6 +397,8 @@ def fit_rule(
             own_factors=own.factors,
             class_sizes=class_sizes,
         )
+        if own.left is not None and has_small_classes(own.codes, class_sizes):
+            return _fit_small(fit, own, calibration, class_sizes, prior_factors)
         if fit.temperature_fit.status != "interior":
             # Nothing was sharpened, and the factors would only break ties by the true label.
             own = own.without_factors()
@@ -385,18 +415,73 @@ def fit_rule(
     n_classes = len(class_sizes)
     if calibration == "none" or own is None or n_classes == 1:
         return rule
-    claimed = rule.uncalibrated_posterior(
-        own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own
-    )
-    asked = np.diff(claimed.indptr) > 0
-    confidence, correct = claimed.confidence[asked], (claimed.labels == own.codes)[asked]
+    confidence, correct, codes = _own_answers(rule, own, prior_factors)
     calibrator: Calibrator
     if calibration == "shrunk":
-        weights = None if prior_factors is None else prior_factors[own.codes[asked]]
+        weights = None if prior_factors is None else prior_factors[codes]
         calibrator = ShrunkPlatt.fit(confidence, correct, weights=weights)
     else:
         calibrator = CALIBRATORS[calibration].fit(confidence, correct)
     return replace(rule, calibrator=calibrator)
+
+
+def _fit_small(
+    alone: SharpenedFit,
+    own: SelfSearch,
+    calibration: str,
+    class_sizes: IntArray,
+    prior_factors: FloatArray | None,
+) -> FittedRule:
+    """Fit a sharpened form and its calibrator on a gallery of small classes; see `nearsure.loo`.
+
+    `alone` is the fit on points whose class alone is poorer: pairs leave one member, which does not
+    tell T from gamma, and T stays where it was. The calibrator changes the confidence only as far
+    as the points speak for it.
+    """
+    played, n_draws = rehearse_small(own, class_sizes)
+    fit = fit_sharpened(
+        played.neighbors,
+        played.codes,
+        free=alone.free,
+        class_sizes=class_sizes,
+        n_draws=n_draws,
+        near=alone.form,
+    )
+    rule = FittedRule(alone.free, form=fit.form, class_sizes=class_sizes)
+    calibrator: Calibrator = Unchanged()
+    if calibration == "shrunk" and len(class_sizes) > 1:
+        confidence, correct, codes = _own_answers(rule, played, prior_factors)
+        weights = np.ones(len(codes)) if prior_factors is None else prior_factors[codes]
+        calibrator, _ = fit_line(confidence, correct, weights / n_draws)
+    elif calibration != "none" and len(class_sizes) > 1:
+        one_draw = played.take(slice(0, len(own.codes)))
+        confidence, correct, _ = _own_answers(rule, one_draw, prior_factors)
+        calibrator = CALIBRATORS[calibration].fit(confidence, correct)
+    # Distances of queries are not shortened.
+    typical = float(np.median(query_scales(own.neighbors))) or 1.0
+    fit = replace(fit, form=replace(fit.form, typical_distance=typical))
+    return FittedRule(
+        alone.free,
+        temperature=fit.form.temperature,
+        form=fit.form,
+        temperature_fit=fit.temperature_fit,
+        sharpened_fit=fit,
+        calibrator=calibrator,
+        class_sizes=class_sizes,
+    )
+
+
+def _own_answers(
+    rule: FittedRule, own: SelfSearch, prior_factors: FloatArray | None
+) -> tuple[FloatArray, BoolArray, IntArray]:
+    """Confidence of own points before calibration, whether it is right, and their classes."""
+    n_classes = len(np.asarray(rule.class_sizes))
+    claimed = rule.uncalibrated_posterior(
+        own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own
+    )
+    asked = np.diff(claimed.indptr) > 0
+    correct = (claimed.labels == own.codes)[asked]
+    return claimed.confidence[asked], correct, own.codes[asked]
 
 
 def fit_confidence(
@@ -447,10 +532,11 @@ def fit_confidence(
                 f"class_counts must count the members of all {n_classes} classes, at least as many "
                 "as there are points of each."
             )
-    factors = factors_of_sizes(counts[codes], counts[codes] - 1)
+    left = counts[codes] - 1
+    factors = factors_of_sizes(counts[codes], left)
     return fit_rule(
         rule,
-        SelfSearch(np.arange(len(codes)), own, codes, factors, 0),
+        SelfSearch(np.arange(len(codes)), own, codes, factors, 0, left),
         temperature=None,
         objective="nll",
         calibration=chosen_calibration(calibration, rule, "support"),

@@ -12,7 +12,7 @@ n_c is the size of the class: what is sharpened is its density, and its frequenc
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -325,6 +325,8 @@ def fit_sharpened(
     free: FreeParameters = "adaptive",
     own_factors: FloatArray | None = None,
     class_sizes: IntArray | None = None,
+    n_draws: int = 1,
+    near: SharpenedNED | None = None,
 ) -> SharpenedFit:
     """Find the parameters under which the support points explain each other best.
 
@@ -344,6 +346,11 @@ def fit_sharpened(
         See `nearsure.loo.own_class_factors`; by default all 1.
     class_sizes : array of shape (n_classes,), optional
         Members of each class in the support set; by default all classes are of one size.
+    n_draws : int, default=1
+        How often each point occurs, one draw of all points after the other: it counts once.
+    near : SharpenedNED, optional
+        Whose T and beta are taken as far as the points do not determine them; by default gamma is
+        taken for 1 and beta for 0.
 
     Returns
     -------
@@ -366,8 +373,9 @@ def fit_sharpened(
     if free not in SHARPENED_NAMES:
         names = " or ".join(map(repr, SHARPENED_NAMES))
         raise InvalidInputError(f"free must be {names}. Got {free!r} instead.")
-    ned = fit_temperature(neighbors, labels)
     codes = integer_codes(labels)
+    one_draw = slice(0, len(codes) // n_draws)
+    ned = fit_temperature(neighbors if n_draws == 1 else neighbors.take(one_draw), codes[one_draw])
     factors = np.ones(len(codes)) if own_factors is None else own_factors
     if factors.shape != codes.shape or not (factors >= 1).all():
         raise InvalidInputError(
@@ -397,10 +405,16 @@ def fit_sharpened(
     adaptivity = ADAPTIVITY_RANGE if free == "adaptive" else (0.0, 0.0)
     bounds = np.array([(-reach, reach), tuple(np.log(SHARPNESS_RANGE)), adaptivity])
     starts = [np.clip([np.log(t), np.log(g), b], *bounds.T) for t, g, b in STARTS]
-    ends = sorted((_descend(sample, start, bounds) for start in starts), key=lambda end: end[1])
+    prior = _Prior(np.zeros(3), np.array([0.0, 1.0, 1.0]) * n_draws / PRIOR_SPREAD**2)
+    if near is not None:
+        centre = np.array([np.log(near.temperature / ned.temperature), 0.0, near.adaptivity])
+        prior = _Prior(centre, np.array([1.0, 0.0, 1.0]) * n_draws / PRIOR_SPREAD**2)
+    ends = sorted(
+        (_descend(sample, start, bounds, prior) for start in starts), key=lambda end: end[1]
+    )
     best = ends[0][0]
     if sample is not every:
-        best = _descend(every, best, bounds)[0]
+        best = _descend(every, best, bounds, prior)[0]
     form = SharpenedNED(
         temperature=float(ned.temperature * np.exp(best[0])),
         sharpness=float(np.exp(best[1])),
@@ -412,21 +426,29 @@ def fit_sharpened(
         free=free,
         loss=float(every(best)[0].mean()),
         ned_loss=float(every(np.zeros(3))[0].mean()),
-        standard_errors=_standard_errors(every, best, bounds),
+        standard_errors=_standard_errors(every, best, bounds, n_draws),
         start_losses=tuple(loss for _, loss in ends),
         temperature_fit=ned,
     )
 
 
+class _Prior(NamedTuple):
+    """Normal about a centre, with one precision for each of (log T over NED's, log gamma, beta)."""
+
+    centre: FloatArray
+    precisions: FloatArray
+
+
 def _descend(
-    likelihood: SharpenedLikelihood, start: FloatArray, bounds: FloatArray
+    likelihood: SharpenedLikelihood, start: FloatArray, bounds: FloatArray, prior: _Prior
 ) -> tuple[FloatArray, float]:
     """The bottom of the valley about a start, and the penalised loss there."""
 
     def penalised(parameters: FloatArray) -> tuple[float, FloatArray]:
         losses, slopes = likelihood(parameters)
-        pull = np.array([0.0, parameters[1], parameters[2]]) / PRIOR_SPREAD**2 / len(losses)
-        penalty = float(pull @ parameters) / 2
+        away = parameters - prior.centre
+        pull = prior.precisions * away / len(losses)
+        penalty = float(pull @ away) / 2
         return float(losses.mean()) + penalty, slopes.mean(axis=0) + pull
 
     end = minimize(penalised, start, jac=True, bounds=bounds.tolist(), method="L-BFGS-B", tol=1e-10)
@@ -434,7 +456,7 @@ def _descend(
 
 
 def _standard_errors(
-    likelihood: SharpenedLikelihood, parameters: FloatArray, bounds: FloatArray
+    likelihood: SharpenedLikelihood, parameters: FloatArray, bounds: FloatArray, n_draws: int
 ) -> tuple[float, float, float] | None:
     """Sandwich estimate: inverse curvature, variance of the slopes, inverse curvature."""
     free = np.flatnonzero(bounds[:, 0] < bounds[:, 1])
@@ -453,6 +475,8 @@ def _standard_errors(
     except np.linalg.LinAlgError:
         return None
     variances = np.diag(inverse @ (slopes.T @ slopes / len(slopes)) @ inverse) / len(slopes)
+    # Draws of one point are no more than one point.
+    variances = variances * n_draws
     if not (variances > 0).all():
         return None
     errors = np.zeros(3)

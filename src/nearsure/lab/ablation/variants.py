@@ -8,8 +8,8 @@ from typing import Literal, NoReturn, Self
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.calibration import CALIBRATORS, PosteriorTemperature
-from nearsure.classifier.rule import JUST_ABOVE, SelfSearch, fit_rule
+from nearsure.calibration import CALIBRATORS, Calibrator, PosteriorTemperature
+from nearsure.classifier.rule import JUST_ABOVE, FittedRule, SelfSearch, fit_rule
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
@@ -136,10 +136,13 @@ class FittedBase:
         Searched queries to their posterior.
     own : callable
         Gives the posterior of the gallery's points, each without itself, as calibrators see it.
+    calibrate : callable or None
+        Fits a calibrator by name as the classifier does; None if `own` is all that it takes.
     """
 
     posterior: Callable[[Searched], Posterior]
     own: Callable[[], Posterior] = _no_own_scores
+    calibrate: Callable[[str], Calibrator] | None = None
 
 
 def fit_base(name: str, gallery: Gallery) -> FittedBase:
@@ -177,26 +180,37 @@ def _fit_rule_base(name: str, gallery: Gallery) -> FittedBase:
     codes, n_classes, rows = gallery.codes, gallery.n_classes, np.arange(len(gallery.codes))
     corrected = not name.endswith(UNCORRECTED)
     factors = own_class_factors(codes, rows) if corrected else np.ones(len(codes))
-    own = SelfSearch(rows, gallery.own.neighbors, codes, factors, mark=0)
-    fitted = fit_rule(
-        name.removesuffix(UNCORRECTED),
-        own,
-        temperature=None,
-        objective="nll",
-        calibration="none",
-        class_sizes=np.bincount(codes),
-        prior_factors=None,
-    )
+    left = np.bincount(codes)[codes] - 1 if corrected else None
+    own = SelfSearch(rows, gallery.own.neighbors, codes, factors, 0, left)
+
+    def fit(calibration: str) -> FittedRule:
+        return fit_rule(
+            name.removesuffix(UNCORRECTED),
+            own,
+            temperature=None,
+            objective="nll",
+            calibration=calibration,
+            class_sizes=np.bincount(codes),
+            prior_factors=None,
+        )
+
+    fitted = fit("none")
     return FittedBase(
         lambda queries: fitted.uncalibrated_posterior(queries.neighbors, n_classes=n_classes),
         lambda: fitted.uncalibrated_posterior(own.neighbors, n_classes=n_classes, own=own),
+        lambda calibration: fit(calibration).calibrator,
     )
 
 
 Step = Callable[[Posterior], Posterior]
 
 
-def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
+def fit_step(
+    name: str,
+    own: Callable[[], Posterior],
+    gallery: Gallery,
+    calibrate: Callable[[str], Calibrator] | None = None,
+) -> Step:
     """Fit a step.
 
     Parameters
@@ -207,6 +221,8 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
         Gives the posterior of the gallery's points, each without itself; not called for "raw".
     gallery : Gallery
         The points.
+    calibrate : callable, optional
+        As of `FittedBase`.
     """
     if name == RAW:
         return lambda posterior: posterior
@@ -215,7 +231,11 @@ def fit_step(name: str, own: Callable[[], Posterior], gallery: Gallery) -> Step:
     claimed = own()
     if name == TEMPERATURE:
         return PosteriorTemperature.fit(claimed, gallery.codes)
-    calibrator = CALIBRATORS[name].fit(claimed.confidence, claimed.labels == gallery.codes)
+    calibrator: Calibrator
+    if calibrate is None:
+        calibrator = CALIBRATORS[name].fit(claimed.confidence, claimed.labels == gallery.codes)
+    else:
+        calibrator = calibrate(name)
 
     def calibrated(posterior: Posterior) -> Posterior:
         # As in the classifier: the best of n classes has more than 1 / n.
@@ -264,7 +284,7 @@ class Competition:
                 scores = cache(base.own)
                 for variant in variants:
                     if variant.base == name:
-                        steps[variant] = fit_step(variant.step, scores, gallery)
+                        steps[variant] = fit_step(variant.step, scores, gallery, base.calibrate)
         return cls(bases, steps, tuple(dict.fromkeys(notes)))
 
     def posteriors(self, queries: Searched) -> Iterator[tuple[Method, Posterior]]:
