@@ -34,6 +34,7 @@ from nearsure.classifier.promises import (
     adapt_prior,
     check_against_own,
     check_labelled,
+    compare_with_own,
     describe_basis,
     fit_sets,
     fit_to_labelled,
@@ -65,7 +66,7 @@ from nearsure.decisions import (
     choose_threshold,
     prediction_sets,
 )
-from nearsure.drift import QueryDrift, compare_queries
+from nearsure.drift import QueryDrift
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.registry import SERVERS
 from nearsure.errors import (
@@ -96,7 +97,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import ClassShares, choose_for_queries, describe_differences, thin_queries
+from nearsure.shift import ClassShares, choose_for_queries, describe_differences
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
@@ -1044,31 +1045,8 @@ class NEDClassifier(
             Shifts of confidence and distance with an alarm, the estimated accuracy and the range
             in which it should lie, and how far class shares differ.
         """
-        own, found = self._self_search(), self.kneighbors(Q)
-        fit = self._fit.before_labels()
-        k = min(own.neighbors.k, found.k)
-        neighbors, found = own.neighbors.first(k), found.first(k)
-        posterior, asked = fit.posterior(neighbors, own), fit.posterior(found)
-        drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
-        check = check_against_own(fit, own, found)
-        # Own points lack one member of their class, and so do queries here, or classes of two or
-        # three would raise a false alarm. Neither side has factors that depend on the true class.
-        thinned = thin_queries(found, asked, self.class_counts_, seed=seed)
-        fair = compare_queries(
-            neighbors,
-            fit.posterior(neighbors),
-            own.codes,
-            thinned,
-            fit.posterior(thinned),
-            n_resamples=1,
-        )
-        return replace(
-            drift,
-            confidence=fair.confidence,
-            distance=fair.distance,
-            accuracy_range=check.accuracy,
-            share_shift=check.shares.distance,
-        )
+        found = self.kneighbors(Q)
+        return compare_with_own(self._fit.before_labels(), self._self_search(), found, seed=seed)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""

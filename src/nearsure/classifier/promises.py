@@ -28,7 +28,7 @@ from nearsure.decisions import (
     fit_conformal,
 )
 from nearsure.decisions.conformal import ROUNDING
-from nearsure.drift import FEWEST
+from nearsure.drift import FEWEST, QueryDrift, compare_queries
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery.counts import values_beside
@@ -37,6 +37,7 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import (
     FARTHER,
+    LEVEL,
     OTHER_SHARES,
     ClassShares,
     QueryCheck,
@@ -142,6 +143,34 @@ def _compare_with_mixture(
     # Unknown queries have favourite classes of their own.
     differences = find_differences(expected, measure(found.first(known.k), thin=True))
     return tuple(reason for reason in differences if reason != OTHER_SHARES)
+
+
+def compare_with_own(fit: Fit, own: SelfSearch, found: Neighbors, *, seed: int) -> QueryDrift:
+    """Whether queries have moved from own points, and what to expect of them."""
+    k = min(own.neighbors.k, found.k)
+    neighbors, found = own.neighbors.first(k), found.first(k)
+    posterior, asked = fit.posterior(neighbors, own), fit.posterior(found)
+    drift = compare_queries(neighbors, posterior, own.codes, found, asked, seed=seed)
+    # Own points lack one member of their class, and so do queries here, or classes of two or
+    # three would raise a false alarm. Neither side has factors that depend on the true class.
+    thinned = thin_queries(found, asked, fit.class_sizes, seed=seed)
+    fair = compare_queries(
+        neighbors,
+        fit.posterior(neighbors),
+        own.codes,
+        thinned,
+        fit.posterior(thinned),
+        alarm_level=2 * LEVEL,
+        n_resamples=1,
+    )
+    check = check_against_own(fit, own, found)
+    return replace(
+        drift,
+        confidence=fair.confidence,
+        distance=fair.distance,
+        accuracy_range=check.accuracy,
+        share_shift=check.shares.distance,
+    )
 
 
 def adapt_prior(fit: Fit, own: SelfSearch, found: Neighbors) -> ClassShares:
