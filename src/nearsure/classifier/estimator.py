@@ -846,6 +846,10 @@ class NEDClassifier(
         queries = self._validated_queries(Q)
         return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
 
+    def forget_labels(self) -> None:
+        """Let confidence and promises rest on the gallery alone again, as before `recalibrate`."""
+        self._fit = self._fitted.before_labels()
+
     def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
         """Recalibrate with queries that were checked; nothing is assigned before all is done."""
         fit, mark = self._fit, self._fit.gallery.n_changes

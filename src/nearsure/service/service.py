@@ -18,6 +18,7 @@ from nearsure.encoders import Encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, EngineError, InvalidInputError
+from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
@@ -39,6 +40,8 @@ from nearsure.service.store import (
     watch_changes,
 )
 from nearsure.service.telemetry import Measurements
+from nearsure.service.watch import PromiseWatch
+from nearsure.service.window import Look, QueryWindow
 
 log = logging.getLogger("nearsure.service")
 # Seconds that a stop waits for what is under way; a write is always waited for.
@@ -182,7 +185,7 @@ class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
     Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
-    the report, the audit and refits have one each, and so have figures and probes of readiness,
+    the report, the audit, refits and the watch over the promise have one each, and so have figures and probes of readiness,
     which matter most when all is slow.
 
     Parameters
@@ -209,10 +212,11 @@ class RunningService:
         self._encoding = WorkThreads(
             1, "encodes", patience=patience, largest_queue=WAITING_ENCODINGS
         )
-        self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(3, "background")
+        self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
         self.refits = Refits(self.gallery, self._background)
         self.report = LiveDocument(self.gallery, report_document, self._background)
         self.audit = LiveDocument(self.gallery, audit_document, self._background)
+        self.watch = PromiseWatch(self.gallery, self._background, measurements)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,
@@ -223,6 +227,8 @@ class RunningService:
         measurements.queue.set_function(lambda: self.batcher.queue_length)
         measurements.size.set_function(self._size)
         measurements.model.set_function(lambda: self.gallery.version[0])
+        measurements.window.set_function(lambda: len(self.watch.window))
+        measurements.set_promise(self._promise_state)
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
 
@@ -230,6 +236,7 @@ class RunningService:
         """Answers to queries, shape (n, dimension), each with its row."""
         answers = self.gallery.predict(vectors)
         self.count(answers[0][0])
+        self.watch.see(vectors, answers[0][0])
         return answers
 
     def count(self, answers: Answers) -> None:
@@ -279,6 +286,11 @@ class RunningService:
             )
         return await self._encoding.run(partial(_encode, encoder, content))
 
+    def keep_picture(self, vector: AnyArray, image: bytes) -> None:
+        """Keep a small picture of an image that was asked about, beside the answer."""
+        with suppress(Overloaded, RuntimeError):
+            self._encoding.submit(partial(_describe_image, self.watch.window, vector, image))
+
     async def why_unavailable(self) -> str | None:
         """Why the gallery cannot answer now; None if it can."""
         probe = self._probe
@@ -315,6 +327,9 @@ class RunningService:
         except EngineError:
             return float("nan")
 
+    def _promise_state(self) -> str | None:
+        return self.gallery.fit.promise_state if self.gallery.is_fitted else None
+
     def _end(self) -> None:
         self._writer.close()
         self._writer.join()
@@ -348,6 +363,10 @@ def check_engine(engine: Engine) -> None:
     # An engine without this point has answered, too.
     with suppress(InvalidInputError):
         engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
+
+
+def _describe_image(window: QueryWindow, vector: AnyArray, image: bytes) -> None:
+    window.describe(vector, Look(picture=Thumbnails().of(image)))
 
 
 def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
