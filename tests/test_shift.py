@@ -1,13 +1,22 @@
 """Queries beside the gallery: promises hold, are adjusted or withdrawn."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency
 
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.neighbors import Neighbors
-from nearsure.shift import estimate_class_shares, rehearse_queries, thin_queries
+from nearsure.shift import (
+    check_queries,
+    compare_labels,
+    estimate_class_shares,
+    rehearse_queries,
+    thin_queries,
+)
 
 CENTRES = np.random.default_rng(99).normal(size=(12, 16))
 
@@ -137,4 +146,35 @@ def test_shares_that_are_alike_have_ratio_one() -> None:
     answers = score(found, rule="1nn")
     shares = estimate_class_shares(answers, codes, answers, np.bincount(codes))
     assert np.allclose(shares.ratios, 1.0)
-    assert not shares.alarm
+    assert shares.distance == 0.0
+
+
+def test_labels_are_compared_by_pearsons_test() -> None:
+    rng = np.random.default_rng(0)
+    own, queries = rng.integers(0, 5, 800), rng.choice(5, 300, p=[0.4, 0.15, 0.15, 0.15, 0.15])
+    table = np.stack([np.bincount(each, minlength=5) for each in (own, queries)])
+    p_value, distance = compare_labels(own, queries)
+    assert p_value == pytest.approx(chi2_contingency(table).pvalue)
+    assert 0.05 < distance < 0.3  # 0.2 in truth
+    alike = [compare_labels(own, rng.integers(0, 5, 300)) for _ in range(200)]
+    assert np.mean([p <= 0.05 for p, _ in alike]) < 0.1
+    assert np.mean([distance for _, distance in alike]) < 0.02
+
+
+def test_deeper_neighbours_are_searched_only_if_queries_differ() -> None:
+    points, codes = draw(600, seed=0)
+    own = NEDClassifier().fit(points, codes).predict_own().neighbors
+    rule = partial(score, rule="ned", temperature=4.0)
+    calls = []
+
+    def deepen() -> Neighbors:
+        calls.append(1)
+        return own
+
+    for queries, n_calls in ((own.take(np.arange(300)), 0), (move_away(own), 1)):
+        check = check_queries(own, codes, queries, np.bincount(codes), rule, deepen=deepen)
+        assert (check.alike, len(calls)) == (not n_calls, n_calls)
+
+
+def move_away(found: Neighbors) -> Neighbors:
+    return Neighbors(10.0 * found.sq_distances, found.labels, found.ids, found.counts)

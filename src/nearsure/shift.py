@@ -25,8 +25,12 @@ __all__ = [
     "ClassShares",
     "QueryCheck",
     "Reading",
+    "Traits",
     "check_queries",
+    "compare_labels",
     "estimate_class_shares",
+    "find_differences",
+    "measure_traits",
     "rehearse_queries",
     "thin_queries",
 ]
@@ -64,35 +68,44 @@ VOTERS = 10
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """What is compared, one entry a point.
+    """What shows at once whether points are alike, one entry a point.
 
     Parameters
     ----------
+    labels : array of shape (n,)
+        Predicted classes.
     confidence : array of shape (n,)
-    near, far : array of shape (n,)
-        Squared distance of the nearest and of the FAR-th neighbour.
-    agreement : array of shape (n,)
-        Share of the first VOTERS neighbours that are of the predicted class.
+        Of the prediction.
+    near : array of shape (n,)
+        Squared distance of the nearest neighbour.
     """
 
+    labels: IntArray
     confidence: FloatArray
     near: FloatArray
-    far: FloatArray
-    agreement: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: IntArray) -> "Traits":
+        """Those of some of the points."""
+        return Traits(self.labels[rows], self.confidence[rows], self.near[rows])
 
 
 def measure_traits(neighbors: Neighbors, posterior: Posterior) -> Traits:
-    """Confidence, near and far squared distance, and agreement of points with neighbours."""
+    """Label, confidence and nearest squared distance of points with neighbours."""
+    asked = neighbors.counts > 0
+    return Traits(
+        posterior.labels[asked], posterior.confidence[asked], neighbors.sq_distances[asked, 0]
+    )
+
+
+def _measure_spread(neighbors: Neighbors, posterior: Posterior) -> tuple[FloatArray, FloatArray]:
+    """The far squared distance, and the share of the first neighbours that are of the answer."""
     asked = np.flatnonzero(neighbors.counts > 0)
-    found = neighbors.sq_distances[asked]
     far = np.minimum(neighbors.counts[asked], FAR) - 1
     agrees = neighbors.labels[asked, :VOTERS] == posterior.labels[asked, None]
-    return Traits(
-        confidence=posterior.confidence[asked],
-        near=found[:, 0],
-        far=found[np.arange(len(asked)), far],
-        agreement=agrees.mean(axis=1),
-    )
+    return neighbors.sq_distances[asked, far], agrees.mean(axis=1)
 
 
 def rehearse_queries(
@@ -144,18 +157,10 @@ class ClassShares:
         Share among the queries over share in the gallery.
     distance : float
         Half of the summed differences of shares: what share of the queries would have to change.
-    p_value : float
-        Chance of such predicted classes if the shares were the gallery's.
     """
 
     ratios: FloatArray
     distance: float
-    p_value: float
-
-    @property
-    def alarm(self) -> bool:
-        """Whether shares differ beyond chance and enough to matter."""
-        return self.p_value <= SHARE_LEVEL and self.distance >= SMALLEST_SHARE_SHIFT
 
 
 def estimate_class_shares(
@@ -173,9 +178,8 @@ def estimate_class_shares(
     under label shifts, ICLR 2019.
     """
     n_classes = len(class_sizes)
-    p_value = _test_same_shares(own.labels, queries.labels, n_classes)
     if n_classes > MOST_CLASSES:
-        return ClassShares(np.ones(n_classes), 0.0, p_value)
+        return ClassShares(np.ones(n_classes), 0.0)
     confusion = np.zeros((n_classes, n_classes))
     np.add.at(confusion, (own.codes, codes[own.rows]), own.probabilities / len(own))
     means, variance = _mean_posterior(queries, n_classes)
@@ -190,7 +194,6 @@ def estimate_class_shares(
     return ClassShares(
         ratios=ratios,
         distance=float(0.5 * np.abs(shares * (ratios - 1.0)).sum()),
-        p_value=p_value,
     )
 
 
@@ -201,19 +204,30 @@ def _mean_posterior(posterior: Posterior, n_classes: int) -> tuple[FloatArray, F
     return mean, square - mean**2
 
 
-def _test_same_shares(own: IntArray, queries: IntArray, n_classes: int) -> float:
-    """Pearson's test that two samples of labels have one distribution; rare classes are pooled."""
-    a = np.bincount(own[own >= 0], minlength=n_classes).astype(np.float64)
-    b = np.bincount(queries[queries >= 0], minlength=n_classes).astype(np.float64)
-    expected = (a + b) * min(a.sum(), b.sum()) / (a.sum() + b.sum())
-    rare = expected < FEWEST_EXPECTED
+def compare_labels(own: IntArray, queries: IntArray) -> tuple[float, float]:
+    """Whether two samples of predicted labels have one distribution.
+
+    Returns
+    -------
+    p_value : float
+        Of Pearson's test; rare classes are pooled.
+    distance : float
+        Half of the summed differences of shares, less what chance alone makes of it.
+    """
+    _, codes = np.unique(np.concatenate([own, queries]), return_inverse=True)
+    a = np.bincount(codes[: len(own)], minlength=codes.max() + 1).astype(np.float64)
+    b = np.bincount(codes[len(own) :], minlength=len(a)).astype(np.float64)
+    share = (a + b) / len(codes)
+    per_point = 1.0 / len(own) + 1.0 / len(queries)
+    by_chance = np.sqrt(2.0 / np.pi * share * (1.0 - share) * per_point)
+    distance = 0.5 * float((np.abs(a / len(own) - b / len(queries)) - by_chance).sum())
+    rare = share * min(len(own), len(queries)) < FEWEST_EXPECTED
     a, b = np.append(a[~rare], a[rare].sum()), np.append(b[~rare], b[rare].sum())
     used = a + b > 0
     a, b = a[used], b[used]
-    total = a + b
-    ea, eb = total * a.sum() / total.sum(), total * b.sum() / total.sum()
+    ea, eb = (a + b) * len(own) / len(codes), (a + b) * len(queries) / len(codes)
     statistic = ((a - ea) ** 2 / ea).sum() + ((b - eb) ** 2 / eb).sum()
-    return float(chi2.sf(statistic, max(1, len(a) - 1)))
+    return float(chi2.sf(statistic, max(1, len(a) - 1))), max(distance, 0.0)
 
 
 # Of each of the two tests of a distribution: half of the level of `nearsure.drift`.
@@ -228,6 +242,35 @@ AGREEMENT_DEVIATIONS = 2.0
 # Where no radius makes own points unsure enough, all members of the class are left out. Its square
 # is finite.
 LARGEST_RADIUS = 1e150
+
+
+LESS_SURE = "their answers are less sure"
+FARTHER = "they lie farther away"
+OTHER_SHARES = "they ask for classes in other proportions"
+
+
+def find_differences(own: Traits, queries: Traits) -> tuple[str, ...]:
+    """How queries differ from the gallery's own points; empty if they do not.
+
+    Parameters
+    ----------
+    own : Traits
+        Of own points, each left out itself.
+    queries : Traits
+        Of queries that were thinned as own points are; at least FEWEST.
+    """
+    reasons = []
+    fall, error = _compare_means(own.confidence, queries.confidence)
+    if fall >= max(SMALLEST_FALL, DEVIATIONS * error) or (
+        fall > 0 and _differ(own.confidence, queries.confidence)
+    ):
+        reasons.append(LESS_SURE)
+    if np.median(queries.near) > np.median(own.near) and _differ(own.near, queries.near):
+        reasons.append(FARTHER)
+    p_value, distance = compare_labels(own.labels, queries.labels)
+    if p_value <= SHARE_LEVEL and distance >= SMALLEST_SHARE_SHIFT:
+        reasons.append(OTHER_SHARES)
+    return tuple(reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +341,7 @@ def check_queries(
     class_sizes: IntArray,
     score: Score,
     *,
+    deepen: Callable[[], Neighbors] | None = None,
     groups: IntArray | None = None,
     seed: int = 0,
 ) -> QueryCheck:
@@ -306,7 +350,7 @@ def check_queries(
     Parameters
     ----------
     own : Neighbors
-        Of own points without themselves (or their groups); 200 neighbours, say.
+        Of own points without themselves (or their groups).
     codes : array of shape (n,)
         Their classes.
     queries : Neighbors
@@ -315,6 +359,9 @@ def check_queries(
         Members of each class.
     score : callable
         From neighbours to a posterior: the fitted rule, without the factors of `nearsure.loo`.
+    deepen : callable, optional
+        Gives the same own points with more neighbours, 200, say. It is called only if queries
+        differ: some of them are then left out.
     groups : array of shape (n,), optional
         Groups that were left out together; one point of each takes part in a promise.
     seed : int
@@ -332,38 +379,36 @@ def check_queries(
     asked = score(queries)
     thinned = thin_queries(queries, asked, class_sizes, seed=seed)
     posterior = score(thinned)
-    shares = estimate_class_shares(answer, codes, posterior, class_sizes)
     start, now = measure_traits(plain, answer), measure_traits(thinned, posterior)
-    fall, error = _compare_means(start.confidence, now.confidence)
-    reasons = []
-    if fall >= max(SMALLEST_FALL, DEVIATIONS * error) or (
-        fall > 0 and _differ(start.confidence, now.confidence)
-    ):
-        reasons.append("their answers are less sure")
-    if _differ(start.near, now.near) and np.median(now.near) > np.median(start.near):
-        reasons.append("they lie farther away")
-    if shares.alarm:
-        reasons.append("they ask for classes in other proportions")
+    reasons = find_differences(start, now)
+    shares = ClassShares(np.ones(len(class_sizes)), 0.0)
+    if OTHER_SHARES in reasons:
+        shares = estimate_class_shares(answer, codes, posterior, class_sizes)
     correct = answer.labels == codes
     alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
     readings = [Reading("plain", 0.0, 0.0, answer.confidence[alone], correct[alone])]
-    disagreement, agreement_error = _compare_means(start.agreement, now.agreement)
-    fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
+    outside = False
     if reasons:
+        _, error = _compare_means(start.confidence, now.confidence)
+        start_far, start_agreement = _measure_spread(plain, answer)
+        now_far, now_agreement = _measure_spread(thinned, posterior)
+        disagreement, agreement_error = _compare_means(start_agreement, now_agreement)
+        more = own if deepen is None else deepen()
+        fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
+        outside = fell and bool(now.near.mean() > start_far.mean())
         # Noise moves all neighbours alike and leaves their order; novelty moves the nearest only.
         moved = max(float(now.near.mean() - start.near.mean()), 0.0)
-        common = float(np.clip(now.far.mean() - start.far.mean(), 0.0, moved))
+        common = float(np.clip(now_far.mean() - start_far.mean(), 0.0, moved))
         offset = 0.0 if fell else common
         target = float(now.confidence.mean()) - error
         weightings = [("noise" if offset > 0 else "novelty", np.ones(len(codes)))]
-        if shares.alarm:
+        if OTHER_SHARES in reasons:
             weightings.append(("class shift", shares.ratios[codes]))
         readings = []
         for name, weights in weightings:
-            radius = _match_radius(own, codes, weights, offset, target, score, k)
-            rehearsed = score(
-                rehearse_queries(own, codes, radius=min(radius, LARGEST_RADIUS), offset=offset, k=k)
-            )
+            radius = _match_radius(more, codes, weights, offset, target, score, k)
+            limit = min(radius, LARGEST_RADIUS)
+            rehearsed = score(rehearse_queries(more, codes, radius=limit, offset=offset, k=k))
             drawn = alone[_draw_by_weight(weights[alone], seed)]
             readings.append(
                 Reading(
@@ -374,10 +419,9 @@ def check_queries(
                     (rehearsed.labels == codes)[drawn],
                 )
             )
-    outside = bool(reasons) and fell and bool(now.near.mean() > start.far.mean())
     low, high = _estimate_range(plain, answer, correct, queries, asked, readings)
     return QueryCheck(
-        reasons=tuple(reasons),
+        reasons=reasons,
         outside=outside,
         readings=tuple(readings),
         shares=shares,

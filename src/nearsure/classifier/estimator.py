@@ -1039,7 +1039,7 @@ class NEDClassifier(
             confidence=fair.confidence,
             distance=fair.distance,
             accuracy_range=check.accuracy,
-            share_shift=check.shares.distance if check.shares.alarm else 0.0,
+            share_shift=check.shares.distance,
         )
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,17 +55,16 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
     """Compare queries with own points in the proportions of the prior, some of many."""
     drawn = _draw_by_prior(fit, own.codes)
     some = drawn[draw_places(len(drawn), MOST_REHEARSED, np.random.default_rng(DRAW_SEED))]
-    more = (
-        fit.gallery.leave_one_out(own.ids[some], max(N_LISTED, own.neighbors.k))
-        if fit.gallery.in_memory
-        else own.neighbors.take(some)
-    )
+    deepen = None
+    if fit.gallery.in_memory:
+        deepen = partial(fit.gallery.leave_one_out, own.ids[some], max(N_LISTED, own.neighbors.k))
     return check_queries(
-        more,
+        own.neighbors.take(some),
         own.codes[some],
         found,
         fit.class_sizes,
         fit.posterior,
+        deepen=deepen,
         groups=_groups_of(fit, own.ids[some]),
         seed=DRAW_SEED,
     )
