@@ -185,8 +185,8 @@ class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
     Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
-    the report, the audit, refits and the watch over the promise have one each, and so have figures and probes of readiness,
-    which matter most when all is slow.
+    the report, the audit, refits and the watch over the promise have one each, and so have figures
+    and probes of readiness, which matter most when all is slow.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import Final
@@ -142,9 +143,7 @@ class Measurements:
     def set_promise(self, state: Callable[[], str | None]) -> None:
         """Have the state of the promise read when the figures are asked for."""
         for name in PROMISE_STATES:
-            self._promise.labels(name).set_function(
-                lambda name=name: float((state() or "none") == name)
-            )
+            self._promise.labels(name).set_function(partial(_is_state, state, name))
 
     def request(self, route: str, method: str, status: int, duration: float) -> None:
         """Note a request that was answered."""
@@ -155,6 +154,10 @@ class Measurements:
     def text(self) -> bytes:
         """All figures, as Prometheus reads them; `content_type` goes with it."""
         return generate_latest(self.registry)
+
+
+def _is_state(state: Callable[[], str | None], name: str) -> float:
+    return float((state() or "none") == name)
 
 
 class RequestRecorder:
