@@ -43,11 +43,6 @@ class Promise:
     n_queries: int = 0
     checked: datetime | None = None
 
-    @property
-    def differs(self) -> bool:
-        """Whether queries were found not to be like the gallery."""
-        return self.state != "holds" or bool(self.reasons)
-
     def apply(self, threshold: ThresholdInUse) -> ThresholdInUse:
         """What is left of a threshold."""
         if self.state == "holds":
@@ -78,13 +73,15 @@ def keep_promise(n_queries: int) -> Promise:
     return Promise("holds", sentence, n_queries=n_queries, checked=datetime.now(UTC))
 
 
-def leave_promise(n_queries: int) -> Promise:
+def leave_promise(classifier: NEDClassifier) -> Promise:
     """The promise where there is nothing to compare queries with."""
-    sentence = (
-        "Recent queries are not compared: the promise rests on labelled queries, unknown queries "
-        "are expected, or the gallery is too small."
-    )
-    return Promise("holds", sentence, n_queries=n_queries, checked=datetime.now(UTC))
+    if classifier.recalibrated_ is not None:
+        sentence = "It rests on labelled queries, and is for queries like them."
+    elif classifier.unknown_share_ is not None:
+        sentence = "Recent queries are not compared with the gallery where unknown ones may come."
+    else:
+        sentence = "The fit holds too little to compare recent queries with."
+    return Promise("holds", sentence, checked=datetime.now(UTC))
 
 
 def choose_promise(classifier: NEDClassifier, in_use: ThresholdInUse, queries: AnyArray) -> Promise:

@@ -29,7 +29,7 @@ class PromiseWatch:
 
     The window is compared with the gallery in the background, by what was found for its queries.
     A difference is believed when the next check, with new queries, sees one, too: windows are
-    looked at again and again, and chance would speak up sooner or later.
+    looked at again and again, and chance would raise an alarm sooner or later.
 
     Parameters
     ----------
@@ -47,10 +47,11 @@ class PromiseWatch:
         self.window = QueryWindow()
         self._gallery, self._threads, self._measurements = gallery, threads, measurements
         self._lock, self._is_running = Lock(), False
-        self._due_at, self._not_before = FEWEST, 0.0
-        # What was checked last, and whether that check has raised doubts for the first time.
+        self._due_at, self._not_before, self._failed_until = FEWEST, 0.0, 0.0
+        # What was checked last.
         self._last: ThresholdInUse | None = None
-        self._is_doubted = False
+        # Whether queries differed at the last check.
+        self._differed = False
 
     def see(self, vectors: AnyArray, answers: Answers) -> None:
         """Take queries in that were answered, shape (n, dimension), and start a check if due."""
@@ -74,41 +75,46 @@ class PromiseWatch:
     def _is_due(self) -> bool:
         if self._is_running or len(self.window) < FEWEST or not self._gallery.is_fitted:
             return False
-        # A fit, too, has a threshold of its own.
-        is_new = self._gallery.fit.threshold is not self._last
-        return (is_new or self.window.n_seen >= self._due_at) and monotonic() >= self._not_before
+        now = monotonic()
+        # Each fit and each setting has a threshold of its own.
+        if self._gallery.fit.threshold is not self._last:
+            return now >= self._failed_until
+        return self.window.n_seen >= self._due_at and now >= self._not_before
 
     def _check(self) -> None:
-        start, pause = monotonic(), PAUSE
+        start = monotonic()
         try:
             self._look()
-            pause = (monotonic() - start) / SHARE_OF_TIME
+            self._failed_until = 0.0
         except (NearsureError, ProblemError) as error:
             log.warning("Recent queries could not be compared with the gallery: %s", error)
+            self._failed_until = monotonic() + PAUSE
         except Exception:
+            self._failed_until = monotonic() + PAUSE
             log.exception("Recent queries could not be compared with the gallery.")
         finally:
-            self._not_before = monotonic() + pause
+            end = monotonic()
+            self._not_before = max(self._failed_until, end + (end - start) / SHARE_OF_TIME)
             self._is_running = False
 
     def _look(self) -> None:
         fit, n_seen = self._gallery.fit, self.window.n_seen
         classifier = fit.classifier
-        was_doubted = self._is_doubted and fit.threshold is self._last
-        self._last, self._is_doubted = fit.threshold, False
         found = self.window.neighbors(fit.number, classifier.kneighbors)
         differences = classifier.find_differences(found)
         self._measurements.checks.inc()
         self._due_at = n_seen + STEP
-        if not differences:
-            promise = (keep_promise if differences is not None else leave_promise)(len(found))
-            self._gallery.use_promise(promise, fit)
-            return
-        self._measurements.alarms.inc()
-        if was_doubted or fit.promise.differs:
+        if differences is None:
+            self._gallery.use_promise(leave_promise(classifier), fit)
+        elif not differences:
+            self._gallery.use_promise(keep_promise(len(found)), fit)
+            self._differed = False
+        elif self._differed:
+            self._measurements.alarms.inc()
             self._choose(fit)
         else:
-            self._is_doubted, self._due_at = True, n_seen + FEWEST
+            self._differed, self._due_at = True, n_seen + FEWEST
+        self._last = fit.threshold
 
     def _choose(self, fit: Fit) -> None:
         """Choose what is promised for the queries of the window."""

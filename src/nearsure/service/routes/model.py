@@ -177,10 +177,11 @@ async def get_promise(request: Request) -> Response:
     fit, watch = service.gallery.fit, service.watch
     watch.start_if_due()
     promise, accuracy = fit.promise, fit.promise.accuracy
+    is_made = fit.promise_state is not None or promise.reasons
     return json_answer(
         {
             "state": fit.promise_state,
-            "sentence": promise.sentence,
+            "sentence": promise.sentence if is_made else fit.threshold.sentence,
             "reasons": promise.reasons,
             "threshold": fit.accepting.threshold,
             "accuracy": accuracy and {"low": accuracy[0], "high": accuracy[1]},
