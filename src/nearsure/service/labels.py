@@ -6,6 +6,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier
+from nearsure.classifier.recalibration import FEWEST_LABELS
 from nearsure.engines.contract import Engine
 from nearsure.index import unit_vectors
 from nearsure.service.answers import choose_threshold
@@ -35,6 +36,14 @@ def learn_labels(classifier: NEDClassifier, *, vectors: AnyArray, labels: AnyArr
         stay = np.array([row.astype(vectors.dtype).tobytes() not in new for row in before.vectors])
         vectors = np.concatenate([before.vectors[stay], vectors])
         labels = np.concatenate([before.labels[stay], labels])
+    n_useful = int((classifier.encode(labels) < len(classifier.classes_)).sum())
+    if n_useful < FEWEST_LABELS:
+        raise ProblemError(
+            409,
+            "too_few_labels",
+            f"{FEWEST_LABELS} labelled queries of classes of the gallery are needed, with those of "
+            f"before. These make {n_useful}: label more.",
+        )
     if len(labels) > MOST_LABELS:
         raise ProblemError(
             409,

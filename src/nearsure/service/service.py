@@ -49,6 +49,8 @@ LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
+# Images that are to be made small, for a person who labels queries; others are shown without.
+WAITING_PICTURES = 16
 # However many probes of readiness come, the engine is asked once in this time.
 FRESH_SECONDS = 1.0
 # Seconds that a probe of readiness waits for the engine.
@@ -212,6 +214,7 @@ class RunningService:
         self._encoding = WorkThreads(
             1, "encodes", patience=patience, largest_queue=WAITING_ENCODINGS
         )
+        self._pictures = WorkThreads(1, "pictures", largest_queue=WAITING_PICTURES)
         self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
         self.refits = Refits(self.gallery, self._background)
         self.report = LiveDocument(self.gallery, report_document, self._background)
@@ -289,7 +292,7 @@ class RunningService:
     def keep_picture(self, vector: AnyArray, image: bytes) -> None:
         """Keep a small picture of an image that was asked about, beside the answer."""
         with suppress(Overloaded, RuntimeError):
-            self._encoding.submit(partial(_describe_image, self.watch.window, vector, image))
+            self._pictures.submit(partial(_describe_image, self.watch.window, vector, image))
 
     async def why_unavailable(self) -> str | None:
         """Why the gallery cannot answer now; None if it can."""
@@ -335,7 +338,7 @@ class RunningService:
         self._writer.join()
         deadline = monotonic() + LAST_WAIT
         readers = (self.reads, self.surveys, self.figures, self._probes, self._encoding)
-        for threads in (*readers, self._background):
+        for threads in (*readers, self._pictures, self._background):
             threads.close(cancel=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
         self.refits.wait(max(0.0, deadline - monotonic()))

@@ -113,7 +113,8 @@ class PromiseWatch:
             self._measurements.alarms.inc()
             self._choose(fit)
         else:
-            self._differed, self._due_at = True, n_seen + FEWEST
+            # With a fifth of it new, or two windows would be nearly one.
+            self._differed, self._due_at = True, n_seen + max(FEWEST, len(found) // 5)
         self._last = fit.threshold
 
     def _choose(self, fit: Fit) -> None:
