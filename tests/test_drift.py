@@ -29,6 +29,9 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score, with_confidence
 from nearsure.rules import RuleName
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 # Made galleries on the unit sphere, whose queries can be drawn again and moved.
 
 

@@ -4,16 +4,18 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, ks_2samp
 
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.neighbors import Neighbors
 from nearsure.shift import (
+    Traits,
     check_queries,
     compare_labels,
     estimate_class_shares,
+    find_differences,
     rehearse_queries,
     thin_queries,
 )
@@ -59,7 +61,8 @@ def test_queries_that_are_worse_get_a_stricter_promise_or_none(
     assert chosen.state in ("adjusted", "withdrawn")
     assert chosen.reasons
     assert chosen.threshold >= plain.threshold
-    prediction = classifier.predict_with_confidence(queries)
+    with pytest.warns(QueriesDifferWarning, match="less sure, and they lie farther away"):
+        prediction = classifier.predict_with_confidence(queries)
     accepted = chosen.accepts(prediction.confidence)
     right = prediction.labels == truth
     assert (chosen.state == "withdrawn") == (not chosen.reached)
@@ -174,6 +177,22 @@ def test_deeper_neighbours_are_searched_only_if_queries_differ() -> None:
     for queries, n_calls in ((own.take(np.arange(300)), 0), (move_away(own), 1)):
         check = check_queries(own, codes, queries, np.bincount(codes), rule, deepen=deepen)
         assert (check.alike, len(calls)) == (not n_calls, n_calls)
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.12, 0.2, 0.4])
+@pytest.mark.parametrize("n", [40, 400])
+def test_distances_are_compared_by_the_test_of_kolmogorov_and_smirnov(moved: float, n: int) -> None:
+    rng = np.random.default_rng([n, int(100 * moved)])
+    own = rng.normal(size=700)
+    for _ in range(20):
+        queries = rng.normal(moved, size=n).round(1)
+        test = ks_2samp(own, queries, method="asymp")
+        if 0.004 < test.pvalue < 0.006:
+            continue  # scipy corrects the limit for few points
+        expected = test.pvalue <= 0.005 and test.statistic >= 0.1
+        traits = [Traits(np.zeros(len(x), np.int64), np.ones(len(x)), x) for x in (own, queries)]
+        farther = find_differences(*traits) == ("they lie farther away",)
+        assert farther == (expected and np.median(queries) > np.median(own))
 
 
 def move_away(found: Neighbors) -> Neighbors:

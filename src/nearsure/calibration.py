@@ -776,6 +776,7 @@ def _nearest_to_one(loss: _Loss, limit: float) -> float:
     return float(brentq(lambda exponent: loss(exponent) - allowed, 1.0, limit))
 
 
+STEEPEST = 1e300
 # The prior of slope and intercept is normal about 1 and 0, with this standard deviation.
 PRIOR_SPREAD = 1.0
 # Above 0, so that no two answers change their order.
@@ -806,8 +807,11 @@ class ShrunkPlatt(PlainNumbers):
 
     def __post_init__(self) -> None:
         check_finite("ShrunkPlatt", slope=self.slope, intercept=self.intercept)
-        if self.slope <= 0:
-            raise InvalidInputError(f"The slope must be above 0. Got {self.slope} instead.")
+        # A logit is at most 745, and its product must be a number.
+        if not 0 < self.slope <= STEEPEST:
+            raise InvalidInputError(
+                f"The slope must be above 0 and at most {STEEPEST:g}. Got {self.slope} instead."
+            )
 
     @classmethod
     def fit(

@@ -23,6 +23,7 @@ FitWarning (UserWarning)
 ├── ManyMissesWarning                 many points' class is not among their neighbours
 ├── DegenerateTemperatureWarning      the data do not determine the temperature
 ├── NearCopiesWarning                 near-copies carry the gallery's accuracy on itself
+├── QueriesDifferWarning              queries are not like the gallery
 ├── StaleFitWarning                   the gallery has changed much since the fit
 └── EngineChangedWarning              what was fitted through one engine is used through another
 
@@ -133,3 +134,7 @@ class StaleFitWarning(FitWarning):
 
 class EngineChangedWarning(FitWarning):
     """What was fitted through one engine, index type or parameter set is used through another."""
+
+
+class QueriesDifferWarning(FitWarning):
+    """Queries are not like the gallery, for which confidence was fitted and promises were made."""

@@ -27,6 +27,9 @@ from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.rules import RuleName
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 Split: TypeAlias = tuple[FloatArray, IntArray, FloatArray, IntArray]
 
 

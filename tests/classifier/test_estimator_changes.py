@@ -20,6 +20,9 @@ from nearsure.errors import (
     StaleFitWarning,
 )
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 Metric: TypeAlias = Literal["euclidean", "cosine"]
 
 Z, Y = drawn()

@@ -8,6 +8,9 @@ from nearsure.arrays import AnyArray
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import aggregate, neighbor_shares
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 RNG = np.random.default_rng(0)
 CENTRES = RNG.normal(size=(6, 5)) * 2
 LABELS = np.array(list("abcdef"))[np.arange(120) % 6]

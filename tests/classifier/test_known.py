@@ -11,6 +11,9 @@ from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError, StaleFitWarning
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 N_CLASSES, SIZE, DIMENSION, SHARE = 30, 12, 6, 0.25
 UNKNOWN = -1
 

@@ -16,6 +16,9 @@ from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.metrics import expected_calibration_error
 from nearsure.model_file import read_model, write_model
 
+# Queries here are drawn otherwise than the gallery.
+pytestmark = pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
+
 GALLERY, LABELS = drawn(300)
 QUERIES, TRUTH = drawn(400, seed=1)
 # Noise makes the same classes harder than the gallery knows.

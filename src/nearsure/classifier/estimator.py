@@ -16,7 +16,7 @@ from nearsure.audit import GalleryAudit, audit
 from nearsure.bursts import (
     Bursts,
 )
-from nearsure.classifier.fit import Fit, fit_gallery
+from nearsure.classifier.fit import DRAW_SEED, Fit, fit_gallery
 from nearsure.classifier.known import (
     mix_in_unknowns,
     rehearse_gallery,
@@ -30,7 +30,6 @@ from nearsure.classifier.parameters import (
     settings_for,
 )
 from nearsure.classifier.promises import (
-    DRAW_SEED,
     check_against_own,
     check_labelled,
     describe_basis,
@@ -69,6 +68,7 @@ from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
     NearCopiesWarning,
+    QueriesDifferWarning,
     StaleFitWarning,
 )
 from nearsure.forms import SharpenedFit
@@ -92,7 +92,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import choose_for_queries, thin_queries
+from nearsure.shift import choose_for_queries, describe_differences, thin_queries
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
@@ -503,7 +503,7 @@ class NEDClassifier(
 
     def predict(self, Q: ArrayLike) -> AnyArray:
         """The most probable label of each query."""
-        return self.predict_with_confidence(Q).labels
+        return self._ask(self._validated_queries(Q)).labels
 
     def predict_proba(self, Q: ArrayLike) -> FloatArray:
         """Probabilities of all classes, shape (n, n_classes), in the order of ``classes_``.
@@ -518,13 +518,13 @@ class NEDClassifier(
         """
         queries = self._validated_queries(Q)
         check_dense_fits(len(queries), len(self.classes_))
-        posterior, p_known, _ = self._fit.calibrated(self._search(queries))
-        totals = np.ones(len(queries)) if p_known is None else p_known
-        return to_dense(posterior, totals, self.class_counts_ > 0)
+        found = self._ask(queries)
+        totals = np.ones(len(queries)) if found.p_known is None else found.p_known
+        return to_dense(found.posterior, totals, self.class_counts_ > 0)
 
     def predict_posterior(self, Q: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
-        return self._fitted.calibrated(self.kneighbors(Q))[0]
+        return self._ask(self._validated_queries(Q)).posterior
 
     def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
@@ -537,8 +537,14 @@ class NEDClassifier(
         Returns
         -------
         Prediction
+
+        Warns
+        -----
+        QueriesDifferWarning
+            If 30 or more queries are not like the gallery's own points, for which confidence was
+            fitted; ``differences`` of the prediction says how.
         """
-        return self._predicted(self.kneighbors(Q))
+        return self._ask(self._validated_queries(Q))
 
     def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query, by squared distance.
@@ -797,7 +803,7 @@ class NEDClassifier(
         array of shape (n,)
             Rows of `Q`, ascending.
         """
-        prediction = self.predict_with_confidence(Q)
+        prediction = self._predicted(self.kneighbors(Q))
         rng = np.random.default_rng(seed)
         return choose_rows(prediction.confidence, prediction.posterior.labels, n, rng)
 
@@ -975,7 +981,7 @@ class NEDClassifier(
             )
         gallery, rng = self._fit.gallery, np.random.default_rng(WATCH_SEED)
         watched = gallery.ids_at(draw_places(len(gallery), WATCHED, rng))
-        now, error_now = self._fit.watched_loss(self_search(gallery, watched, self.n_neighbors_))
+        now, error_now = self._fit.watch(self_search(gallery, watched, self.n_neighbors_))[0]
         then, error_then = self._fit.loss
         return Staleness(
             self.share_changed_ + gallery.changed_elsewhere() / len(gallery),
@@ -1141,6 +1147,13 @@ class NEDClassifier(
         k = n_points if self._fit.all_neighbors else self.n_neighbors_
         self._warn_if_other_engine()
         return self._fit.gallery.search(queries, min(n_neighbors or k, n_points))
+
+    def _ask(self, queries: AnyArray) -> Prediction:
+        prediction = self._predicted(self._search(queries))
+        differences = self._fit.find_differences(prediction.neighbors, prediction.posterior)
+        if differences:
+            warnings.warn(describe_differences(differences), QueriesDifferWarning, stacklevel=3)
+        return replace(prediction, differences=differences)
 
     def _predicted(self, neighbors: Neighbors) -> Prediction:
         posterior, p_known, verdicts = self._fit.calibrated(neighbors)

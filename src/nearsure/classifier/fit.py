@@ -29,12 +29,24 @@ from nearsure.classifier.rule import (
     own_losses,
     self_search_with_more,
 )
+from nearsure.drift import FEWEST
 from nearsure.engines.contract import Fingerprint
 from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.gallery import Gallery
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.shift import Traits, find_differences, measure_traits, thin_queries
 from nearsure.unknowns import Rehearsal, judge
+
+# How queries differ from the gallery; see `Prediction`.
+Differences = tuple[str, ...] | None
+# Queries of a batch that are compared with own points: enough to see what breaks a promise, few
+# enough to cost next to nothing beside their search.
+MOST_COMPARED = 500
+# Share of its class that an own point lacks, in the mean: up to here it makes no difference.
+LARGEST_LOSS = 0.02
+# Of the points that stand for queries where a prior asks for other proportions.
+DRAW_SEED = 0
 
 
 @dataclass(eq=False)
@@ -67,6 +79,8 @@ class Fit:
         Leave-one-out neighbours, and points as known and unknown queries; kept until a change.
     bursts : Bursts or None
         What near-copies do to the own accuracy; None if nothing was fitted.
+    traits : Traits or None
+        Of some own points, as they would be asked for: what queries are compared with.
     recalibration : Recalibration or None
         What labelled queries have taught; it survives a refit.
     labelled_search : pair of int and Neighbors, or None
@@ -89,6 +103,7 @@ class Fit:
     self_search: SelfSearch | None = None
     rehearsal: tuple[SelfSearch, Rehearsal] | None = None
     bursts: Bursts | None = None
+    traits: Traits | None = None
     recalibration: Recalibration | None = None
     labelled_search: tuple[int, Neighbors] | None = None
     warned_of: Fingerprint | None = None
@@ -139,10 +154,50 @@ class Fit:
         p_known = self.known.p_known(neighbors, plain)
         return with_p_known(within, p_known), p_known, judge(p_known, within).names
 
-    def watched_loss(self, own: SelfSearch) -> tuple[float, float]:
-        """Mean leave-one-out loss of some points, and its standard error."""
+    def watch(self, own: SelfSearch) -> tuple[tuple[float, float], Traits]:
+        """What is watched of some points.
+
+        Returns
+        -------
+        loss : pair of float
+            Mean leave-one-out loss, and its standard error.
+        traits : Traits
+            Of points in the proportions of the prior.
+        """
         some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        return mean_and_error(own_losses(self.gallery_posterior(some.neighbors), some.codes))
+        posterior = self.gallery_posterior(some.neighbors)
+        traits = measure_traits(some.neighbors, posterior)
+        codes = some.codes[some.neighbors.counts > 0]
+        traits = traits.take(draw_by_prior(self.prior_factors(), codes))
+        return mean_and_error(own_losses(posterior, some.codes)), traits
+
+    def find_differences(self, neighbors: Neighbors, posterior: Posterior) -> Differences:
+        """How queries differ from the gallery's own points, by some of them; cheap.
+
+        Parameters
+        ----------
+        neighbors, posterior
+            Of queries, p(c | known).
+
+        Returns
+        -------
+        tuple of str, or None
+            Empty if they are alike; None if they are too few to say, or the fit keeps nothing to
+            compare them with.
+        """
+        if self.traits is None or min(len(neighbors), len(self.traits)) < FEWEST:
+            return None
+        if self.recalibration is not None or self.known is not None:
+            return None
+        if len(neighbors) > MOST_COMPARED:
+            rows = np.linspace(0, len(neighbors) - 1, MOST_COMPARED).astype(np.int64)
+            neighbors, posterior = neighbors.take(rows), posterior.take(rows)
+        sizes = self.class_sizes
+        if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
+            neighbors = thin_queries(neighbors, posterior, sizes)
+            posterior = self.posterior(neighbors)
+        traits = measure_traits(neighbors, posterior)
+        return None if len(traits) < FEWEST else find_differences(self.traits, traits)
 
 
 def fit_gallery(
@@ -238,5 +293,17 @@ def fit_gallery(
         bursts=bursts,
     )
     if own is not None:
-        fit.loss = fit.watched_loss(own)
+        fit.loss, fit.traits = fit.watch(own)
     return fit, settings.k, ids
+
+
+def draw_by_prior(factors: FloatArray | None, codes: IntArray) -> IntArray:
+    """Which points stand for queries: all, or a draw in the proportions of another prior.
+
+    Points are taken with a chance, each once at most, so that they stay independent draws.
+    """
+    if factors is None:
+        return np.arange(len(codes))
+    chances = factors[codes]
+    rng = np.random.default_rng(DRAW_SEED)
+    return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())

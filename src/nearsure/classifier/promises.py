@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
-from nearsure.classifier.fit import Fit
+from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
 from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration, fit_line
 from nearsure.classifier.rule import SelfSearch, draw_places
 from nearsure.decisions import ConformalFit, RestsOn, ScoreName, fit_conformal
@@ -21,8 +21,6 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import QueryCheck, check_queries
 
-# Of the points that take part in choosing a threshold or a set.
-DRAW_SEED = 0
 # Own points that take the place of queries: as many as galleries had on which this was measured.
 MOST_REHEARSED = 5000
 # Sets are searched so many times as deep where k misses too many classes, up to this many
@@ -48,12 +46,12 @@ def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:
     groups = _groups_of(fit, own.ids)
     if groups is not None:
         some = draw_one_per_group(groups, seed=DRAW_SEED)
-    return some[_draw_by_prior(fit, own.codes[some])]
+    return some[draw_by_prior(fit.prior_factors(), own.codes[some])]
 
 
 def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck:
     """Compare queries with own points in the proportions of the prior, some of many."""
-    drawn = _draw_by_prior(fit, own.codes)
+    drawn = draw_by_prior(fit.prior_factors(), own.codes)
     some = drawn[draw_places(len(drawn), MOST_REHEARSED, np.random.default_rng(DRAW_SEED))]
     deepen = None
     if fit.gallery.in_memory:
@@ -129,7 +127,7 @@ def fit_sets(
 
     Where so many points miss their class that nothing could be ruled out, they are searched deeper.
     """
-    some = _draw_by_prior(fit, own.codes)
+    some = draw_by_prior(fit.prior_factors(), own.codes)
     codes = own.codes[some]
     to_posterior: Callable[[Neighbors], Posterior] = fit.posterior
     posterior = fit.posterior(own.neighbors)
@@ -156,16 +154,3 @@ def fit_sets(
 def _groups_of(fit: Fit, ids: AnyArray) -> IntArray | None:
     beside = fit.gallery.groups_beside
     return None if beside is None else values_beside(beside, ids)
-
-
-def _draw_by_prior(fit: Fit, codes: IntArray) -> IntArray:
-    """Which points stand for queries: all, or a draw in the proportions of another prior.
-
-    Points are taken with a chance, each once at most, so that they stay independent draws.
-    """
-    factors = fit.prior_factors()
-    if factors is None:
-        return np.arange(len(codes))
-    chances = factors[codes]
-    rng = np.random.default_rng(DRAW_SEED)
-    return np.flatnonzero(rng.random(len(codes)) < chances / chances.max())

@@ -33,6 +33,9 @@ class Prediction:
         Probability that a query is of any class of the gallery; None without `unknown_share`.
     verdicts : array of shape (n,) of str, or None
         "known", "ambiguous" (of the gallery, but split between its classes) or "unknown".
+    differences : tuple of str, or None
+        How the queries differ from the gallery's own points: empty if they do not; None if they
+        are fewer than 30, or were not compared. See `nearsure.shift`.
     """
 
     labels: AnyArray
@@ -41,6 +44,7 @@ class Prediction:
     posterior: Posterior
     p_known: FloatArray | None = None
     verdicts: NDArray[np.str_] | None = None
+    differences: tuple[str, ...] | None = None
 
 
 # Beyond this share of changed points a fit is called stale, whatever the likelihood says.

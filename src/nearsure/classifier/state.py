@@ -41,6 +41,7 @@ from nearsure.schema import (
     reading,
     unreadable,
 )
+from nearsure.shift import Traits
 
 if TYPE_CHECKING:
     from nearsure.classifier.estimator import NEDClassifier
@@ -273,6 +274,12 @@ def _ids(manifest: dict[str, Any], arrays: dict[str, AnyArray], name: str) -> An
 
 
 OWNER = "The model"
+# Arrays of what queries are compared with.
+TRAITS = {
+    "compared_labels": "labels",
+    "compared_confidence": "confidence",
+    "compared_near": "near",
+}
 _STORED = {
     "parameters": OBJECT,
     "metric": one_of("euclidean", "cosine"),
@@ -296,6 +303,7 @@ _IN_SOME = {
     "group_names_dtype": TEXT,
     "known": OBJECT,
     "bursts": OBJECT,
+    "n_compared": COUNT,
     "recalibration": OBJECT,
 }
 
@@ -330,6 +338,9 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
         manifest["group_names_dtype"] = fit.group_names.dtype.str
     if fit.bursts is not None:
         manifest["bursts"] = fit.bursts.to_dict()
+    if fit.traits is not None:
+        manifest["n_compared"] = len(fit.traits)
+        tensors |= {name: getattr(fit.traits, part) for name, part in TRAITS.items()}
     if fit.known is not None:
         manifest["known"], arrays = fit.known.to_state()
         tensors |= arrays
@@ -385,9 +396,26 @@ def from_state(
         loss=None if loss is None else (loss[0], loss[1]),
         adapted=manifest["adapted"],
         bursts=Bursts.from_dict(manifest["bursts"]) if "bursts" in manifest else None,
+        traits=_restored_traits(manifest, tensors, len(classes)),
         recalibration=recalibration,
     )
     return parameters, fit_ids, fit
+
+
+def _restored_traits(
+    manifest: dict[str, Any], tensors: dict[str, AnyArray], n_classes: int
+) -> Traits | None:
+    if "n_compared" not in manifest:
+        return None
+    n = manifest["n_compared"]
+    schema = {
+        "compared_labels": array("int64", n, low=0, high=n_classes - 1),
+        "compared_confidence": array("float64", n, low=0.0, high=1.0),
+        "compared_near": array("float64", n, low=0.0),
+    }
+    own = {name: tensors[name] for name in schema}
+    check_fields("What queries are compared with", own, schema)
+    return Traits(**{part: own[name] for name, part in TRAITS.items()})
 
 
 def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> dict[str, AnyArray]:
@@ -396,8 +424,9 @@ def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> d
         name for name in ("classes", "fit_indices", "group_names") if f"{name}_dtype" in manifest
     ]
     of_known = ("known_ids", "known_log_masses") if "known" in manifest else ()
+    compared = TRAITS if "n_compared" in manifest else ()
     labelled = ("labelled_vectors", "labelled_labels") if "recalibration" in manifest else ()
-    expected = (*named, *of_known, *labelled, *array_names(manifest))
+    expected = (*named, *of_known, *compared, *labelled, *array_names(manifest))
     check_fields("The arrays of the model", tensors, dict.fromkeys(expected, ARRAY))
     names = {name: restored_classes(tensors[name], manifest[f"{name}_dtype"]) for name in named}
     classes = names["classes"]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 table_option = partial(Option, rich_help_panel="The paper's tables, without --model")
 ROWS_AT_A_TIME = 8192
+# Queries that a promise is adjusted to.
+LARGEST_SAMPLE = 5000
 
 
 def evaluate(
@@ -119,8 +121,10 @@ def evaluate(
         open_model(model, gallery, engine) as classifier,
         open_queries(embeddings, classifier, **columns) as stream,
     ):
-        scores = _score(classifier, stream)
-        threshold = None if precision is None else classifier.accept_threshold(precision=precision)
+        scores, unlike = _score(classifier, stream)
+        threshold = None
+        if precision is not None:
+            threshold = classifier.accept_threshold(precision=precision, queries=unlike)
     _warn(scores)
     _show(scores, threshold, seed=seed, n_resamples=resamples, as_json=as_json)
 
@@ -179,8 +183,17 @@ def _show(
         show_facts("Accepting", {"promised": accepted["sentence"], "measured": _describe(accepted)})
 
 
-def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
-    """Answer queries, some at a time, and keep what the metrics need."""
+def _score(
+    classifier: "NEDClassifier", stream: "EmbeddingStream"
+) -> "tuple[Scores, AnyArray | None]":
+    """Answer queries, some at a time, and keep what the metrics need.
+
+    Returns
+    -------
+    scores : Scores
+    unlike : array of shape (n, n_features) or None
+        Some queries of the first chunk that is not like the gallery; None if all are.
+    """
     import numpy as np
 
     from nearsure.metrics import row_brier_scores, row_negative_log_likelihoods
@@ -188,10 +201,13 @@ def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     from nearsure.report.sections import LEAST_PROBABILITY
 
     parts: list[tuple[Any, ...]] = []
+    unlike: AnyArray | None = None
     sizes, classes = classifier.class_counts_, classifier.classes_
     with progress("predicting", stream.n_rows) as advance:
         for chunk in stream.chunks(ROWS_AT_A_TIME):
             prediction = classifier.predict_with_confidence(chunk.vectors)
+            if unlike is None and prediction.differences:
+                unlike = chunk.vectors[:LARGEST_SAMPLE]
             truth = comparable_labels(labels_of(chunk), classes)
             codes = codes_in_gallery(*truth, sizes)
             posterior = prediction.posterior
@@ -210,7 +226,7 @@ def _score(classifier: "NEDClassifier", stream: "EmbeddingStream") -> Scores:
     columns: list[Any] = [
         None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
     ]
-    return Scores(*columns)
+    return Scores(*columns), unlike
 
 
 def comparable_labels(labels: "AnyArray", classes: "AnyArray") -> "tuple[AnyArray, AnyArray]":
@@ -278,6 +294,7 @@ def _apply(threshold: "AcceptThreshold", scores: Scores) -> dict[str, Any]:
     right = share_of(n_right, n_accepted) if n_accepted else None
     return {
         "threshold": plain_number(threshold.threshold),
+        "promise": threshold.state,
         "sentence": str(threshold),
         "accepted": n_accepted,
         "coverage": n_accepted / len(scores.correct),

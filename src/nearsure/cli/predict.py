@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -22,9 +23,14 @@ from nearsure.errors import ConfigError
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray, FloatArray
     from nearsure.classifier import NEDClassifier, Prediction
+    from nearsure.decisions import AcceptThreshold
     from nearsure.embedding_files import EmbeddingChunk
 
 ROWS_AT_A_TIME = 8192
+# Enough to compare them with the gallery, however few are shown.
+ROWS_SHOWN = 500
+# Queries that a promise is adjusted to.
+LARGEST_SAMPLE = 5000
 
 
 def predict(
@@ -69,6 +75,9 @@ def predict(
     of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
     among the wrong answers: an accepted answer may have the verdict "unknown".
 
+    The first queries are compared with the gallery. If they differ, the promise of --precision is
+    adjusted to them, or withdrawn: nothing is accepted then, unless --threshold insists.
+
     Example: nearsure predict queries.npz --model model.safetensors --precision 0.99
 
     Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
@@ -90,20 +99,33 @@ def predict(
             labels="none" if labels_key is None else "optional",
         ) as stream,
     ):
+        chunks = stream.chunks(max(rows, ROWS_SHOWN) if chosen is None else ROWS_AT_A_TIME)
+        answered = ((chunk, classifier.predict_with_confidence(chunk.vectors)) for chunk in chunks)
+        first = next(answered)
         if precision is not None:
-            promised = classifier.accept_threshold(precision=precision)
+            promised = _promise(classifier, precision, *first)
             tell(str(promised))
             threshold = promised.threshold
-        answer = partial(_answer, classifier, threshold=threshold, top=top, n_neighbors=neighbors)
+        list_answers = partial(
+            _list_answers, classifier, threshold=threshold, top=top, n_neighbors=neighbors
+        )
         if chosen is None:
-            first = answer(next(stream.chunks(rows)))
-            n_shown = len(first["label"])
+            shown = list_answers(*first)
+            n_shown = min(rows, len(shown["label"]))
             which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
-            show_records(f"{which}; -o FILE writes all", first, rows)
+            show_records(f"{which}; -o FILE writes all", shown, rows)
             return
         with progress("predicting", stream.n_rows) as advance:
-            answers = _count(map(answer, stream.chunks(ROWS_AT_A_TIME)), advance)
+            answers = _count(starmap(list_answers, chain([first], answered)), advance)
             write_records(answers, output, chosen, guard_formulas=guard_formulas)
+
+
+def _promise(
+    classifier: "NEDClassifier", precision: float, chunk: "EmbeddingChunk", found: "Prediction"
+) -> "AcceptThreshold":
+    """The promise for queries like the gallery, or for these if they differ."""
+    queries = chunk.vectors[:LARGEST_SAMPLE] if found.differences else None
+    return classifier.accept_threshold(precision=precision, queries=queries)
 
 
 def _count(answers: Iterable[dict[str, Any]], advance: Advance) -> Iterator[dict[str, Any]]:
@@ -112,16 +134,16 @@ def _count(answers: Iterable[dict[str, Any]], advance: Advance) -> Iterator[dict
         advance(len(part["label"]))
 
 
-def _answer(
+def _list_answers(
     classifier: "NEDClassifier",
     chunk: "EmbeddingChunk",
+    prediction: "Prediction",
     *,
     threshold: float | None,
     top: int,
     n_neighbors: int,
 ) -> dict[str, Any]:
     """Columns of some queries; names are those of the REST API's answers."""
-    prediction = classifier.predict_with_confidence(chunk.vectors)
     columns: dict[str, Any] = {
         "row" if chunk.ids is None else "id": names_of(chunk).tolist(),
         "label": _labels(prediction),

@@ -1,5 +1,6 @@
 """`query_report` and `gallery_report`."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Literal
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import BoolArray, FloatArray
 from nearsure.classifier import NEDClassifier
 from nearsure.decisions import AcceptThreshold, choose_threshold
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.report import remarks
 from nearsure.report.answers import (
     Answered,
@@ -129,6 +130,7 @@ def _assemble(
             on_audit = f"The gallery was not audited. {error}"
     every_note = (
         *notes,
+        remarks.on_near_copies(classifier.bursts_),
         remarks.on_missing_temperature(temperature),
         remarks.on_few_queries(len(answered)),
         remarks.on_fewer_resamples(n_resamples, n_drawn),
@@ -221,7 +223,10 @@ def query_report(
     >>> report.metrics[0].estimate.value, report.mistakes[0].label
     (0.5, 'dog')
     """
-    prediction = classifier.predict_with_confidence(queries)
+    with warnings.catch_warnings():
+        # The report has it among its notes.
+        warnings.simplefilter("ignore", QueriesDifferWarning)
+        prediction = classifier.predict_with_confidence(queries)
     n_queries, classes = len(prediction.labels), classifier.classes_
     truth = check_truth(labels, n_queries, classes)
     names = np.arange(n_queries) if ids is None else one_each("ids", ids, n_queries)
@@ -240,6 +245,7 @@ def query_report(
         scores=scores,
         chosen=(choose_threshold(*scores, precision=target) for target in TARGETS),
         notes=[
+            remarks.on_differences(prediction.differences),
             remarks.on_own_points(nearly_found(prediction.neighbors, codes)),
             remarks.on_unknown_queries(answered, classifier.unknown_share_),
         ],

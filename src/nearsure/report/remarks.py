@@ -3,8 +3,10 @@
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray
+from nearsure.bursts import Bursts
 from nearsure.report.answers import Answered, are_most
 from nearsure.report.sections import LARGEST_TABLE
+from nearsure.shift import describe_differences
 
 FEW_QUERIES = 100
 NAMES_SHOWN = 5
@@ -79,6 +81,23 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     return (
         f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery, "
         "but all of these are of one, so that confidence may look too low here."
+    )
+
+
+def on_differences(differences: tuple[str, ...] | None) -> str | None:
+    """On queries that are not like the gallery."""
+    return describe_differences(differences) if differences else None
+
+
+def on_near_copies(bursts: Bursts | None) -> str | None:
+    """On a gallery whose accuracy on itself rests on near-copies."""
+    if bursts is None or not bursts.suspicious:
+        return None
+    if bursts.grouped:
+        return f"{bursts} They were left out together."
+    return (
+        f"{bursts} Confidence and promises may be too high for queries that have no copy in it: "
+        'fit with groups, or with groups="auto".'
     )
 
 
