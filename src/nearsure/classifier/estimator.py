@@ -581,6 +581,16 @@ class NEDClassifier(
             prior_factors=self._fit.prior_factors(),
         )
 
+    def find_differences(self, neighbors: Neighbors) -> tuple[str, ...] | None:
+        """How queries differ from the gallery's own points, by their neighbours; cheap.
+
+        Returns
+        -------
+        tuple of str, or None
+            As ``differences`` of a `Prediction`.
+        """
+        return self._fitted.find_differences(neighbors, self._fit.posterior(neighbors))
+
     def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
         """What points of the gallery would be taken for if they were not in it.
 

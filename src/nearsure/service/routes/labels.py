@@ -56,7 +56,7 @@ async def get_queries_to_label(
     service = get_service(request)
 
     def propose() -> dict[str, Any]:
-        fit, recent = service.gallery.fit, service.watch.window.read(unlabelled=True)
+        recent = service.watch.window.read(unlabelled=True)
         keys = recent.keys
         if len(service.watch.window) < FEWEST or not keys:
             raise ProblemError(
@@ -66,8 +66,10 @@ async def get_queries_to_label(
                 f"some must be without a label. There are {len(service.watch.window)}, and "
                 f"{len(keys)} without: ask more.",
             )
-        rows = fit.classifier.choose_queries_to_label(recent.vectors, min(n, len(keys)), seed=seed)
-        answers = fit.answer(fit.classifier.predict_with_confidence(recent.vectors[rows]))
+        rows = service.gallery.fit.classifier.choose_queries_to_label(
+            recent.vectors, min(n, len(keys)), seed=seed
+        )
+        answered = service.gallery.predict(recent.vectors[rows])
         queries = [
             {
                 "key": keys[row],
@@ -76,7 +78,7 @@ async def get_queries_to_label(
                 "picture": recent.looks[row].picture,
                 "answer": answers.document(place, neighbors=neighbors, classes=classes),
             }
-            for place, row in enumerate(rows.tolist())
+            for row, (answers, place) in zip(rows.tolist(), answered, strict=True)
         ]
         return {"queries": queries, "window": len(keys)}
 
