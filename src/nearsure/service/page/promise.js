@@ -5,6 +5,8 @@ import { byId, element, percent, plural, shortThreshold, targetPercent } from ".
 import { emit, on, session } from "./session.js";
 
 const EVERY = 30_000;
+// A range that says nothing.
+const WIDE = 0.5;
 const TITLES = { adjusted: "Promise adjusted.", withdrawn: "Promise withdrawn.", none: "Recent queries differ." };
 
 /** Whether what was measured on the gallery is in doubt for recent queries. */
@@ -18,14 +20,20 @@ function consequence({ state, threshold }, precision) {
   return "What this page says about precision was measured on the gallery, and may not hold for them.";
 }
 
+const listed = (reasons) => [reasons.slice(0, -1).join(", "), reasons.at(-1)].filter(Boolean).join(" and ");
+
+function estimate(accuracy) {
+  if (accuracy === null || accuracy.high - accuracy.low > WIDE) return "How many answers are right cannot be told without labels.";
+  return `Between ${percent(accuracy.low)} and ${percent(accuracy.high)} of all answers should be right.`;
+}
+
 function words(promise, precision) {
   if (promise.reasons.length === 0) return [promise.sentence];
-  const { low, high } = promise.accuracy ?? {};
-  const estimate = low === undefined ? "" : ` Between ${percent(low)} and ${percent(high)} of all answers should be right.`;
   return [
-    `The last ${plural(promise.n_queries, "query", "queries")} are not like the gallery: ${promise.reasons.join(" and ")}.`,
-    `${consequence(promise, precision)}${estimate}`,
-    session.model.writable ? "Label some of them to find out how often answers are right." : "Somebody with a write token can label some of them, to find out how often answers are right.",
+    `The last ${plural(promise.n_queries, "query", "queries")} are not like the gallery: ${listed(promise.reasons)}.`,
+    consequence(promise, precision),
+    estimate(promise.accuracy),
+    session.model.writable ? "Label some of them to find out more." : "Somebody with a write token can label some of them to find out more.",
   ];
 }
 

@@ -131,7 +131,7 @@ function move(threshold, chosen = null) {
   }
   byId("scale-mark").hidden = threshold === null;
   byId("scale").dataset.threshold = threshold === null ? "none" : "set";
-  const none = isReplaced() ? session.promise.sentence : inUse.sentence;
+  const none = isReplaced() ? "Nothing is accepted while the promise is withdrawn." : inUse.sentence;
   byId("threshold-sentence").textContent = threshold === null ? none : sentenceAt(threshold);
   for (const button of byId("promises").children) {
     button.setAttribute("aria-pressed", String(chosen !== null && button.value === String(chosen.precision)));
