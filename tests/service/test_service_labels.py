@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
 from nearsure.engines.sqlite import SqliteEngine
-from nearsure.service import gallery as served
 from nearsure.service.labels import MOST_LABELS
+from nearsure.service.store import fit_gallery
 
 READ, WRITE = "read-" + 16 * "r", "write-" + 16 * "w"
 
@@ -219,17 +219,17 @@ def test_labels_that_come_during_a_refit_are_known_to_the_new_fit(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(client)
-    fit, n_fits = served.fit_gallery, 0
+    n_fits = 0
 
     def fit_slowly(*arguments: Any) -> NEDClassifier:  # noqa: ANN401
         nonlocal n_fits
         n_fits += 1
-        classifier = fit(*arguments)
+        classifier = fit_gallery(*arguments)
         if n_fits == 1:
             assert labelled(client, range(50)).status_code == 200
         return classifier
 
-    monkeypatch.setattr(served, "fit_gallery", fit_slowly)
+    monkeypatch.setattr("nearsure.service.gallery.fit_gallery", fit_slowly)
     assert refitted(client) == {"state": "idle", "model": 3, "message": None}
     assert n_fits == 2
     assert client.get("/v1/labels").json()["n_labels"] == 50
@@ -268,7 +268,7 @@ def test_what_cannot_be_learned_from_is_refused(client: TestClient) -> None:
     def refusal(status: int, *queries: dict[str, object]) -> dict[str, str]:
         return refused(client.post("/v1/labels", json={"queries": list(queries)}), status)
 
-    heron = {"label": "heron"}
+    heron: dict[str, object] = {"label": "heron"}
     many = [{"key": row, **heron} for row in range(30)]
     assert refusal(409, *many[:19])["error"] == "too_few_labels"
     assert refusal(404, {"key": 4000, **heron})["error"] == "no_such_query"

@@ -19,7 +19,7 @@ log = logging.getLogger("nearsure.service")
 # New queries between two checks, and the fewest that say anything.
 STEP, FEWEST = 100, 30
 # A check costs at most this share of the time, whatever the traffic.
-SHARE_OF_TIME = 0.02
+SHARE_OF_TIME = 0.01
 # Seconds after a check that has failed.
 PAUSE = 10.0
 
