@@ -7,7 +7,7 @@ import pytest
 
 from nearsure.arrays import AnyArray
 from nearsure.neighbors import Neighbors
-from nearsure.service.window import LONGEST_TEXT, Look, QueryWindow
+from nearsure.service.window import LONGEST_TEXT, MOST_WAITING, Look, QueryWindow
 
 
 def vectors_of(numbers: range | list[int]) -> AnyArray:
@@ -44,6 +44,7 @@ def test_old_queries_leave_and_keys_are_not_used_again() -> None:
     window = QueryWindow(size=10)
     for number in range(25):
         added(window, [number])
+        assert len(window) == min(number + 1, 10)
     assert window.read().keys == list(range(15, 25))
     added(window, [3])
     assert window.read().keys[-1] == 25
@@ -56,7 +57,7 @@ def test_a_batch_is_cut_to_the_window_and_leaves_as_a_whole() -> None:
     assert window.read().vectors[:, 0].tolist() == list(range(990, 1000))
     for number in range(2000, 2009):
         added(window, [number])
-    assert len(window) == 19
+        assert len(window) == 10 + number - 1999
     added(window, [2009])
     assert window.read().vectors[:, 0].tolist() == list(range(2000, 2010))
 
@@ -131,7 +132,30 @@ def test_many_threads_lose_nothing() -> None:
         thread.join()
     assert window.n_seen == 4 * 201
     kept = window.read()
-    assert 300 <= len(window) <= 301
+    assert 300 <= len(window) <= 300 + 2 * MOST_WAITING
     assert kept.keys == list(range(window.n_seen - len(window), window.n_seen))
     named = [(look.name, row[0]) for look, row in zip(kept.looks, kept.vectors, strict=True)]
     assert all(name is None or float(name) == number for name, number in named)
+
+
+def test_single_queries_are_taken_in_some_at_a_time() -> None:
+    window = QueryWindow()
+    told = []
+    for number in range(2 * MOST_WAITING):
+        vectors = vectors_of([number])
+        told.append(window.add(vectors, found_for(vectors), model=1 + number // 40))
+        if told[-1]:
+            assert len(window) == number + 1
+    assert [number for number, is_due in enumerate(told, 1) if is_due] == [
+        MOST_WAITING,
+        2 * MOST_WAITING,
+    ]
+    searched = []
+
+    def search(vectors: AnyArray) -> Neighbors:
+        searched.extend(vectors[:, 0].tolist())
+        return found_for(vectors)
+
+    found = window.neighbors(2, search)
+    assert found.sq_distances[:, 0].tolist() == list(range(2 * MOST_WAITING))
+    assert searched == list(range(40))

@@ -55,8 +55,8 @@ class PromiseWatch:
 
     def see(self, vectors: AnyArray, answers: Answers) -> None:
         """Take queries in that were answered, shape (n, dimension), and start a check if due."""
-        self.window.add(vectors, answers.prediction.neighbors, answers.model)
-        self.start_if_due()
+        if self.window.add(vectors, answers.prediction.neighbors, answers.model):
+            self.start_if_due()
 
     def start_if_due(self) -> None:
         """Start a check if there are enough queries that none has seen."""

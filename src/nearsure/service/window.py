@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from threading import Lock
 
 import numpy as np
@@ -12,6 +14,8 @@ from nearsure.neighbors import Neighbors
 
 # Queries that are kept; a batch leaves as a whole, so that there may be nearly twice as many.
 SIZE = 500
+# Single queries that wait to be taken in together, which costs each of them next to nothing.
+MOST_WAITING = 25
 # Letters of a text that are kept.
 LONGEST_TEXT = 300
 
@@ -72,7 +76,9 @@ class QueryWindow:
     >>> window = QueryWindow()
     >>> found = Neighbors(sq_distances=[[0.5], [0.7]], labels=[[0], [1]])
     >>> window.add(np.array([[1.0], [2.0]]), found, model=1)
+    True
     >>> window.add(np.array([[2.0]]), found.take([1]), model=1)
+    False
     >>> len(window), window.read().keys
     (2, [0, 1])
     """
@@ -84,16 +90,48 @@ class QueryWindow:
         self._keys: dict[int, int] = {}
         self._looks: dict[int, Look] = {}
         self._labelled: set[int] = set()
-        self.n_seen = 0
+        self._n_seen = 0
+        self._waiting: deque[tuple[AnyArray, Neighbors, int]] = deque(maxlen=size)
 
     def __len__(self) -> int:
+        self._take_in()
         return len(self._keys)
 
-    def add(self, vectors: AnyArray, neighbors: Neighbors, model: int) -> None:
-        """Take queries in, shape (n, dimension), with what the fit of this number has found.
+    @property
+    def n_seen(self) -> int:
+        """Different queries that were taken in so far."""
+        self._take_in()
+        return self._n_seen
 
-        Arrays are kept, not copied, unless some of the queries are there already.
+    def add(self, vectors: AnyArray, neighbors: Neighbors, model: int) -> bool:
+        """Keep queries, shape (n, dimension), with what the fit of this number has found.
+
+        Returns
+        -------
+        bool
+            Whether there is something new to look at; single queries are taken in some at a time.
         """
+        if len(vectors) == 1:
+            self._waiting.append((vectors, neighbors, model))
+            return len(self._waiting) >= MOST_WAITING
+        self._take_in()
+        self._add(vectors, neighbors, model)
+        return True
+
+    def _take_in(self) -> None:
+        """Take in the single queries that wait."""
+        waiting = []
+        while self._waiting:
+            try:
+                waiting.append(self._waiting.popleft())
+            except IndexError:
+                # Another thread was faster.
+                break
+        for model, some in groupby(waiting, key=itemgetter(2)):
+            vectors, found, _ = zip(*some, strict=True)
+            self._add(np.concatenate(vectors), _join(found), model)
+
+    def _add(self, vectors: AnyArray, neighbors: Neighbors, model: int) -> None:
         digests = [hash(row.tobytes()) for row in vectors]
         with self._lock:
             rows = {digest: row for row, digest in enumerate(digests) if digest not in self._keys}
@@ -103,9 +141,10 @@ class QueryWindow:
             if len(new) < len(digests):
                 vectors, neighbors = vectors[new], neighbors.take(np.array(new))
                 digests = [digests[row] for row in new]
-            self._portions.append(_Portion(self.n_seen, vectors, digests, (model, neighbors)))
-            self._keys.update(zip(digests, range(self.n_seen, self.n_seen + len(new)), strict=True))
-            self.n_seen += len(new)
+            self._portions.append(_Portion(self._n_seen, vectors, digests, (model, neighbors)))
+            keys = range(self._n_seen, self._n_seen + len(new))
+            self._keys.update(zip(digests, keys, strict=True))
+            self._n_seen += len(new)
             while len(self._keys) - len(self._portions[0].digests) >= self._size:
                 for digest in self._portions.popleft().digests:
                     key = self._keys.pop(digest)
@@ -114,6 +153,7 @@ class QueryWindow:
 
     def describe(self, vector: AnyArray, look: Look) -> None:
         """Keep how a person recognises a query of shape (dimension,), if it is still there."""
+        self._take_in()
         text = None if look.text is None else look.text[:LONGEST_TEXT]
         with self._lock:
             key = self._keys.get(hash(vector.tobytes()))
@@ -132,6 +172,7 @@ class QueryWindow:
 
     def read(self, *, unlabelled: bool = False) -> WindowedQueries:
         """All queries, or those that were not labelled yet."""
+        self._take_in()
         with self._lock:
             portions, looks = list(self._portions), dict(self._looks)
             labelled = self._labelled.copy() if unlabelled else set()
@@ -157,6 +198,7 @@ class QueryWindow:
         search : callable
             From vectors of shape (n, dimension) to neighbours, by that fit.
         """
+        self._take_in()
         with self._lock:
             portions = list(self._portions)
         old = [portion for portion in portions if portion.found[0] != model]
@@ -166,11 +208,15 @@ class QueryWindow:
                 end = start + len(portion.digests)
                 portion.found = model, found.take(slice(start, end))
                 start = end
-        # The gallery may have had fewer points than k at times.
-        parts = [portion.found[1] for portion in portions]
-        k = min(part.k for part in parts)
-        return Neighbors(
-            np.concatenate([part.sq_distances[:, :k] for part in parts]),
-            np.concatenate([part.labels[:, :k] for part in parts]),
-            counts=np.concatenate([np.minimum(part.counts, k) for part in parts]),
-        )
+        return _join([portion.found[1] for portion in portions])
+
+
+def _join(parts: Sequence[Neighbors]) -> Neighbors:
+    """Neighbours of several searches as one, without ids."""
+    # The gallery may have had fewer points than k at times.
+    k = min(part.k for part in parts)
+    return Neighbors(
+        np.concatenate([part.sq_distances[:, :k] for part in parts]),
+        np.concatenate([part.labels[:, :k] for part in parts]),
+        counts=np.concatenate([np.minimum(part.counts, k) for part in parts]),
+    )
