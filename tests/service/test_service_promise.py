@@ -267,7 +267,7 @@ def test_single_queries_fill_the_window_as_batches_do(client: TestClient) -> Non
         assert client.post("/v1/predict", json={"vector": vector}).json()["promise"] == "holds"
     assert client.post("/v1/neighbors", json={"vector": [0.1] * DIMENSION}).status_code == 200
     assert promise_of(client)["window"] == 41
-    promise_when(client, n_queries=30)
+    promise_when(client, n_queries=41)
 
 
 def test_unknown_queries_that_are_expected_withdraw_nothing(tmp_path: Path) -> None:
