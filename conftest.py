@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from unittest import SkipTest
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
+
+from nearsure import errors
 
 # Some virtual machines show AMX and refuse it, and then torch fails in half precision; no test
 # needs it.
@@ -47,9 +50,12 @@ class PythonBlocks(CodeBlockParser):
         self._run = PythonEvaluator()
 
     def evaluate(self, example: Example) -> str | None:
-        """Run a block in the page's namespace."""
+        """Run a block in the page's namespace; warnings that it names are no errors."""
         _skip_if_said(example)
-        return self._run(example)
+        with warnings.catch_warnings():
+            for name in re.findall(r"\w+Warning", example.parsed):
+                warnings.simplefilter("ignore", getattr(errors, name))
+            return self._run(example)
 
 
 class ShellBlocks(CodeBlockParser):

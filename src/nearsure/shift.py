@@ -230,8 +230,9 @@ def compare_labels(own: IntArray, queries: IntArray) -> tuple[float, float]:
     return float(chdtrc(max(1, len(a) - 1), statistic)), max(distance, 0.0)
 
 
-# Of each of the two tests of a distribution: half of the level of `nearsure.drift`.
-LEVEL = 0.005
+# Of each of the two tests of a distribution. Every batch of queries is tested, and one of random
+# halves shall hardly ever raise an alarm.
+LEVEL = 0.001
 # A fall of the mean confidence counts from here, and from so many standard errors.
 SMALLEST_FALL = 0.01
 DEVIATIONS = 3.0

@@ -89,6 +89,19 @@ def test_a_threshold_of_the_gallery_is_measured_on_the_queries(folder: Path) -> 
     assert (impossible["threshold"], impossible["precision"]) == (None, None)
 
 
+@pytest.mark.filterwarnings("default::nearsure.errors.QueriesDifferWarning")
+def test_a_promise_is_made_for_the_queries(folder: Path, tmp_path: Path) -> None:
+    model = folder / "model.safetensors"
+    queries = 40.0 * np.concatenate([QUERIES, 0.9 * QUERIES]).astype(np.float32)
+    np.savez(tmp_path / "far.npz", vectors=queries, labels=np.concatenate([TRUTH, TRUTH]))
+    run = succeeded("evaluate", tmp_path / "far.npz", "-m", model, "--precision", 0.8, "--json")
+    threshold = run.json["threshold"]
+    assert threshold["promise"] == "withdrawn"
+    assert threshold["accepted"] == 0
+    assert "withdrawn" in threshold["sentence"]
+    assert "warning: These queries are not like the gallery" in run.err
+
+
 def test_chunks_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = succeeded(*evaluate(folder, "--json")).json
     monkeypatch.setattr("nearsure.cli.evaluate.ROWS_AT_A_TIME", 7)

@@ -112,6 +112,32 @@ def test_accepted_is_what_the_promise_accepts(folder: Path, classifier: NEDClass
     assert "No threshold" in run.err
 
 
+@pytest.mark.filterwarnings("default::nearsure.errors.QueriesDifferWarning")
+def test_a_promise_is_adjusted_to_the_queries_or_withdrawn(
+    folder: Path, classifier: NEDClassifier, tmp_path: Path
+) -> None:
+    states = set()
+    plain = classifier.accept_threshold(precision=0.8)
+    rng = np.random.default_rng(0)
+    for number, noise in enumerate((2.5, 40.0)):
+        queries = np.repeat(QUERIES, 5, axis=0)
+        queries = (queries + noise * rng.normal(size=queries.shape)).astype(np.float32)
+        np.savez(tmp_path / f"{number}.npz", vectors=queries)
+        words = ("predict", tmp_path / f"{number}.npz", "-m", folder / "model.safetensors")
+        run = succeeded(*words, "--json", "--precision", 0.8)
+        chosen = classifier.accept_threshold(precision=0.8, queries=queries)
+        assert str(chosen) in run.err
+        assert run.err.count("warning: These queries are not like the gallery") == 1
+        confidence = np.array([one["confidence"] for one in run.json])
+        accepted = [one["accepted"] for one in run.json]
+        assert accepted == chosen.accepts(confidence).tolist()
+        # A threshold that is given insists.
+        run = succeeded(*words, "--json", "--threshold", plain.threshold)
+        assert [one["accepted"] for one in run.json] == plain.accepts(confidence).tolist()
+        states.add(chosen.state)
+    assert states == {"adjusted", "withdrawn"}
+
+
 def test_chunks_and_an_sqlite_gallery_make_no_difference(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

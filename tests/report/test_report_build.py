@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from report_examples import FEW, NAMES, drawn, fitted, metric, usual
 
 from nearsure import NEDClassifier
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, NearCopiesWarning
 from nearsure.report import (
     Estimate,
     Report,
@@ -71,6 +71,29 @@ def test_a_sample_of_a_large_gallery_is_said_to_be_one() -> None:
     assert "50 of the 120 points" in report.about.notes[0]
     assert report.audit is not None
     assert report.audit.n_points == 120
+
+
+def test_queries_that_are_not_like_the_gallery_are_said() -> None:
+    classifier = fitted(200)
+    queries, labels = drawn(100, seed=3)
+    report = query_report(classifier, queries, labels, title="Alike", n_resamples=FEW)
+    assert not any("not like the gallery" in note for note in report.about.notes)
+    report = query_report(classifier, 5.0 * queries, labels, title="Far", n_resamples=FEW)
+    assert "not like the gallery" in report.about.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore::nearsure.errors.DegenerateTemperatureWarning")
+def test_near_copies_are_said() -> None:
+    points, labels = drawn(200, seed=0, spread=2.0)
+    noise = 1e-4 * np.random.default_rng(0).normal(size=(600, points.shape[1]))
+    copies, names = np.repeat(points, 3, axis=0) + noise, np.repeat(labels, 3)
+    with pytest.warns(NearCopiesWarning):
+        classifier = NEDClassifier().fit(copies, names)
+    report = gallery_report(classifier, title="Copies", n_resamples=FEW)
+    assert any("holds near-copies. Confidence and" in note for note in report.about.notes)
+    classifier.fit(copies, names, groups="auto")
+    report = gallery_report(classifier, title="Copies", n_resamples=FEW)
+    assert any("They were left out together" in note for note in report.about.notes)
 
 
 def test_another_prior_is_said() -> None:
