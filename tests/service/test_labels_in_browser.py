@@ -245,6 +245,7 @@ def test_a_class_of_nobody_is_offered_where_unknown_queries_are_expected(
         expect(page.locator("#label-card")).to_be_hidden()
         expect(page.locator("#label-progress")).to_contain_text("20 queries labelled.")
         page.get_by_role("button", name="Show more queries").click()
+        expect(page.locator("#label-place")).to_contain_text("Query 21 of")
         page.keyboard.press("1")
         page.get_by_role("button", name="Use 21 labels").click()
         expect(page.locator("#learned")).to_contain_text("21 labelled queries")
