@@ -280,3 +280,17 @@ def test_unknown_queries_that_are_expected_withdraw_nothing(tmp_path: Path) -> N
         wait_for_checks(client, 1)
         promise = promise_when(client, state="holds")
         assert "unknown" in promise["sentence"]
+
+
+def test_labels_settle_what_queries_far_away_have_withdrawn(client: TestClient) -> None:
+    ask_far(client)
+    # As if every answer were right.
+    proposed = client.get("/v1/labels/queries?n=100").json()["queries"]
+    body = {"queries": [{"key": one["key"], "label": one["answer"]["label"]} for one in proposed]}
+    assert client.post("/v1/labels", json=body).json()["n_right"] == 100
+    promise = promise_of(client)
+    assert (promise["state"], promise["reasons"]) == ("holds", [])
+    assert "labelled queries" in promise["sentence"]
+    assert {one["promise"] for one in ask(client, 9, seed=5)} == {"holds"}
+    client.delete("/v1/labels")
+    promise_when(client, state="withdrawn")

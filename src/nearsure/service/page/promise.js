@@ -5,6 +5,7 @@ import { byId, element, percent, plural, shortThreshold, targetPercent } from ".
 import { emit, on, session } from "./session.js";
 
 const EVERY = 30_000;
+const SOON = 1000;
 // A range that says nothing.
 const WIDE = 0.5;
 const TITLES = { adjusted: "Promise adjusted.", withdrawn: "Promise withdrawn.", none: "Recent queries differ." };
@@ -38,6 +39,7 @@ function words(promise, precision) {
 }
 
 let asked = 0;
+let soon = null;
 
 function show(promise, precision) {
   const shown = promise !== null && (promise.state === "withdrawn" || promise.reasons.length > 0);
@@ -58,6 +60,9 @@ export async function loadPromise() {
   session.promise = promise;
   show(promise, threshold.precision);
   emit("promise", promise);
+  // It is being looked up.
+  clearTimeout(soon);
+  if (promise.state === "withdrawn" && promise.checked === null) soon = setTimeout(loadPromise, SOON);
 }
 
 export function startPromise() {
