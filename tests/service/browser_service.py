@@ -61,6 +61,25 @@ def make_gallery(path: Path) -> None:
         engine.notes["model"] = model.read_bytes()
 
 
+def draw_queries(n: int, seed: int, moved: float = 0.0, noise: float = 1.6) -> AnyArray:
+    """Queries of the classes of `make_overlapping`, perhaps moved away from them."""
+    random = np.random.default_rng(seed)
+    classes = random.integers(len(CLASSES), size=n)
+    centers = 4.0 * np.eye(len(CLASSES), DIMENSION)[classes]
+    moved_queries: AnyArray = centers + moved + random.normal(0, noise, (n, DIMENSION))
+    return moved_queries
+
+
+def make_overlapping(path: Path) -> None:
+    """Four classes that overlap, fitted to expect no unknowns."""
+    random = np.random.default_rng(7)
+    ids = [f"{short_name(name)}-{place:02d}" for name in CLASSES for place in range(60)]
+    vectors = 4.0 * np.repeat(np.eye(len(CLASSES), DIMENSION), 60, axis=0)
+    with SqliteEngine.create(path, DIMENSION) as engine:
+        labels = np.repeat(np.array(CLASSES), 60)
+        engine.add(vectors + random.normal(0, 1.6, vectors.shape), np.array(ids), labels)
+
+
 def make_long_named(path: Path) -> None:
     """Two classes, one label wrong, and every name as long as may be."""
     random = np.random.default_rng(8)

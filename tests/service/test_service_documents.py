@@ -217,6 +217,11 @@ def test_the_openapi_document_names_every_address(unchanged: TestClient) -> None
         "GET /v1/threshold",
         "GET /v1/threshold/for",
         "PUT /v1/threshold",
+        "GET /v1/promise",
+        "GET /v1/labels",
+        "POST /v1/labels",
+        "DELETE /v1/labels",
+        "GET /v1/labels/queries",
         "GET /v1/report",
         "GET /v1/audit",
     }
@@ -243,7 +248,7 @@ def test_the_examples_of_bodies_are_what_they_describe(unchanged: TestClient) ->
             assert name in document["components"]["schemas"]
             getattr(schemas, name).model_validate(body["example"])
             n_checked += 1
-    assert n_checked == 8
+    assert n_checked == 9
 
 
 def test_references_of_the_openapi_document_lead_somewhere(unchanged: TestClient) -> None:

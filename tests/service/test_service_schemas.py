@@ -41,7 +41,10 @@ ApiCase: TypeAlias = "Case[Any]"
 Test = TypeVar("Test", bound=Callable[..., None])
 N_NUMBERS = 8
 IDS = [f"p{i:03}" for i in range(300)]
-WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit")
+WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit", "/v1/labels")
+CLASSES = [f"class {i}" for i in range(5)]
+# What others have asked.
+PRIVATE = "/v1/labels/queries"
 READ, WRITE = "a-token-to-read-with", "a-token-to-write-with"
 SENT_AS = {"nobody": "", "reader": f"Bearer {READ}", "writer": f"Bearer {WRITE}"}
 # There may be no encoder of the kind that is asked for, or an item may be gone.
@@ -73,7 +76,7 @@ def gallery_in(path: Path) -> str:
     """A new file with an item for each of `IDS`."""
     rng = np.random.default_rng(0)
     with SqliteEngine.create(path, N_NUMBERS) as engine:
-        labels = np.array([f"class {i % 5}" for i in range(len(IDS))])
+        labels = np.array([CLASSES[i % len(CLASSES)] for i in range(len(IDS))])
         engine.add(rng.normal(size=(len(IDS), N_NUMBERS)), np.array(IDS), labels)
     return str(path)
 
@@ -120,9 +123,17 @@ def narrowed() -> dict[str, Any]:
     bodies["Query"] = one_of("vector", "item", "text", like=bodies["Query"])
     bodies["NewThreshold"] = one_of("threshold", "precision", like=bodies["NewThreshold"])
     bodies["BatchQuery"]["properties"]["vectors"]["items"] = vector
+    del bodies["BatchQuery"]["properties"]["names"]
     bodies["NewItem"]["properties"]["vector"] = vector
+    of_labelled = bodies["LabelledQuery"]["properties"]
+    of_labelled |= {"vector": vector, "label": {"type": "string", "enum": CLASSES}}
+    of_labelled["key"] = {"type": "integer", "minimum": 0}
+    bodies["LabelledQuery"] = one_of("key", "vector", like=bodies["LabelledQuery"])
+    for kind in bodies["LabelledQuery"]["oneOf"]:
+        kind["required"].append("label")
     # Of several, two might have the same id.
     bodies["NewItems"]["properties"]["items"]["maxItems"] = 1
+    bodies["LabelledQueries"]["properties"]["queries"]["maxItems"] = 1
     for name in ("Relabelling", "Removal"):
         bodies[name]["properties"]["ids"] = ids
     for operations in made["paths"].values():
@@ -217,7 +228,7 @@ def test_tokens_open_what_the_document_says(case: ApiCase, services: dict[str, T
     needs_token = path not in ("/healthz", "/readyz")
     assert (answers["nobody"].status_code == 401) == needs_token
     changes = method not in ("get", "post") or (method == "post" and path in WRITTEN_TO)
-    assert (answers["reader"].status_code == 403) == changes
+    assert (answers["reader"].status_code == 403) == (changes or path == PRIVATE)
 
 
 def test_head_is_answered_wherever_the_document_has_get(services: dict[str, TestClient]) -> None:

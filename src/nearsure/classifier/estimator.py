@@ -586,6 +586,16 @@ class NEDClassifier(
             prior_factors=self._fit.prior_factors(),
         )
 
+    def find_differences(self, neighbors: Neighbors) -> tuple[str, ...] | None:
+        """How queries differ from the gallery's own points, by their neighbours; cheap.
+
+        Returns
+        -------
+        tuple of str, or None
+            As ``differences`` of a `Prediction`.
+        """
+        return self._fitted.find_differences(neighbors, self._fit.posterior(neighbors))
+
     def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
         """What points of the gallery would be taken for if they were not in it.
 
@@ -880,6 +890,10 @@ class NEDClassifier(
         """
         queries = self._validated_queries(Q)
         return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
+
+    def forget_labels(self) -> None:
+        """Let confidence and promises rest on the gallery alone again, as before `recalibrate`."""
+        self._fit = self._fitted.before_labels()
 
     def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
         """Recalibrate with queries that were checked; nothing is assigned before all is done."""

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 from nearsure.service.items import show_names
 
 DEFAULT_CERTAINTY = 0.95
+PromiseState = Literal["holds", "adjusted", "withdrawn"]
 _FRACTION = nullable(number("a number in [0, 1]", 0.0, 1.0))
 _STORED = {
     "threshold": _FRACTION,
@@ -130,6 +131,8 @@ class Answers:
         From which confidence answers are accepted.
     model : int
         Number of the fit.
+    promise : {"holds", "adjusted", "withdrawn"} or None
+        State of what the threshold promises; None if that is nothing.
     """
 
     prediction: Prediction
@@ -137,6 +140,7 @@ class Answers:
     shares: FloatArray
     threshold: ThresholdInUse
     model: int
+    promise: PromiseState | None
 
     def document(self, row: int, *, neighbors: int, classes: int) -> dict[str, Any]:
         """The `Answer` of one query, as JSON has it."""
@@ -146,6 +150,7 @@ class Answers:
             "label": show_names(prediction.labels[row : row + 1])[0],
             "confidence": confidence,
             "accepted": self.accepted(row),
+            "promise": self.promise,
             "verdict": None if prediction.verdicts is None else str(prediction.verdicts[row]),
             "p_known": None if prediction.p_known is None else prediction.p_known[row].item(),
             "classes": self._classes(row, classes),
@@ -188,8 +193,12 @@ class Answers:
 
 
 def make_answers(
-    classifier: NEDClassifier, prediction: Prediction, threshold: ThresholdInUse, model: int
+    classifier: NEDClassifier,
+    prediction: Prediction,
+    threshold: ThresholdInUse,
+    model: int,
+    promise: PromiseState | None = None,
 ) -> Answers:
     """A prediction with all that is shown beside it."""
     shares = classifier.vote_shares(prediction.neighbors)
-    return Answers(prediction, classifier.classes_, shares, threshold, model)
+    return Answers(prediction, classifier.classes_, shares, threshold, model, promise)

@@ -31,7 +31,7 @@ from nearsure.service.middleware import (
     RateLimit,
     SecurityHeaders,
 )
-from nearsure.service.routes import items, model, queries
+from nearsure.service.routes import items, labels, model, queries
 from nearsure.service.schemas import BODIES, SCHEMAS
 from nearsure.service.service import Opened, RunningService, open_gallery
 from nearsure.service.settings import ServiceSettings
@@ -87,7 +87,13 @@ def create_app(
         exception_handlers={HTTPException: raise_again, RequestValidationError: raise_again},
     )
     app.state.status = "starting"
-    for router in (*queries.ROUTERS, *items.ROUTERS, *model.ROUTERS, page.router):
+    for router in (
+        *queries.ROUTERS,
+        *items.ROUTERS,
+        *model.ROUTERS,
+        *labels.ROUTERS,
+        page.router,
+    ):
         app.include_router(router)
     app.add_middleware(Guarded, guards=_guards(settings, tokens, measurements))
     return app

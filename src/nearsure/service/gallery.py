@@ -21,12 +21,13 @@ from nearsure.service.answers import (
     ThresholdInUse,
     choose_again,
     choose_threshold,
-    make_answers,
     make_fixed_threshold,
 )
 from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
+from nearsure.service.labels import learn_labels
+from nearsure.service.promise import UNCHECKED, Promise, leave_promise
 from nearsure.service.schemas import RefitState
 from nearsure.service.store import (
     THRESHOLD,
@@ -128,8 +129,11 @@ class ServedGallery:
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
         fit = self.fit
+        if len(vectors) > 1:
+            # A batch that differs from the gallery is warned of; here the promise tells it.
+            ignore_fit_warnings()
         prediction = fit.classifier.predict_with_confidence(vectors)
-        answers = make_answers(fit.classifier, prediction, fit.threshold, fit.number)
+        answers = fit.answer(prediction)
         return [(answers, row) for row in range(len(vectors))]
 
     def predict_item(self, item: AnyArray) -> Answers:
@@ -137,7 +141,7 @@ class ServedGallery:
         fit = self.fit
         with self._requiring(item):
             prediction = fit.classifier.predict_own(item)
-        return make_answers(fit.classifier, prediction, fit.threshold, fit.number)
+        return fit.answer(prediction)
 
     def stored(self, ids: AnyArray) -> Stored:
         """Points with labels and vectors; 404 if one is not there."""
@@ -224,7 +228,10 @@ class ServedGallery:
     def refit(self) -> Fit:
         """Fit on the gallery of now; the old fit answers until the new one takes over."""
         try:
-            return self._repeat(self._refit_once)
+            # Queries that are labelled meanwhile have to be known to the new fit.
+            while (new := self._repeat(self._refit_once)) is None:
+                log.info("Queries were labelled while the gallery was fitted: fitting again.")
+            return new
         finally:
             with self._writing:
                 self._written_since = None
@@ -266,7 +273,16 @@ class ServedGallery:
                 return False
             new = replace(chosen, is_set=True)
             self._notes.update({THRESHOLD: new.to_bytes()})
-            self._fit = replace(self.fit, threshold=new)
+            promise = self.fit.promise.renew()
+            self._fit = replace(self.fit, threshold=new, promise=promise)
+        return True
+
+    def use_promise(self, promise: Promise, of: Fit) -> bool:
+        """Use what was found about a fit and its threshold; False if there are others by now."""
+        with self._writing:
+            if self._fit is None or self._fit.threshold is not of.threshold:
+                return False
+            self._fit = replace(self._fit, promise=promise)
         return True
 
     def set_threshold(self, threshold: float | None) -> ThresholdInUse:
@@ -275,6 +291,24 @@ class ServedGallery:
             new = make_fixed_threshold(threshold, self.fit.number)
             self.use_threshold(new)
         return new
+
+    def recalibrate(self, vectors: AnyArray, labels: AnyArray) -> Fit:
+        """Fit the confidence to labelled queries, beside those that were labelled before.
+
+        A query that was labelled before has the new label.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, dimension)
+            Queries.
+        labels : array of shape (n,)
+            Their true labels, as the engine has them.
+        """
+        return self._relearn(partial(learn_labels, vectors=vectors, labels=labels))
+
+    def forget_labels(self) -> Fit:
+        """Let confidence and promises rest on the gallery alone again."""
+        return self._relearn(NEDClassifier.forget_labels)
 
     def close(self, patience: float = 5.0) -> None:
         """Store the counts of changes since the fit, and close the engine.
@@ -324,28 +358,55 @@ class ServedGallery:
             self._free = free_integers((part.ids for part in self.engine.scan()), len(texts))
         return self._free
 
-    def _refit_once(self) -> Fit:
+    def _refit_once(self) -> Fit | None:
+        """A new fit; None if the one it was to follow has been replaced."""
         with self._writing:
             before, in_use = self._before(), self._threshold()
             last_change = None if self._changes is None else self._changes.last()
             self._written_since = []
+            start = self.version[0]
         classifier = fit_gallery(self.engine, None if before is None else before.model)
         number = 1 if before is None else before.number + 1
         while True:
             threshold = choose_again(in_use, classifier, number)
             with self._writing:
+                if self.version[0] != start:
+                    return None
                 if self._threshold() is not in_use:
                     # Another one was set meanwhile.
                     in_use = self._threshold()
                     continue
                 count_changes(classifier, self._written_since)
-                new = Fit(classifier, number, threshold, last_change=last_change)
+                promise = UNCHECKED if self._fit is None else self._fit.promise.renew()
+                new = Fit(classifier, number, threshold, last_change=last_change, promise=promise)
                 keep(new, self._notes)
                 self._fit, self._unsaved = new, False
                 self._forget_copy()
                 break
         if self._changes is not None and last_change is not None:
             self._changes.forget(last_change)
+        return new
+
+    def _relearn(self, learn: Callable[[NEDClassifier], object]) -> Fit:
+        """Change a copy of the classifier, and let it take over as the next fit."""
+        with self._writing:
+            before = self.fit
+            classifier = load_counted(before.classifier.to_bytes(), self.engine)
+            learn(classifier)
+            number = before.number + 1
+            threshold = choose_again(before.threshold, classifier, number)
+            new = replace(
+                before,
+                classifier=classifier,
+                number=number,
+                threshold=threshold,
+                promise=before.promise.renew()
+                if classifier.recalibrated_ is None
+                else leave_promise(classifier),
+            )
+            keep(new, self._notes)
+            self._fit, self._unsaved = new, False
+            self._forget_copy()
         return new
 
     def _repeat(self, read: Callable[[], Result]) -> Result:

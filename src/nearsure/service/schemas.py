@@ -60,6 +60,16 @@ class Problem(Message):
     message: str
 
 
+QueryName = Annotated[
+    str,
+    Field(
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="By which a person who labels recent queries recognises it.",
+    ),
+]
+
+
 class Query(Message):
     """Exactly one of vector, item and text."""
 
@@ -70,6 +80,7 @@ class Query(Message):
     text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
         None, description="Where a text encoder is configured."
     )
+    name: QueryName | None = None
     neighbors: Count = Field(10, ge=0, le=1000, description="How many neighbours to show at most.")
     classes: Count = Field(5, ge=1, le=1000, description="How many classes to show at most.")
 
@@ -78,6 +89,9 @@ class BatchQuery(Message):
     """Several vectors at once."""
 
     vectors: Annotated[list[Vector], Field(min_length=1, fail_fast=True)]
+    names: Annotated[list[QueryName], Field(fail_fast=True)] | None = Field(
+        None, description="As many as vectors."
+    )
     neighbors: Count = Field(0, ge=0, le=1000)
     classes: Count = Field(1, ge=1, le=1000)
 
@@ -98,13 +112,23 @@ class NeighborShown(Message):
     share: float
 
 
+PromiseState = Literal["holds", "adjusted", "withdrawn"]
+
+
 class Answer(Message):
     """Label of a query, its confidence, and the nearest gallery items."""
 
     label: Label
     confidence: float = Field(description="Probability that the label is right, in [0, 1].")
     accepted: bool | None = Field(
-        description="Whether confidence reaches the threshold in use; null if none is set."
+        description="Whether confidence reaches the threshold in use, as far as its promise "
+        "stands; null if none is set."
+    )
+    promise: PromiseState | None = Field(
+        description="Whether recent queries are like the gallery, so that the promise of the "
+        "threshold holds; whether a stricter one is used for them; or whether nothing can be "
+        "promised and nothing is accepted. null if nothing is promised: no threshold, one set as a "
+        "number, or none that reaches the precision."
     )
     verdict: Literal["known", "ambiguous", "unknown"] | None = Field(
         description="null unless unknown queries are expected."
@@ -203,7 +227,9 @@ class Model(Message):
     engine: dict[str, str | int | float | bool | None]
     share_changed: float = Field(description="Share of the gallery that changed since the fit.")
     encoder: Literal["image", "text"] | None
-    threshold: float | None
+    threshold: float | None = Field(
+        description="From which confidence answers are accepted now; see /v1/promise."
+    )
     writable: bool = Field(description="Whether the token of this request may change anything.")
 
 
@@ -230,6 +256,75 @@ class NewThreshold(Message):
     precision: Annotated[FiniteFloat, Field(gt=0, lt=1)] | None = None
 
 
+class Range(Message):
+    """From low to high."""
+
+    low: float
+    high: float
+
+
+class Promise(Message):
+    """What recent queries have shown about the promise of the threshold in use."""
+
+    state: PromiseState | None = Field(description="As in answers.")
+    sentence: str
+    reasons: list[str] = Field(description="What tells recent queries from the gallery.")
+    threshold: float | None = Field(
+        description="From which confidence answers are accepted now; null: none is."
+    )
+    accuracy: Range | None = Field(
+        description="Where the share of right answers should lie; estimated if queries differ."
+    )
+    n_queries: int = Field(description="How many queries were looked at.")
+    checked: str | None = Field(description="When, as ISO 8601; null before the first check.")
+    window: int = Field(description="Recent queries that are kept now.")
+
+
+class ProposedQuery(Message):
+    """A recent query that is worth a label."""
+
+    key: int
+    name: str | None
+    text: str | None
+    picture: str | None = Field(description="A small picture as a data: address.")
+    answer: Answer
+
+
+class ProposedQueries(Message):
+    """A fair sample of recent queries, spread over confidence and classes."""
+
+    queries: list[ProposedQuery]
+    window: int = Field(description="Recent queries that they were chosen from.")
+
+
+class LabelledQuery(Message):
+    """A query and its true label: exactly one of key and vector."""
+
+    key: Annotated[Count, Field(ge=0)] | None = Field(None, description="Of a recent query.")
+    vector: Vector | None = None
+    label: LabelText | None = Field(
+        description="null if it is of no class of the gallery, where such queries are expected."
+    )
+
+
+class LabelledQueries(Message):
+    """Beside those that were labelled before; 20 or more in all."""
+
+    queries: Annotated[list[LabelledQuery], Field(min_length=1, fail_fast=True)]
+
+
+class Labels(Message):
+    """What was learned from labelled queries, and what can be promised now."""
+
+    n_labels: int
+    n_right: int = Field(description="How many of them were answered rightly.")
+    mean_before: float | None = Field(description="Mean confidence by the gallery alone.")
+    mean_after: float | None = Field(description="Mean confidence now.")
+    sentence: str
+    promises: list[Threshold] = Field(description="For some precisions; empty without labels.")
+    model: int
+
+
 class InTheMaking(Message):
     """The document is being made; ask again after the seconds of Retry-After."""
 
@@ -244,7 +339,16 @@ class Status(Message):
 
 
 # All bodies of requests.
-BODIES = (Query, BatchQuery, NewItems, NewLabel, Relabelling, Removal, NewThreshold)
+BODIES = (
+    Query,
+    BatchQuery,
+    NewItems,
+    NewLabel,
+    Relabelling,
+    Removal,
+    NewThreshold,
+    LabelledQueries,
+)
 
 
 async def read_body(

@@ -18,6 +18,7 @@ from nearsure.encoders import Encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import ConfigError, EngineError, InvalidInputError
+from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.documents import LiveDocument, audit_document, report_document
@@ -39,6 +40,8 @@ from nearsure.service.store import (
     watch_changes,
 )
 from nearsure.service.telemetry import Measurements
+from nearsure.service.watch import PromiseWatch
+from nearsure.service.window import Look, QueryWindow
 
 log = logging.getLogger("nearsure.service")
 # Seconds that a stop waits for what is under way; a write is always waited for.
@@ -46,6 +49,8 @@ LAST_WAIT = 5.0
 READERS = 4
 # Images and texts: each takes an encoder longer than a search takes.
 WAITING_ENCODINGS = 64
+# Images that are to be made small, for a person who labels queries; others are shown without.
+WAITING_PICTURES = 16
 # However many probes of readiness come, the engine is asked once in this time.
 FRESH_SECONDS = 1.0
 # Seconds that a probe of readiness waits for the engine.
@@ -182,8 +187,8 @@ class RunningService:
     """The gallery with its threads: one answers queries, one writes, some read.
 
     Slow work delays only work of its kind: thresholds, which read the whole gallery, have a thread,
-    the report, the audit and refits have one each, and so have figures and probes of readiness,
-    which matter most when all is slow.
+    the report, the audit, refits and the watch over the promise have one each, and so have figures
+    and probes of readiness, which matter most when all is slow.
 
     Parameters
     ----------
@@ -209,10 +214,12 @@ class RunningService:
         self._encoding = WorkThreads(
             1, "encodes", patience=patience, largest_queue=WAITING_ENCODINGS
         )
-        self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(3, "background")
+        self._pictures = WorkThreads(1, "pictures", largest_queue=WAITING_PICTURES)
+        self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
         self.refits = Refits(self.gallery, self._background)
         self.report = LiveDocument(self.gallery, report_document, self._background)
         self.audit = LiveDocument(self.gallery, audit_document, self._background)
+        self.watch = PromiseWatch(self.gallery, self._background, measurements)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,
@@ -223,6 +230,8 @@ class RunningService:
         measurements.queue.set_function(lambda: self.batcher.queue_length)
         measurements.size.set_function(self._size)
         measurements.model.set_function(lambda: self.gallery.version[0])
+        measurements.window.set_function(lambda: len(self.watch.window))
+        measurements.set_promise(self._promise_state)
         self._probe: asyncio.Future[str | None] | None = None
         self._probed_at, self._was_unavailable = 0.0, False
 
@@ -230,6 +239,7 @@ class RunningService:
         """Answers to queries, shape (n, dimension), each with its row."""
         answers = self.gallery.predict(vectors)
         self.count(answers[0][0])
+        self.watch.see(vectors, answers[0][0])
         return answers
 
     def count(self, answers: Answers) -> None:
@@ -279,6 +289,11 @@ class RunningService:
             )
         return await self._encoding.run(partial(_encode, encoder, content))
 
+    def keep_picture(self, vector: AnyArray, image: bytes) -> None:
+        """Keep a small picture of an image that was asked about, beside the answer."""
+        with suppress(Overloaded, RuntimeError):
+            self._pictures.submit(partial(_describe_image, self.watch.window, vector, image))
+
     async def why_unavailable(self) -> str | None:
         """Why the gallery cannot answer now; None if it can."""
         probe = self._probe
@@ -315,12 +330,15 @@ class RunningService:
         except EngineError:
             return float("nan")
 
+    def _promise_state(self) -> str | None:
+        return self.gallery.fit.promise_state if self.gallery.is_fitted else None
+
     def _end(self) -> None:
         self._writer.close()
         self._writer.join()
         deadline = monotonic() + LAST_WAIT
         readers = (self.reads, self.surveys, self.figures, self._probes, self._encoding)
-        for threads in (*readers, self._background):
+        for threads in (*readers, self._pictures, self._background):
             threads.close(cancel=True)
         have_ended = [threads.join(max(0.0, deadline - monotonic())) for threads in readers]
         self.refits.wait(max(0.0, deadline - monotonic()))
@@ -348,6 +366,10 @@ def check_engine(engine: Engine) -> None:
     # An engine without this point has answered, too.
     with suppress(InvalidInputError):
         engine.fetch(np.array(["-"] if engine.capabilities.ids == "text" else [0]))
+
+
+def _describe_image(window: QueryWindow, vector: AnyArray, image: bytes) -> None:
+    window.describe(vector, Look(picture=Thumbnails().of(image)))
 
 
 def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:

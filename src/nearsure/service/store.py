@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +15,13 @@ import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write, remove_dead_drafts
-from nearsure.classifier import NEDClassifier
+from nearsure.classifier import NEDClassifier, Prediction
 from nearsure.engines.contract import Engine
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.model_file import read_model_bytes
 from nearsure.schema import COUNT, TEXT, check_fields, nullable
-from nearsure.service.answers import ThresholdInUse
+from nearsure.service.answers import Answers, PromiseState, ThresholdInUse, make_answers
+from nearsure.service.promise import UNCHECKED, Promise
 
 log = logging.getLogger("nearsure.service")
 MODEL, NUMBER, THRESHOLD = "model", "model_number", "threshold"
@@ -42,6 +44,8 @@ class Fit:
         At least so many points changed since the fit without being counted.
     last_change : int or None
         Number of the last change that the fit has seen, in an engine that writes changes down.
+    promise : Promise
+        What recent queries have shown about the threshold.
     """
 
     classifier: NEDClassifier
@@ -49,6 +53,24 @@ class Fit:
     threshold: ThresholdInUse
     n_unseen: int = 0
     last_change: int | None = None
+    promise: Promise = UNCHECKED
+
+    def answer(self, prediction: Prediction) -> Answers:
+        """A prediction of its classifier with all that is shown beside it."""
+        return make_answers(
+            self.classifier, prediction, self.accepting, self.number, self.promise_state
+        )
+
+    @cached_property
+    def accepting(self) -> ThresholdInUse:
+        """The threshold, as far as its promise stands."""
+        return self.threshold if self.promise_state is None else self.promise.apply(self.threshold)
+
+    @cached_property
+    def promise_state(self) -> PromiseState | None:
+        """State of the promise; None if none is made."""
+        is_made = self.threshold.precision is not None and self.threshold.threshold is not None
+        return self.promise.state if is_made else None
 
     @property
     def share_changed(self) -> float:

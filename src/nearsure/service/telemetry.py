@@ -1,7 +1,8 @@
 """What is recorded about requests and answers: figures for Prometheus, and the access log."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import Final
@@ -18,6 +19,7 @@ from nearsure.arrays import AnyArray
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONFIDENCES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+PROMISE_STATES: Final = ("holds", "adjusted", "withdrawn", "none")
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Paths and methods that a client makes up must not become series of their own.
 OTHER: Final = "other"
@@ -34,8 +36,11 @@ class Measurements:
     ----------
     batches : Histogram
         How many single queries go into one search.
-    queue, size, model : Gauge
-        Length of the queue, size of the gallery and number of its fit; set by functions.
+    queue, size, model, window : Gauge
+        Length of the queue, size of the gallery, number of its fit and recent queries; set by
+        functions.
+    checks, alarms : Counter
+        How often recent queries were compared with the gallery, and differed.
 
     Examples
     --------
@@ -88,6 +93,27 @@ class Measurements:
             "Number of the fit that answers; it grows with each refit.",
             registry=self.registry,
         )
+        self._promise = Gauge(
+            "nearsure_promise",
+            "1 for the state of the promise of the threshold in use, 0 for the others.",
+            ["state"],
+            registry=self.registry,
+        )
+        self.window = Gauge(
+            "nearsure_window_queries",
+            "Recent queries that are compared with the gallery.",
+            registry=self.registry,
+        )
+        self.checks = Counter(
+            "nearsure_promise_checks",
+            "How often recent queries were compared with the gallery.",
+            registry=self.registry,
+        )
+        self.alarms = Counter(
+            "nearsure_promise_alarms",
+            "How often they were not like it.",
+            registry=self.registry,
+        )
         self._confidences = _ConfidenceHistogram()
         self.registry.register(self._confidences)
 
@@ -114,6 +140,11 @@ class Measurements:
         if n_unknown:
             self._unknown.inc(n_unknown)
 
+    def set_promise(self, state: Callable[[], str | None]) -> None:
+        """Have the state of the promise read when the figures are asked for."""
+        for name in PROMISE_STATES:
+            self._promise.labels(name).set_function(partial(_is_state, state, name))
+
     def request(self, route: str, method: str, status: int, duration: float) -> None:
         """Note a request that was answered."""
         known = method if method in METHODS else OTHER
@@ -123,6 +154,10 @@ class Measurements:
     def text(self) -> bytes:
         """All figures, as Prometheus reads them; `content_type` goes with it."""
         return generate_latest(self.registry)
+
+
+def _is_state(state: Callable[[], str | None], name: str) -> float:
+    return float((state() or "none") == name)
 
 
 class RequestRecorder:

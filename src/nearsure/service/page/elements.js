@@ -29,6 +29,9 @@ export function meter(share, kind = "") {
 
 export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
 
+/** A target as it was given: 99.5% is not 100%. */
+export const targetPercent = (share) => `${Number((100 * share).toFixed(2))}%`;
+
 /** Percent that never rounds to certainty: 99.96% is not 100%. */
 export function confidencePercent(share) {
   if (share <= 0 || share >= 1) return percent(share);

@@ -6,6 +6,8 @@ import { startChanges } from "./changes.js";
 import { attempt, byId, clearMessage, notify, percent, plural, showProblem } from "./elements.js";
 import { loadItems, startGallery } from "./gallery.js";
 import { openReport, startReport } from "./live_report.js";
+import { openLabels, startLabels } from "./labels.js";
+import { startPromise } from "./promise.js";
 import { askAboutItem, startQuestions } from "./questions.js";
 import { emit, loadModel, loadReport, on, session } from "./session.js";
 import { loadSuspects, startSuspects } from "./suspects.js";
@@ -16,6 +18,11 @@ const SMALLEST_GALLERY = 2;
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
 
+function tabNamed(hash) {
+  const tab = byId(`tab-${hash.slice(1)}`);
+  return tab?.hidden ? null : tab;
+}
+
 function openTab(tab) {
   for (const other of tabs) {
     const chosen = other === tab;
@@ -25,15 +32,17 @@ function openTab(tab) {
   }
   history.replaceState(null, "", `#${tab.id.slice("tab-".length)}`);
   if (tab.id === "tab-report") openReport();
+  if (tab.id === "tab-labels") openLabels();
 }
 
 function moveTab(event) {
-  const place = tabs.indexOf(event.target);
+  const shown = tabs.filter((tab) => !tab.hidden);
+  const place = shown.indexOf(event.target);
   const goal = {
-    ArrowRight: tabs[(place + 1) % tabs.length],
-    ArrowLeft: tabs.at(place - 1),
-    Home: tabs[0],
-    End: tabs.at(-1),
+    ArrowRight: shown[(place + 1) % shown.length],
+    ArrowLeft: shown.at(place - 1),
+    Home: shown[0],
+    End: shown.at(-1),
   }[event.key];
   if (goal === undefined) return;
   event.preventDefault();
@@ -51,6 +60,7 @@ function showModel(model) {
     fit,
     ...(model.writable ? [] : ["read only"]),
   ].join(" · ");
+  byId("tab-labels").hidden = !model.writable || model.model === 0;
   byId("stale").hidden = model.model !== 0 && model.share_changed <= STALE;
   byId("stale-text").textContent = model.model === 0
     ? unfittedText(model)
@@ -87,6 +97,7 @@ function showTokenForm() {
   byId("tabs").hidden = true;
   byId("facts").textContent = "";
   byId("stale").hidden = true;
+  byId("promise").hidden = true;
   byId("leave").hidden = true;
   for (const tab of tabs) panelOf(tab).hidden = true;
   byId("token").focus();
@@ -104,7 +115,7 @@ async function open() {
   byId("token-form").hidden = true;
   byId("tabs").hidden = false;
   byId("leave").hidden = !hasToken();
-  openTab(byId(`tab-${location.hash.slice(1)}`) ?? tabs[0]);
+  openTab(tabNamed(location.hash) ?? tabs[0]);
   loadReport();
   loadSuspects();
   await loadItems();
@@ -144,7 +155,7 @@ byId("problem-close").addEventListener("click", () => {
 });
 byId("refit").addEventListener("click", (event) => attempt(refitGallery, event.target));
 addEventListener("hashchange", () => {
-  const tab = byId(`tab-${location.hash.slice(1)}`);
+  const tab = tabNamed(location.hash);
   if (tab !== null && session.model !== null && byId("token-form").hidden) openTab(tab);
 });
 document.addEventListener("nearsure-token-needed", () => {
@@ -159,6 +170,12 @@ startChanges();
 startSuspects();
 startGallery();
 startReport();
+startPromise();
+startLabels();
+on("open-labels", () => {
+  openTab(byId("tab-labels"));
+  byId("tab-labels").focus();
+});
 on("model", showModel);
 on("ask-item", (item) => {
   openTab(byId("tab-ask"));

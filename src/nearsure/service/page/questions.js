@@ -4,7 +4,7 @@ import { call, itemAddress } from "./api.js";
 import { forgetFailure, showAnswer, showFailure, subjectOf } from "./answer.js";
 import { byId, element, offerAgain, plural, showProblem } from "./elements.js";
 import { picture } from "./pictures.js";
-import { on, rememberLabels, session } from "./session.js";
+import { emit, on, rememberLabels, session } from "./session.js";
 import { pastedVector, vectorsOfFile } from "./vectors.js";
 
 const SHOWN = { neighbors: 12, classes: 6 };
@@ -24,6 +24,7 @@ async function ask(subject, send) {
   try {
     const answer = await send(mine.signal);
     if (current === mine) showAnswer(answer, subject);
+    emit("answered");
   } catch (problem) {
     if (problem.name === "AbortError" || current !== mine) return;
     byId("question-problem").textContent = problem.message;

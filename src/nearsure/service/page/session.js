@@ -7,11 +7,14 @@ const events = new EventTarget();
 export const session = {
   model: null,
   report: null,
+  // From /v1/promise and /v1/threshold.
+  promise: null,
+  inUse: null,
   reportIsOld: false,
   labels: new Set(),
 };
 
-/** Names: "model", "report", "report-failed", "gallery" (items changed), "refitted", "labels". */
+/** Names: "model", "promise", "answered", "report", "report-failed", "gallery" (items changed), "refitted", "labels". */
 export const on = (name, listener) => events.addEventListener(name, (event) => listener(event.detail));
 
 export const emit = (name, detail) => events.dispatchEvent(new CustomEvent(name, { detail }));

@@ -1,7 +1,8 @@
 // The threshold: what it would accept, how often that would be right, and which is in use.
 
 import { call } from "./api.js";
-import { attempt, byId, confidencePercent, element, notify, percent, shortThreshold } from "./elements.js";
+import { attempt, byId, confidencePercent, element, notify, percent, shortThreshold, targetPercent } from "./elements.js";
+import { queriesDiffer } from "./promise.js";
 import { loadModel, on, session } from "./session.js";
 
 // Of the slider: an exact value, such as that for a precision, may lie between its steps.
@@ -12,6 +13,12 @@ let touched = false;
 // The threshold of the service, from /v1/threshold.
 let inUse = { threshold: null, precision: null, sentence: "" };
 const listeners = [];
+
+/** Whether recent queries have left another threshold than the one that was chosen, or none. */
+const isReplaced = () => ["adjusted", "withdrawn"].includes(session.promise?.state) && inUse.precision !== null;
+
+/** From which answers are accepted now. */
+const accepting = () => (isReplaced() ? session.promise.threshold : inUse.threshold);
 
 export const whenMoved = (listener) => listeners.push(listener);
 
@@ -29,7 +36,8 @@ export function sentenceAt(threshold) {
   if (points.length === 0) return `${begin}the effect is shown once the report is made.`;
   const point = pointAt(threshold);
   if (point === null || point.accepted === 0) return `${begin}no query of the report was that confident.`;
-  return `${begin}${percent(point.coverage)} of queries, ${percent(point.precision.value, 1)} right${interval(point.precision)}.`;
+  const doubt = queriesDiffer() ? " Measured on the gallery; recent queries differ." : "";
+  return `${begin}${percent(point.coverage)} of queries, ${percent(point.precision.value, 1)} right${interval(point.precision)}.${doubt}`;
 }
 
 /** Where the arrow keys go: most confidences lie near 1, and there the steps are small. */
@@ -46,8 +54,14 @@ const DOUBTS = {
 };
 
 /** No precision is stated before the report is there, and none for a low threshold. */
-function acceptanceText(verdict) {
+function acceptanceText({ verdict, promise: state }) {
   if (DOUBTS[verdict] !== undefined) return DOUBTS[verdict];
+  if (isReplaced() && accepting() !== null && value >= accepting() - 1e-9) {
+    return `You may act on this: the threshold was adjusted to recent queries, so that ${targetPercent(inUse.precision)} of accepted answers should be right.`;
+  }
+  if (queriesDiffer() || isReplaced() || ["adjusted", "withdrawn"].includes(state)) {
+    return "Its confidence reaches the threshold, but recent queries are not like the gallery, on which that was measured: look twice.";
+  }
   const right = pointAt(value)?.precision.value ?? null;
   if (right === null) return "Its confidence reaches the threshold; the report will show how often such answers are right.";
   const effect = `at this threshold ${percent(right, 1)} of accepted answers are right.`;
@@ -56,6 +70,9 @@ function acceptanceText(verdict) {
 
 /** Whether the answer is accepted where the slider stands, and what that means for a person. */
 export function judgement(answer) {
+  if (value === null && isReplaced()) {
+    return { accepted: false, words: "Review by hand: nothing can be promised for recent queries, which are not like the gallery, so nothing is accepted." };
+  }
   if (value === null && inUse.precision !== null) {
     return { accepted: false, words: "No threshold reaches the precision in use, so nothing is accepted." };
   }
@@ -63,7 +80,7 @@ export function judgement(answer) {
     return { accepted: null, words: "Move the slider to see whether a threshold would accept this answer." };
   }
   const accepted = answer.confidence >= value;
-  if (accepted) return { accepted, words: acceptanceText(answer.verdict) };
+  if (accepted) return { accepted, words: acceptanceText(answer) };
   return {
     accepted,
     words: `Review by hand: ${confidencePercent(answer.confidence)} is below the threshold of ${shortThreshold(value)}, so about ${Math.round(100 * (1 - answer.confidence))} of 100 such answers would be wrong.`,
@@ -83,17 +100,18 @@ function colour() {
   byId("scale").dataset.state = state;
 }
 
-const rightPercent = (precision) => `${Number((100 * precision).toFixed(2))}%`;
-
 function inUseText(same) {
-  const { threshold, precision } = inUse;
-  if (threshold === null) return precision === null ? "No threshold is in use." : `In use: precision ${rightPercent(precision)}.`;
-  const aim = precision === null ? "." : `, for precision ${rightPercent(precision)}.`;
+  const { precision } = inUse;
+  const threshold = accepting();
+  if (threshold === null && isReplaced()) return `The promise of ${targetPercent(precision)} is withdrawn.`;
+  if (threshold === null) return precision === null ? "No threshold is in use." : `In use: precision ${targetPercent(precision)}.`;
+  const how = isReplaced() ? ", adjusted to recent queries" : "";
+  const aim = precision === null ? "." : `, for precision ${targetPercent(precision)}${how}.`;
   return (same ? "This threshold is in use" : `In use: ${shortThreshold(threshold)}`) + aim;
 }
 
 function showInUse() {
-  const same = inUse.threshold !== null && value !== null && Math.abs(inUse.threshold - value) < 1e-9;
+  const same = accepting() !== null && value !== null && Math.abs(accepting() - value) < 1e-9;
   byId("threshold-in-use").textContent = inUseText(same);
   byId("threshold-in-use").classList.toggle("same", same);
   const writable = session.model?.writable ?? false;
@@ -113,7 +131,8 @@ function move(threshold, chosen = null) {
   }
   byId("scale-mark").hidden = threshold === null;
   byId("scale").dataset.threshold = threshold === null ? "none" : "set";
-  byId("threshold-sentence").textContent = threshold === null ? inUse.sentence : sentenceAt(threshold);
+  const none = isReplaced() ? "Nothing is accepted while the promise is withdrawn." : inUse.sentence;
+  byId("threshold-sentence").textContent = threshold === null ? none : sentenceAt(threshold);
   for (const button of byId("promises").children) {
     button.setAttribute("aria-pressed", String(chosen !== null && button.value === String(chosen.precision)));
   }
@@ -140,13 +159,14 @@ function showPromises(promises) {
     "aria-disabled": one.threshold === null ? "true" : null,
     "aria-pressed": "false",
     on: { click: () => choose(one) },
-  }, `${rightPercent(one.precision)} right`)));
+  }, `${targetPercent(one.precision)} right`)));
 }
 
 /** Sets the threshold of the service: {threshold}, {precision} to reach, or {} for none. */
 export async function useThreshold(setting) {
   const chosen = setting.precision === undefined ? null : promise;
   inUse = await call("/v1/threshold", { method: "PUT", json: setting });
+  session.inUse = inUse;
   touched = false;
   await loadModel();
   move(inUse.threshold, chosen);
@@ -159,13 +179,14 @@ let asked = 0;
 async function loadInUse(model) {
   const mine = ++asked;
   byId("scale").hidden = model.model === 0;
-  if (inUse.threshold !== model.threshold) inUse = { threshold: model.threshold, precision: null, sentence: "" };
+  if (accepting() !== model.threshold) inUse = { threshold: model.threshold, precision: null, sentence: "" };
   if (!touched) move(model.threshold, promise?.threshold === model.threshold ? promise : null);
   if (model.model === 0) return;
   const found = await call("/v1/threshold").catch(() => null);
   if (found === null || mine !== asked) return;
   inUse = found;
-  move(touched ? value : inUse.threshold, promise);
+  session.inUse = inUse;
+  move(touched ? value : accepting(), promise);
 }
 
 export function startThreshold() {
@@ -189,6 +210,10 @@ export function startThreshold() {
     byId("threshold").focus();
   }, event.target));
   on("model", loadInUse);
+  on("promise", () => {
+    if (touched) move(value, promise);
+    else if (inUse.sentence !== "") move(accepting(), isReplaced() ? null : promise);
+  });
   on("report", (report) => {
     points = [...report.operating_points].sort((a, b) => a.threshold - b.threshold);
     showPromises(report.promises);

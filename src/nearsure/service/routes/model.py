@@ -13,6 +13,7 @@ from nearsure.service.schemas import (
     InTheMaking,
     Model,
     NewThreshold,
+    Promise,
     RefitState,
     Status,
     Threshold,
@@ -106,7 +107,7 @@ def describe_model(service: RunningService) -> dict[str, Any]:
         "temperature": classifier.temperature_,
         "unknown_share": classifier.unknown_share,
         "share_changed": fit.share_changed,
-        "threshold": fit.threshold.threshold,
+        "threshold": fit.accepting.threshold,
     }
 
 
@@ -163,6 +164,32 @@ async def _choose_and_use(service: RunningService, precision: float) -> Threshol
         chosen = await service.surveys.run(choose)
         if await service.write(partial(service.gallery.use_threshold, chosen)):
             return chosen
+
+
+@thresholds.get(
+    "/v1/promise",
+    response_model=Promise,
+    responses=problems(409),
+    summary="Whether the promise of the threshold holds for recent queries",
+)
+async def get_promise(request: Request) -> Response:
+    service = get_service(request)
+    fit, watch = service.gallery.fit, service.watch
+    watch.start_if_due()
+    promise, accuracy = fit.promise, fit.promise.accuracy
+    is_made = fit.promise_state is not None or promise.reasons
+    return json_answer(
+        {
+            "state": fit.promise_state,
+            "sentence": promise.sentence if is_made else fit.threshold.sentence,
+            "reasons": promise.reasons,
+            "threshold": fit.accepting.threshold,
+            "accuracy": accuracy and {"low": accuracy[0], "high": accuracy[1]},
+            "n_queries": promise.n_queries,
+            "checked": promise.checked,
+            "window": len(watch.window),
+        }
+    )
 
 
 @reports.get("/v1/report", response_class=Response, responses=DOCUMENT, summary="The live report")

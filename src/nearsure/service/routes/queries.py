@@ -21,6 +21,7 @@ from nearsure.service.schemas import (
 )
 from nearsure.service.schemas import Query as SingleQuery
 from nearsure.service.service import RunningService, get_service
+from nearsure.service.window import Look
 
 PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
@@ -69,9 +70,15 @@ async def predict_batch(request: Request) -> Response:
     service = get_service(request)
     query = await read_many(request, BatchQuery)
     check_batch(len(query.vectors), service)
+    if query.names is not None and len(query.names) != len(query.vectors):
+        message = f"There must be as many names as vectors, {len(query.vectors)}, or none. "
+        raise ProblemError(422, "invalid_request", f"{message}Got {len(query.names)}.")
 
     def answer() -> Response:
-        answers = service.predict(service.vectors(query.vectors))
+        vectors = service.vectors(query.vectors)
+        answers = service.predict(vectors)
+        for vector, name in zip(vectors, query.names or (), strict=False):
+            service.watch.window.describe(vector, Look(name))
         wanted = {"neighbors": query.neighbors, "classes": query.classes}
         return json_answer({"answers": [one.document(row, **wanted) for one, row in answers]})
 
@@ -95,8 +102,10 @@ async def predict_image(
             415, "unsupported_media_type", "The body must be an image: content-type: image/..."
         )
     service = get_service(request)
-    vector = await service.encode("image", await request.body())
+    content = await request.body()
+    vector = await service.encode("image", content)
     answers, row = await service.batcher.ask(vector)
+    service.keep_picture(vector, content)
     return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
 
 
@@ -109,9 +118,16 @@ async def _ask(service: RunningService, query: SingleQuery) -> tuple[Answers, in
             f"Exactly one of vector, item and text must be given. Got {sum(given)} instead.",
         )
     if query.vector is not None:
-        return await service.batcher.ask(service.vectors([query.vector])[0])
+        vector = service.vectors([query.vector])[0]
+        answer = await service.batcher.ask(vector)
+        if query.name is not None:
+            service.watch.window.describe(vector, Look(query.name))
+        return answer
     if query.text is not None:
-        return await service.batcher.ask(await service.encode("text", query.text))
+        vector = await service.encode("text", query.text)
+        answer = await service.batcher.ask(vector)
+        service.watch.window.describe(vector, Look(query.name, query.text))
+        return answer
     ids = parse_ids([str(query.item)], service.gallery.engine)
     answers = await service.reads.run(lambda: service.gallery.predict_item(ids))
     service.count(answers)

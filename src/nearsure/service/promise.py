@@ -1,0 +1,121 @@
+"""The promise of the threshold in use, as recent queries have left it."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import isfinite
+
+from nearsure.arrays import AnyArray
+from nearsure.classifier import NEDClassifier
+from nearsure.service.answers import DEFAULT_CERTAINTY, PromiseState, ThresholdInUse
+
+# Asked for where only the difference is of interest.
+ANY_PRECISION = 0.9
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What recent queries have shown; of one fit and one threshold.
+
+    Parameters
+    ----------
+    state : {"holds", "adjusted", "withdrawn"}
+        They are like the gallery; they are not, and another threshold is used for them; or nothing
+        can be promised for them.
+    sentence : str
+        What that means.
+    threshold : float or None
+        The one that is used for them, if it is adjusted.
+    reasons : tuple of str
+        What tells them from the gallery.
+    accuracy : pair of float or None
+        The range in which the share of right answers should lie, where they differ.
+    n_queries : int
+        How many were looked at.
+    checked : datetime or None
+        When; None before the first check.
+    """
+
+    state: PromiseState
+    sentence: str
+    threshold: float | None = None
+    reasons: tuple[str, ...] = ()
+    accuracy: tuple[float, float] | None = None
+    n_queries: int = 0
+    checked: datetime | None = None
+
+    def apply(self, threshold: ThresholdInUse) -> ThresholdInUse:
+        """What is left of a threshold."""
+        if self.state == "holds":
+            return threshold
+        return replace(threshold, threshold=self.threshold)
+
+    def renew(self) -> "Promise":
+        """The promise of another fit or threshold until it is checked itself.
+
+        If recent queries differed, nothing is promised for that moment.
+        """
+        return UNCHECKED if self.state == "holds" else PENDING
+
+
+UNCHECKED = Promise(
+    "holds", "It is for queries like the gallery. Too few have come yet to see whether they are."
+)
+PENDING = Promise(
+    "withdrawn",
+    "Recent queries differed from the gallery. What can be promised for them is being looked up, "
+    "and nothing is accepted meanwhile.",
+)
+
+
+def keep_promise(n_queries: int) -> Promise:
+    """The promise after queries that are like the gallery."""
+    sentence = f"The last {n_queries:,} queries are like the gallery."
+    return Promise("holds", sentence, n_queries=n_queries, checked=datetime.now(UTC))
+
+
+def leave_promise(classifier: NEDClassifier) -> Promise:
+    """The promise where there is nothing to compare queries with."""
+    if classifier.recalibrated_ is not None:
+        sentence = "It rests on labelled queries, and is for queries like them."
+    elif classifier.unknown_share_ is not None:
+        sentence = "Recent queries are not compared with the gallery where unknown ones may come."
+    else:
+        sentence = "The fit holds too little to compare recent queries with."
+    return Promise("holds", sentence, checked=datetime.now(UTC))
+
+
+def choose_promise(classifier: NEDClassifier, in_use: ThresholdInUse, queries: AnyArray) -> Promise:
+    """What can be promised for queries that seem to differ from the gallery.
+
+    Parameters
+    ----------
+    classifier : NEDClassifier
+        Which answers them.
+    in_use : ThresholdInUse
+        Whose promise it is.
+    queries : array of shape (n, dimension)
+    """
+    precision = in_use.precision
+    chosen = classifier.accept_threshold(
+        precision=precision or ANY_PRECISION, certainty=DEFAULT_CERTAINTY, queries=queries
+    )
+    if not chosen.reasons:
+        return keep_promise(len(queries))
+    is_promised = precision is not None and in_use.threshold is not None
+    sentence = str(chosen) if is_promised else _describe(chosen.reasons, len(queries))
+    return Promise(
+        chosen.state if is_promised else "holds",
+        sentence,
+        threshold=chosen.threshold if isfinite(chosen.threshold) else None,
+        reasons=chosen.reasons,
+        accuracy=classifier.compare_queries(queries).accuracy_range,
+        n_queries=len(queries),
+        checked=datetime.now(UTC),
+    )
+
+
+def _describe(reasons: tuple[str, ...], n_queries: int) -> str:
+    return (
+        f"The last {n_queries:,} queries are not like the gallery: {' and '.join(reasons)}. "
+        "Confidence may be too high."
+    )

@@ -1,0 +1,222 @@
+"""The window over recent queries: what came, what was found, and how a person recognises it."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from threading import Lock
+
+import numpy as np
+
+from nearsure.arrays import AnyArray
+from nearsure.neighbors import Neighbors
+
+# Queries that are kept; a batch leaves as a whole, so that there may be nearly twice as many.
+SIZE = 500
+# Single queries that wait to be taken in together, which costs each of them next to nothing.
+MOST_WAITING = 25
+# Letters of a text that are kept.
+LONGEST_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a person recognises a query.
+
+    Parameters
+    ----------
+    name, text : str or None
+        What the client has called it, and what it has written.
+    picture : str or None
+        The data: address of a small picture.
+    """
+
+    name: str | None = None
+    text: str | None = None
+    picture: str | None = None
+
+
+@dataclass(eq=False)
+class _Portion:
+    """Queries that were asked together; `found` is one value, so that no reader gets half of it."""
+
+    first_key: int
+    vectors: AnyArray
+    digests: list[int]
+    found: tuple[int, Neighbors]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowedQueries:
+    """Queries of the window at a moment.
+
+    Parameters
+    ----------
+    keys : list of int
+        Of each query; a key is never used twice.
+    vectors : array of shape (n, dimension)
+        As they were asked.
+    looks : list of Look
+        Empty ones where nothing is known.
+    """
+
+    keys: list[int]
+    vectors: AnyArray
+    looks: list[Look]
+
+
+class QueryWindow:
+    """The last queries, each once however often it was asked: copies would count as evidence.
+
+    Methods may be called from several threads; memory is bounded.
+
+    Examples
+    --------
+    >>> window = QueryWindow()
+    >>> found = Neighbors(sq_distances=[[0.5], [0.7]], labels=[[0], [1]])
+    >>> window.add(np.array([[1.0], [2.0]]), found, model=1)
+    True
+    >>> window.add(np.array([[2.0]]), found.take([1]), model=1)
+    False
+    >>> len(window), window.read().keys
+    (2, [0, 1])
+    """
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
+        self._lock = Lock()
+        self._portions: deque[_Portion] = deque()
+        self._keys: dict[int, int] = {}
+        self._looks: dict[int, Look] = {}
+        self._labelled: set[int] = set()
+        self._n_seen = 0
+        self._waiting: deque[tuple[AnyArray, Neighbors, int]] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        self._take_in()
+        return len(self._keys)
+
+    @property
+    def n_seen(self) -> int:
+        """Different queries that were taken in so far."""
+        self._take_in()
+        return self._n_seen
+
+    def add(self, vectors: AnyArray, neighbors: Neighbors, model: int) -> bool:
+        """Keep queries, shape (n, dimension), with what the fit of this number has found.
+
+        Returns
+        -------
+        bool
+            Whether there is something new to look at; single queries are taken in some at a time.
+        """
+        if len(vectors) == 1:
+            self._waiting.append((vectors, neighbors, model))
+            return len(self._waiting) >= MOST_WAITING
+        self._take_in()
+        self._add(vectors, neighbors, model)
+        return True
+
+    def _take_in(self) -> None:
+        """Take in the single queries that wait."""
+        waiting = []
+        while self._waiting:
+            try:
+                waiting.append(self._waiting.popleft())
+            except IndexError:
+                # Another thread was faster.
+                break
+        for model, some in groupby(waiting, key=itemgetter(2)):
+            vectors, found, _ = zip(*some, strict=True)
+            self._add(np.concatenate(vectors), _join(found), model)
+
+    def _add(self, vectors: AnyArray, neighbors: Neighbors, model: int) -> None:
+        digests = [hash(row.tobytes()) for row in vectors]
+        with self._lock:
+            rows = {digest: row for row, digest in enumerate(digests) if digest not in self._keys}
+            new = sorted(rows.values())[-self._size :]
+            if not new:
+                return
+            if len(new) < len(digests):
+                vectors, neighbors = vectors[new], neighbors.take(np.array(new))
+                digests = [digests[row] for row in new]
+            self._portions.append(_Portion(self._n_seen, vectors, digests, (model, neighbors)))
+            keys = range(self._n_seen, self._n_seen + len(new))
+            self._keys.update(zip(digests, keys, strict=True))
+            self._n_seen += len(new)
+            while len(self._keys) - len(self._portions[0].digests) >= self._size:
+                for digest in self._portions.popleft().digests:
+                    key = self._keys.pop(digest)
+                    self._looks.pop(key, None)
+                    self._labelled.discard(key)
+
+    def describe(self, vector: AnyArray, look: Look) -> None:
+        """Keep how a person recognises a query of shape (dimension,), if it is still there."""
+        self._take_in()
+        text = None if look.text is None else look.text[:LONGEST_TEXT]
+        with self._lock:
+            key = self._keys.get(hash(vector.tobytes()))
+            if key is not None:
+                self._looks[key] = Look(look.name, text, look.picture)
+
+    def mark_labelled(self, keys: Sequence[int]) -> None:
+        """Propose these queries no more."""
+        with self._lock:
+            self._labelled.update(set(keys).intersection(self._keys.values()))
+
+    def forget_labelled(self) -> None:
+        """Propose all queries again."""
+        with self._lock:
+            self._labelled.clear()
+
+    def read(self, *, unlabelled: bool = False) -> WindowedQueries:
+        """All queries, or those that were not labelled yet."""
+        self._take_in()
+        with self._lock:
+            portions, looks = list(self._portions), dict(self._looks)
+            labelled = self._labelled.copy() if unlabelled else set()
+        rows = [
+            (portion.first_key + row, portion.vectors[row])
+            for portion in portions
+            for row in range(len(portion.digests))
+            if portion.first_key + row not in labelled
+        ]
+        return WindowedQueries(
+            [key for key, _ in rows],
+            np.array([vector for _, vector in rows]),
+            [looks.get(key, Look()) for key, _ in rows],
+        )
+
+    def neighbors(self, model: int, search: Callable[[AnyArray], Neighbors]) -> Neighbors:
+        """What was found for all queries; what another fit has found is searched again.
+
+        Parameters
+        ----------
+        model : int
+            Number of the fit.
+        search : callable
+            From vectors of shape (n, dimension) to neighbours, by that fit.
+        """
+        self._take_in()
+        with self._lock:
+            portions = list(self._portions)
+        old = [portion for portion in portions if portion.found[0] != model]
+        if old:
+            found, start = search(np.concatenate([portion.vectors for portion in old])), 0
+            for portion in old:
+                end = start + len(portion.digests)
+                portion.found = model, found.take(slice(start, end))
+                start = end
+        return _join([portion.found[1] for portion in portions])
+
+
+def _join(parts: Sequence[Neighbors]) -> Neighbors:
+    """Neighbours of several searches as one, without ids."""
+    # The gallery may have had fewer points than k at times.
+    k = min(part.k for part in parts)
+    return Neighbors(
+        np.concatenate([part.sq_distances[:, :k] for part in parts]),
+        np.concatenate([part.labels[:, :k] for part in parts]),
+        counts=np.concatenate([np.minimum(part.counts, k) for part in parts]),
+    )
