@@ -203,6 +203,7 @@ def measure(case: Case) -> Found:
             rest = np.setdiff1d(np.arange(len(right)), rows)
             classifier.recalibrate(case.queries[rows], case.truth[rows])
             line = classifier.rule_.recalibrator
+            assert line is not None
             errors.append(excess(line(before.confidence[rest]), right[rest]))
             conformal = fit_conformal(before.posterior.take(rows), truth[rows], alpha=ALPHA)
             judged = prediction_sets(before.posterior.take(rest), conformal)

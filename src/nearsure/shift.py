@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 from scipy.special import chdtrc
 
-from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import draw_one_per_group
 from nearsure.decisions import AcceptThreshold
 from nearsure.drift import FEWEST, SMALLEST_GAP, Evidence, certainty, fit_cut
@@ -26,7 +26,6 @@ __all__ = [
     "QueryCheck",
     "Reading",
     "Traits",
-    "add_noise",
     "check_queries",
     "compare_labels",
     "draw_by_weight",
@@ -128,37 +127,27 @@ def rehearse_queries(own: Neighbors, codes: IntArray, *, radius: float, k: int) 
     return keep_first(own, own.valid & ~fellow, k)
 
 
-def add_noise(
-    own: Neighbors, *, sq_length: float, jitter: float, k: int, seed: int = 0
-) -> Neighbors:
-    """Let own points stand for noisy queries.
+def move_isotropically(vectors: AnyArray, length: float, seed: int = 0) -> AnyArray:
+    """Vectors with normal noise, alike in all directions, of this root mean square length."""
+    drawn = np.random.default_rng(seed).normal(size=vectors.shape)
+    moved = vectors + (length / vectors.shape[1] ** 0.5) * drawn
+    return np.asarray(moved, vectors.dtype)
 
-    Noise e moves the squared distance |x - y|^2 by |e|^2 + 2 e (x - y): the same for all
-    neighbours, and a part of either sign that grows with the distance.
 
-    Parameters
-    ----------
-    own : Neighbors
-        Of own points without themselves (and their groups); more than k of them.
-    sq_length : float
-        Squared length of the noise.
-    jitter : float
-        Deviation of the other part in lengths of noise and distance: 2 / sqrt(n) for noise that
-        is alike in n directions.
-    k : int
-        Neighbours that are kept.
-    seed : int
-        Of the noise.
+def move_like_data(vectors: AnyArray, length: float, seed: int = 0) -> AnyArray:
+    """Vectors moved along differences of random pairs of them: noise in the directions of the data.
+
+    The root mean square length of the way is `length`.
     """
-    squares = np.where(own.valid, own.sq_distances, 0.0)
-    drawn = np.random.default_rng(seed).normal(size=squares.shape)
-    moved = squares + sq_length + jitter * np.sqrt(sq_length * squares) * drawn
-    moved = np.where(own.valid, np.maximum(moved, 0.0), np.inf)
-    order = np.argsort(moved, axis=1, kind="stable")[:, :k]
-    sq_distances, labels, ids = (
-        np.take_along_axis(values, order, axis=1) for values in (moved, own.labels, own.ids)
-    )
-    return Neighbors(sq_distances, labels, ids, np.minimum(own.counts, k))
+    rng = np.random.default_rng(seed)
+    way = vectors - vectors[rng.permutation(len(vectors))]
+    way = way[rng.permutation(len(vectors))].astype(np.float64)
+    usual = np.sqrt((way**2).sum(axis=1).mean()) or 1.0
+    return np.asarray(vectors + (length / usual) * way, vectors.dtype)
+
+
+# From rows of own points, a way to move vectors and its length, to neighbours of the moved points.
+Perturb = Callable[[IntArray, Callable[..., AnyArray], float], Neighbors]
 
 
 # A prior of this standard deviation on the ratio of a class's share among queries to the gallery's.
@@ -269,14 +258,16 @@ DEVIATIONS = 3.0
 N_RADII = 24
 # Queries beyond the gallery whose neighbours agree less, by so many standard errors.
 AGREEMENT_DEVIATIONS = 2.0
-# Where neighbours agree so much less, it is not mere noise. Nor is it if that would have to be of
-# fewer than 16 directions. Some other changes, such as snow on digits, pass for it, too.
-LARGEST_DISAGREEMENT = 0.1
-JITTERS = (0.05, 0.1, 0.2, 0.35, 0.5)
-JITTER_STEPS = 4
-# What noise or class shares must explain of the way that queries lie farther or are less sure.
-# Class shares explained changes of other kinds to 0.1 at most; noise, some of them by half.
+# Points on which the length of the noise is found, and how often it is doubled and halved.
+N_MATCHED = 300
+MOST_DOUBLINGS = 14
+N_HALVINGS = 4
+# What class shares must explain of the way that queries lie farther or are less sure, and noise of
+# the way that their far neighbours are farther. Class shares explained changes of other kinds to
+# 0.1 at most.
 EXPLAINED = 0.4
+# Neighbours of queries agree less than those of points that explain them, by this at most.
+LARGEST_DISAGREEMENT = 0.02
 # Where no radius makes own points unsure enough, all members of the class are left out. Its square
 # is finite.
 LARGEST_RADIUS = 1e150
@@ -375,9 +366,9 @@ class QueryCheck:
         return not self.reasons
 
     @property
-    def harmless(self) -> bool:
-        """Whether queries lie farther away under mere noise, and answers are as sure as ever."""
-        return self.reasons == (FARTHER,) and [own.name for own in self.readings] == ["noise"]
+    def is_noise(self) -> bool:
+        """Whether points with noise are like the queries."""
+        return {own.name for own in self.readings} == {"noise"}
 
 
 def check_queries(
@@ -388,6 +379,7 @@ def check_queries(
     score: Score,
     *,
     deepen: Callable[[], Neighbors] | None = None,
+    perturb: Perturb | None = None,
     groups: IntArray | None = None,
     seed: int = 0,
 ) -> QueryCheck:
@@ -408,6 +400,8 @@ def check_queries(
     deepen : callable, optional
         Gives the same own points with more neighbours, 200, say. It is called only if queries
         differ: some of them are then left out.
+    perturb : callable, optional
+        Searches own points that were moved. Without it, noise is taken for novelty.
     groups : array of shape (n,), optional
         Groups that were left out together; one point of each takes part in a promise.
     seed : int
@@ -437,23 +431,20 @@ def check_queries(
     outside = False
     if reasons:
         more = own if deepen is None else deepen()
-        rehearsal = _Rehearsal(more, codes, alone, start, now, score, k, seed)
-        start_far, start_agreement = _measure_spread(plain, answer)
-        now_far, now_agreement = _measure_spread(thinned, posterior)
-        disagreement, agreement_error = _compare_means(start_agreement, now_agreement)
-        # Noise moves all neighbours alike; novelty moves the nearest only.
-        common = float(now_far.mean() - start_far.mean())
+        rehearsal = _Rehearsal(more, codes, alone, start, now, score, k)
+        start_spread = _measure_spread(plain, answer)
+        now_spread = _measure_spread(thinned, posterior)
         weights = shares.ratios[codes]
-        explained: Reading | None = None
+        readings = []
+        if FARTHER in reasons and perturb is not None:
+            readings += rehearsal.play_noise(perturb, start_spread, now_spread)
         if OTHER_SHARES in reasons:
-            explained = rehearsal.play_class_shift(weights)
-        elif common > 0 and disagreement <= LARGEST_DISAGREEMENT:
-            explained = rehearsal.play_noise(common)
-        if explained is not None:
-            readings = [explained]
-        else:
-            fell = disagreement > AGREEMENT_DEVIATIONS * agreement_error
-            outside = fell and bool(now.near.mean() > start_far.mean())
+            shifted = rehearsal.play_class_shift(weights)
+            readings += [] if shifted is None else [shifted]
+        if not readings:
+            disagreement, error = _compare_means(start_spread[1], now_spread[1])
+            fell = disagreement > AGREEMENT_DEVIATIONS * error
+            outside = fell and bool(now.near.mean() > start_spread[0].mean())
             readings = [rehearsal.play_novelty(np.ones(len(codes)))]
             if OTHER_SHARES in reasons:
                 readings.append(rehearsal.play_novelty(weights, "class shift"))
@@ -549,7 +540,7 @@ class _Rehearsal:
     start, queries : Traits
         Of own points with k neighbours, and of thinned queries.
     score : callable
-    k, seed : int
+    k : int
     """
 
     own: Neighbors
@@ -559,7 +550,6 @@ class _Rehearsal:
     queries: Traits
     score: Score
     k: int
-    seed: int
 
     @property
     def target(self) -> float:
@@ -567,38 +557,62 @@ class _Rehearsal:
         _, error = _compare_means(self.start.confidence, self.queries.confidence)
         return float(self.queries.confidence.mean()) - error
 
-    def play_noise(self, sq_length: float) -> Reading | None:
-        """Own points with as much noise as makes them as unsure; None if noise explains too little.
+    def play_noise(
+        self,
+        perturb: Perturb,
+        own_spread: tuple[FloatArray, FloatArray],
+        query_spread: tuple[FloatArray, FloatArray],
+    ) -> list[Reading]:
+        """Own points that were moved until they lie as far away; those readings that may be true.
 
-        Parameters
-        ----------
-        sq_length : float
-            Squared length of the noise.
+        None, if moved points are surer than the queries or their neighbours agree more: queries
+        are then other than noisy. Noise in the directions of the data does more harm than noise in
+        all directions at the same distance; where both may be true, both count.
         """
-        low = high = 0.0
-        # Not from the largest down: among distances at random some neighbour is always near.
-        for jitter in (0.0, *JITTERS):
-            low, high = high, jitter
-            noisy, posterior = self._score_noisy(sq_length, high)
-            if posterior.confidence.mean() <= self.target:
+        found = []
+        for move in (move_isotropically, move_like_data):
+            length = self._match_length(perturb, move)
+            if length is None:
+                continue
+            moved = perturb(self.alone, move, length)
+            posterior = self.score(moved)
+            far, agreement = _measure_spread(moved, posterior)
+            surer, margin = _compare_means(posterior.confidence, self.queries.confidence)
+            margin = max(SMALLEST_FALL, DEVIATIONS * margin)
+            agrees, error = _compare_means(agreement, query_spread[1])
+            farther = query_spread[0].mean() - own_spread[0].mean()
+            if (
+                surer > margin
+                or agrees > max(LARGEST_DISAGREEMENT, DEVIATIONS * error)
+                or farther < EXPLAINED * (far.mean() - own_spread[0].mean())
+            ):
+                continue
+            correct = posterior.labels == self.codes[self.alone]
+            found.append((surer >= -margin, Reading("noise", posterior.confidence, correct)))
+        as_sure = [reading for close, reading in found if close]
+        return as_sure or [reading for _, reading in found]
+
+    def _match_length(self, perturb: Perturb, move: Callable[..., AnyArray]) -> float | None:
+        """Length of the noise that puts own points as far away as the queries, by the median."""
+        rows = self.alone[:: -(-len(self.alone) // N_MATCHED)]
+        target = float(np.median(self.queries.near))
+
+        def reaches(length: float) -> bool:
+            return bool(np.median(perturb(rows, move, length).sq_distances[:, 0]) >= target)
+
+        gap = target - float(np.median(self.start.near))
+        high = float(np.sqrt(max(gap, 1e-6 * target)))
+        low = high / 2.0
+        for _ in range(MOST_DOUBLINGS):
+            if reaches(high):
                 break
+            low, high = high, 2.0 * high
         else:
             return None
-        for _ in range(JITTER_STEPS if high > 0 else 0):
-            middle = (low + high) / 2
-            found = self._score_noisy(sq_length, middle)
-            if found[1].confidence.mean() > self.target:
-                low = middle
-            else:
-                high, (noisy, posterior) = middle, found
-        near = float(measure_traits(noisy, posterior).near.mean())
-        if not _explains(self.start.near, near, self.queries.near):
-            return None
-        return self._read("noise", posterior, np.ones(len(self.codes)))
-
-    def _score_noisy(self, sq_length: float, jitter: float) -> tuple[Neighbors, Posterior]:
-        noisy = add_noise(self.own, sq_length=sq_length, jitter=jitter, k=self.k, seed=self.seed)
-        return noisy, self.score(noisy)
+        for _ in range(N_HALVINGS):
+            middle = (low * high) ** 0.5
+            low, high = (low, middle) if reaches(middle) else (middle, high)
+        return high
 
     def play_class_shift(self, weights: FloatArray) -> Reading | None:
         """Own points weighed by class; None if queries differ in more than class shares."""
@@ -712,7 +726,8 @@ def choose_for_queries(
         return replace(plain, reasons=check.reasons)
     candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
-    if check.harmless and (strictest is plain or strictest.coverage >= plain.coverage):
+    if check.is_noise and strictest is plain:
+        # Points that lie as far away keep it.
         return replace(plain, reasons=check.reasons)
     strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)
     if strictest.reached and not check.outside:

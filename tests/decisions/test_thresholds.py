@@ -143,8 +143,8 @@ def test_order_of_the_points_does_not_matter() -> None:
     confidence, correct = scored(800, seed=2, decimals=2)
     shuffled = np.random.default_rng(0).permutation(800)
     for kind, target in (("precision", 0.92), ("false_accept_rate", 0.2)):
-        one = choose_threshold(confidence, correct, **{kind: target})
-        assert one == choose_threshold(confidence[shuffled], correct[shuffled], **{kind: target})
+        one = choose_threshold(confidence, correct, **{kind: target})  # type: ignore[arg-type]
+        assert one == choose_threshold(confidence[shuffled], correct[shuffled], **{kind: target})  # type: ignore[arg-type]
         assert one.reached
 
 
@@ -192,15 +192,15 @@ def test_the_best_promise_is_one_that_is_reached() -> None:
         ("error", 0.005, -0.001),
         ("false_accept_rate", 0.005, -0.001),
     ):
-        chosen = choose_threshold(confidence, correct, **{kind: target})
+        chosen = choose_threshold(confidence, correct, **{kind: target})  # type: ignore[arg-type]
         assert not chosen.reached
         assert chosen.threshold == math.inf
         assert math.isnan(chosen.precision)
         assert not chosen.accepts(confidence).any()
         assert 0 < chosen.promised < 1
-        assert choose_threshold(confidence, correct, **{kind: chosen.promised}).reached
+        assert choose_threshold(confidence, correct, **{kind: chosen.promised}).reached  # type: ignore[arg-type]
         too_much = round(chosen.promised + step, 3)
-        assert not choose_threshold(confidence, correct, **{kind: too_much}).reached
+        assert not choose_threshold(confidence, correct, **{kind: too_much}).reached  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_a_target_between_two_steps_gets_the_step_next_to_it(
     confidence, correct = np.linspace(0.5, 1.0, 230), np.ones(230, np.bool_)
     if kind == "false_accept_rate":  # as many wrong answers, all of them below a right one
         confidence, correct = np.append(confidence, 1.1) / 1.1, np.append(~correct, True)
-    chosen = choose_threshold(confidence, correct, **{kind: target})
+    chosen = choose_threshold(confidence, correct, **{kind: target})  # type: ignore[arg-type]
     assert not chosen.reached
     assert chosen.promised == promised
-    assert choose_threshold(confidence, correct, **{kind: promised}).reached
+    assert choose_threshold(confidence, correct, **{kind: promised}).reached  # type: ignore[arg-type]
 
 
 def test_a_p_value_that_equals_its_level_passes() -> None:
@@ -503,7 +503,7 @@ def test_a_few_wrong_labels_leave_room_for_99_percent(
         return confidence, 1 - floor - height * (1 - confidence) ** power
 
     def true_precision(threshold: float) -> float:
-        return 1 - floor - height * (1 - threshold) ** power / (power + 1)
+        return float(1 - floor - height * (1 - threshold) ** power / (power + 1))
 
     broken, coverage = broken_share(3000, 0.99, draw, true_precision)
     assert broken <= ALLOWED

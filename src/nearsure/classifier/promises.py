@@ -32,6 +32,7 @@ from nearsure.drift import FEWEST, QueryDrift, compare_queries
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
 from nearsure.gallery.counts import values_beside
+from nearsure.index import unit_vectors
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
@@ -97,17 +98,27 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
     """Compare queries with own points in the proportions of the prior, some of many."""
     drawn = draw_by_prior(fit.prior_factors(), own.codes)
     some = drawn[draw_places(len(drawn), MOST_REHEARSED, np.random.default_rng(DRAW_SEED))]
-    deepen = None
-    if fit.gallery.in_memory:
-        deepen = partial(fit.gallery.leave_one_out, own.ids[some], max(N_LISTED, own.neighbors.k))
+    ids, k = own.ids[some], min(own.neighbors.k, found.k)
+
+    def perturb(rows: IntArray, move: Callable[..., AnyArray], length: float) -> Neighbors:
+        def moved(vectors: AnyArray) -> AnyArray:
+            others = move(vectors, length, DRAW_SEED)
+            return unit_vectors(others) if fit.metric == "cosine" else others
+
+        return fit.gallery.leave_one_out(ids[rows], k, moved)
+
+    # Elsewhere every search has its price.
+    in_memory = fit.gallery.in_memory
+    deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
     check = check_queries(
         own.neighbors.take(some),
         own.codes[some],
         found,
         fit.class_sizes,
         fit.posterior,
-        deepen=deepen,
-        groups=_groups_of(fit, own.ids[some]),
+        deepen=deepen if in_memory else None,
+        perturb=perturb if in_memory else None,
+        groups=_groups_of(fit, ids),
         seed=DRAW_SEED,
     )
     if fit.known is None or not fit.known.unknown_share:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -483,7 +483,9 @@ class Gallery:
             )
         return self._neighbors(found)
 
-    def leave_one_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
+    def leave_one_out(
+        self, ids: ArrayLike | None, k: int, move: Callable[[AnyArray], AnyArray] | None = None
+    ) -> Neighbors:
         """The k nearest of all other points of some points, their groups left out with them.
 
         Only their vectors come here, some at a time, and they are left out by id.
@@ -494,10 +496,12 @@ class Gallery:
             The points; None for all, in the order of `ids`.
         k : int
             How many neighbours. Rows hold fewer where there are no more.
+        move : callable, optional
+            From their vectors, some at a time, to those that are searched instead.
         """
         if len(self) == 1:
             raise InvalidInputError("A gallery of one point has nothing to be compared with.")
-        return self._search_others(self._asked_ids(ids), k, self._other_points)
+        return self._search_others(self._asked_ids(ids), k, self._other_points, move=move)
 
     def leave_class_out(self, ids: ArrayLike | None, k: int) -> Neighbors:
         """The k nearest points of other classes of some points, which then look like unknowns.
@@ -544,6 +548,7 @@ class Gallery:
         k: int,
         are_others: Callable[[Neighbors, AskedPoints], BoolArray],
         largest: int | None = None,
+        move: Callable[[AnyArray], AnyArray] | None = None,
     ) -> Neighbors:
         """The k nearest of those points that are not left out.
 
@@ -559,6 +564,8 @@ class Gallery:
             From what was found for some points, and the points, to which neighbours stay.
         largest : int, optional
             The most neighbours to ask for; by default as many as there are, or the engine lists.
+        move : callable, optional
+            As of `leave_one_out`.
         """
         if not len(ids):
             raise InvalidInputError("At least one point must be asked about. Got none.")
@@ -569,6 +576,8 @@ class Gallery:
         first = 0
         for some in _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION):
             asked = self._points_of(some)
+            if move is not None:
+                asked = replace(asked, vectors=move(asked.vectors))
             open_rows, n_searched = np.arange(len(some)), min(k + 1, n_most)
             while open_rows.size:
                 still_open = []
