@@ -1,11 +1,12 @@
 """Queries beside the gallery: promises hold, are adjusted or withdrawn."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency, ks_2samp
+from scipy.stats import binom, chi2_contingency, ks_2samp
 
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
@@ -14,12 +15,13 @@ from nearsure.neighbors import Neighbors
 from nearsure.shift import (
     LEVEL,
     Traits,
-    add_noise,
     check_queries,
     compare_labels,
     draw_by_weight,
     estimate_class_shares,
     find_differences,
+    move_isotropically,
+    move_like_data,
     rehearse_queries,
     thin_queries,
 )
@@ -190,23 +192,43 @@ def test_a_rehearsal_leaves_near_members_out() -> None:
     assert played.labels.tolist() == [[1, 0]]
 
 
-def test_noise_is_added_to_distances_as_to_vectors() -> None:
+@pytest.mark.parametrize("move", [move_isotropically, move_like_data])
+def test_noise_has_its_length_and_its_directions(move: Callable[..., AnyArray]) -> None:
     rng = np.random.default_rng(0)
-    n, length = 64, 3.0
-    queries, points = rng.normal(size=(300, n)), rng.normal(size=(40, n))
-    noise = rng.normal(size=queries.shape)
-    moved = queries + length * noise / np.linalg.norm(noise, axis=1, keepdims=True)
-    plain, truth = (
-        ((each[:, None] - points) ** 2).sum(axis=2).astype(np.float64) for each in (queries, moved)
-    )
-    own = Neighbors(np.sort(plain), np.zeros((300, 40), int), np.argsort(plain))
-    played = add_noise(own, sq_length=length**2, jitter=2 / n**0.5, k=40)
-    assert (np.diff(played.sq_distances) >= 0).all()
-    assert played.sq_distances.mean() == pytest.approx(truth.mean(), rel=0.01)
-    made = np.empty_like(plain)
-    assert played.ids is not None
-    np.put_along_axis(made, played.ids, played.sq_distances, axis=1)
-    assert (made - plain).std() == pytest.approx((truth - plain).std(), rel=0.05)
+    # The data lie in two of twenty directions.
+    points = np.pad(rng.normal(size=(2000, 2)), ((0, 0), (0, 18))).astype(np.float32)
+    way = move(points, 0.7, seed=1) - points
+    assert way.dtype == np.float32
+    assert np.sqrt((way**2).sum(axis=1).mean()) == pytest.approx(0.7, rel=0.03)
+    inside = (way[:, :2] ** 2).sum() / (way**2).sum()
+    assert inside == pytest.approx(1.0 if move is move_like_data else 0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("n_features", [2, 4, 8, 64])
+@pytest.mark.parametrize("noise", [1.0, 2.0])
+def test_noise_breaks_no_promise_however_sure_the_answers_are(
+    n_features: int, noise: float
+) -> None:
+    """In few dimensions noise puts queries among other classes, and confidence stays."""
+    spread = {2: 0.7, 4: 1.0, 8: 1.2, 64: 3.0}[n_features]
+    centres = 2.0 * np.random.default_rng(99).normal(size=(10, n_features))
+
+    def draw_noisy(n: int, seed: int, noise: float) -> tuple[AnyArray, IntArray]:
+        rng = np.random.default_rng(seed)
+        codes = rng.integers(0, 10, n)
+        moves = rng.normal(size=(2, n, n_features))
+        return centres[codes] + spread * (moves[0] + noise * moves[1]), codes
+
+    fitted = NEDClassifier().fit(*draw_noisy(900, 0, 0.0))
+    queries, truth = draw_noisy(600, 1, noise)
+    with pytest.warns(QueriesDifferWarning):
+        prediction = fitted.predict_with_confidence(queries)
+    right = prediction.labels == truth
+    for precision in (0.8, 0.9, 0.95):
+        chosen = fitted.accept_threshold(precision=precision, queries=queries)
+        accepted = chosen.accepts(prediction.confidence)
+        allowed = binom.ppf(0.999, int(accepted.sum()), 1 - precision)
+        assert (~right[accepted]).sum() <= allowed
 
 
 def test_noise_of_many_directions_costs_little() -> None:
