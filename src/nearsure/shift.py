@@ -92,6 +92,14 @@ class Traits:
         """Those of some of the points."""
         return Traits(self.labels[rows], self.confidence[rows], self.near[rows])
 
+    def join(self, others: "Traits") -> "Traits":
+        """Those of these points and of others."""
+        return Traits(
+            np.concatenate([self.labels, others.labels]),
+            np.concatenate([self.confidence, others.confidence]),
+            np.concatenate([self.near, others.near]),
+        )
+
 
 def measure_traits(neighbors: Neighbors, posterior: Posterior) -> Traits:
     """Label, confidence and nearest squared distance of points with neighbours."""
@@ -302,11 +310,11 @@ def find_differences(own: Traits, queries: Traits) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def describe_differences(reasons: tuple[str, ...]) -> str:
-    """A warning about queries that differ from the gallery, as sentences."""
+def describe_differences(reasons: tuple[str, ...], others: str = "the gallery") -> str:
+    """A warning about queries that differ from the gallery, or from others, as sentences."""
     return (
-        f"These queries are not like the gallery: {', and '.join(reasons)}. Confidence may be too "
-        "high for them, and what is promised for queries like the gallery may not hold. Make "
+        f"These queries are not like {others}: {', and '.join(reasons)}. Confidence may be too "
+        f"high for them, and what is promised for queries like {others} may not hold. Make "
         "promises for these queries (accept_threshold with queries), or label some of them "
         "(recalibrate)."
     )
@@ -709,8 +717,7 @@ def choose_for_queries(
     Parameters
     ----------
     plain : AcceptThreshold
-        Chosen on the gallery's own points; where it has groups, on one of each. One that rests on
-        labelled queries stands, whatever the check says: labels settle what it can only guess.
+        Chosen on the gallery's own points; where it has groups, on one of each.
     check : QueryCheck
         Of the queries.
     choose : callable
@@ -723,8 +730,6 @@ def choose_for_queries(
     """
     if check.alike:
         return plain
-    if plain.rests_on == "labelled queries":
-        return replace(plain, reasons=check.reasons)
     candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
     if check.is_noise and strictest is plain:
@@ -744,11 +749,17 @@ def choose_for_queries(
                 n_accepted=int(accepted.sum()),
                 n_wrong_accepted=int((accepted & ~stand_ins.correct).sum()),
             )
+    return withdraw(strictest, check.reasons)
+
+
+def withdraw(promise: AcceptThreshold, reasons: tuple[str, ...]) -> AcceptThreshold:
+    """The same without a promise: nothing is accepted."""
     return replace(
-        strictest,
+        promise,
         state="withdrawn",
+        reasons=reasons,
         threshold=inf,
         n_accepted=0,
         n_wrong_accepted=0,
-        promised=0.0 if plain.kind == "precision" else 1.0,
+        promised=0.0 if promise.kind == "precision" else 1.0,
     )

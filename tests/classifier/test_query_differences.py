@@ -95,6 +95,24 @@ def test_queries_are_compared_in_the_proportions_of_the_prior() -> None:
     assert fitted.predict_with_confidence(queries).differences == ()
 
 
+def test_unknown_queries_in_the_expected_share_are_no_difference() -> None:
+    centres = np.random.default_rng(5).normal(size=(40, 16))
+
+    def draw_of(n: int, seed: int, classes: int) -> tuple[AnyArray, IntArray]:
+        rng = np.random.default_rng(seed)
+        codes = rng.integers(0, classes, n)
+        return centres[codes] + 0.5 * rng.normal(size=(n, 16)), codes
+
+    points, codes = draw_of(1500, 0, 32)
+    fitted = NEDClassifier(unknown_share=0.2).fit(points, codes)
+    queries, _ = draw_of(500, 1, 40)
+    assert fitted.predict_with_confidence(queries).differences == ()
+    with pytest.warns(QueriesDifferWarning, match="farther away"):
+        NEDClassifier().fit(points, codes).predict(queries)
+    with pytest.warns(QueriesDifferWarning, match="farther away"):
+        fitted.predict(queries[np.repeat(np.flatnonzero(draw_of(500, 1, 40)[1] >= 32), 4)])
+
+
 def test_a_model_file_keeps_what_queries_are_compared_with(
     classifier: NEDClassifier, tmp_path: Path
 ) -> None:

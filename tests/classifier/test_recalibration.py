@@ -25,7 +25,7 @@ from nearsure.classifier.recalibration import (
     fit_line,
 )
 from nearsure.decisions import choose_threshold, fit_conformal
-from nearsure.errors import InvalidInputError, ModelFileError
+from nearsure.errors import InvalidInputError, ModelFileError, QueriesDifferWarning
 from nearsure.metrics import expected_calibration_error
 from nearsure.model_file import read_model, write_model
 
@@ -233,18 +233,25 @@ class TestClassifier:
         assert "from 200 labelled queries of which" in unreached
         assert ", for queries like those labelled: give more labelled queries, or" in unreached
 
-    def test_promise_from_labels_stands_whatever_queries_come(
-        self, classifier: NEDClassifier
+    def test_promise_from_labels_is_for_queries_like_those_labelled(
+        self, classifier: NEDClassifier, tmp_path: Path
     ) -> None:
         without_labels = classifier.accept_threshold(precision=0.7, queries=SHIFTED[200:])
         assert without_labels.state != "holds"
         classifier.recalibrate(SHIFTED[:200], TRUTH[:200])
         plain = classifier.accept_threshold(precision=0.7)
-        assert classifier.accept_threshold(precision=0.7, queries=QUERIES[200:]) == plain
-        given = classifier.accept_threshold(precision=0.7, queries=SHIFTED[200:])
-        assert given == replace(plain, reasons=without_labels.reasons)
-        assert (given.state, str(given)) == ("holds", str(plain))
-        assert given.condition == "for queries like those labelled"
+        assert plain.condition == "for queries like those labelled"
+        classifier.save(tmp_path / "model")
+        for own in (classifier, NEDClassifier.load(tmp_path / "model")):
+            for queries in (QUERIES[200:], SHIFTED[200:]):
+                assert own.accept_threshold(precision=0.7, queries=queries) == plain
+                assert own.predict_with_confidence(queries).differences == ()
+            farther = 3.0 * SHIFTED[200:]
+            given = own.accept_threshold(precision=0.7, queries=farther)
+            assert given.state == "withdrawn"
+            assert "farther away, and no labelled query can stand for them" in str(given)
+            with pytest.warns(QueriesDifferWarning, match="not like those labelled"):
+                own.predict(farther)
 
     def test_promise_from_labels_stands_where_unknowns_are_expected(self) -> None:
         own = NEDClassifier(unknown_share=0.2).fit(GALLERY, LABELS)

@@ -89,8 +89,8 @@ def test_ranks_are_the_fewest_points_that_allow_another_error() -> None:
     assert ranks[:5].tolist() == [299, 473, 628, 773, 913]
     assert ranks[5:].tolist() == list(range(914, 1001))
     assert allowed.tolist() == [0, 1, 2, 3, *[4] * 88]
-    assert (binom.cdf(allowed, ranks, 0.01) <= 0.05).all()
-    assert (binom.cdf(allowed[:5], ranks[:5] - 1, 0.01) > 0.05).all()
+    assert np.all(binom.cdf(allowed, ranks, 0.01) <= 0.05)
+    assert np.all(binom.cdf(allowed[:5], ranks[:5] - 1, 0.01) > 0.05)
 
 
 @pytest.mark.parametrize(("precision", "level"), [(0.5, 0.05), (0.9, 0.001), (0.999, 0.2)])
@@ -99,9 +99,9 @@ def test_of_many_ranks_some_are_taken(precision: float, level: float) -> None:
     assert len(ranks) < 4000
     assert (np.diff(ranks) > 0).all()
     assert ranks[-1] == 100_000
-    assert (binom.cdf(allowed, ranks, 1 - precision) <= level).all()
+    assert np.all(binom.cdf(allowed, ranks, 1 - precision) <= level)
     exact = allowed > np.append(-1, allowed[:-1])
-    assert (binom.cdf(allowed[exact], ranks[exact] - 1, 1 - precision) > level).all()
+    assert np.all(binom.cdf(allowed[exact], ranks[exact] - 1, 1 - precision) > level)
     many = allowed > 200
     assert (ranks[1:] / ranks[:-1])[many[1:]].max(initial=1.0) < 1.02
 
@@ -320,7 +320,7 @@ def test_targets_that_cannot_be_promised_are_refused(
     targets: dict[str, float], message: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        choose_threshold([0.9, 0.8], [1, 0], **targets)
+        choose_threshold([0.9, 0.8], [1, 0], **targets)  # type: ignore[arg-type]
 
 
 # Clopper-Pearson bounds against scipy and against the binomial distribution itself.

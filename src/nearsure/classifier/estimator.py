@@ -97,7 +97,7 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import ClassShares, choose_for_queries, describe_differences
+from nearsure.shift import ClassShares, choose_for_queries, describe_differences, withdraw
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
@@ -358,6 +358,7 @@ class NEDClassifier(
             shift = before.known.model
             model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
+            self._fit.traits = None
         if before.recalibration is not None:
             self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
         return self
@@ -594,7 +595,7 @@ class NEDClassifier(
         tuple of str, or None
             As ``differences`` of a `Prediction`.
         """
-        return self._fitted.find_differences(neighbors, self._fit.posterior(neighbors))
+        return self._fitted.find_differences(neighbors)
 
     def predict_own(self, ids: ArrayLike | None = None) -> Prediction:
         """What points of the gallery would be taken for if they were not in it.
@@ -665,8 +666,9 @@ class NEDClassifier(
             points that are as unsure take part instead, and the promise is adjusted, never to a
             laxer one; if none can, it is withdrawn. Where unknown queries are expected, they are
             compared with own points and points without their class, in the expected share, and
-            the promise is withdrawn if they differ. What rests on labelled queries stands, and
-            ``reasons`` tells of the difference. See `nearsure.shift`.
+            the promise is withdrawn if they differ. After `recalibrate` they are compared with
+            the labelled queries, and what rests on these is withdrawn if they differ from them.
+            See `nearsure.shift`.
 
         Returns
         -------
@@ -689,8 +691,11 @@ class NEDClassifier(
         plain = replace(plain, rests_on=describe_basis(self._fit))
         if queries is None:
             return plain
-        fit = self._fit.before_labels()
-        check = check_against_own(fit, self._self_search(), self.kneighbors(queries))
+        found = self.kneighbors(queries)
+        if self._fit.recalibration is not None:
+            differences = self._fit.find_differences(found)
+            return withdraw(plain, differences) if differences else plain
+        check = check_against_own(self._fit, self._self_search(), found)
         return choose_for_queries(plain, check, choose)
 
     def rehearsed_scores(self) -> tuple[FloatArray, BoolArray]:
@@ -783,6 +788,8 @@ class NEDClassifier(
                 "and fit again."
             )
         self._fit.adapted = True
+        # It was of the share before.
+        self._fit.traits = None
         evidence = self._fit.known.evidence(neighbors, self._fit.gallery_posterior(neighbors))
         model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
         if unknown_share is not None:
@@ -1164,9 +1171,11 @@ class NEDClassifier(
 
     def _ask(self, queries: AnyArray) -> Prediction:
         prediction = self._predicted(self._search(queries))
-        differences = self._fit.find_differences(prediction.neighbors, prediction.posterior)
+        differences = self._fit.find_differences(prediction.neighbors)
         if differences:
-            warnings.warn(describe_differences(differences), QueriesDifferWarning, stacklevel=3)
+            others = "the gallery" if self._fit.recalibration is None else "those labelled"
+            message = describe_differences(differences, others)
+            warnings.warn(message, QueriesDifferWarning, stacklevel=3)
         return replace(prediction, differences=differences)
 
     def _predicted(self, neighbors: Neighbors) -> Prediction:

@@ -12,6 +12,7 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, Bursts, find_bursts, group_near_copies
 from nearsure.classifier.known import (
     UnknownDetector,
+    count_in_proportion,
     fit_unknown_detector,
     rehearse_gallery,
     with_p_known,
@@ -35,7 +36,13 @@ from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.gallery import Gallery
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
-from nearsure.shift import Traits, find_differences, measure_traits, thin_queries
+from nearsure.shift import (
+    OTHER_SHARES,
+    Traits,
+    find_differences,
+    measure_traits,
+    thin_queries,
+)
 from nearsure.unknowns import Rehearsal, judge
 
 # How queries differ from the gallery; see `Prediction`.
@@ -83,6 +90,8 @@ class Fit:
         Of some own points, as they would be asked for: what queries are compared with.
     recalibration : Recalibration or None
         What labelled queries have taught; it survives a refit.
+    labelled_traits : Traits or None
+        Of these queries: what others are compared with; found when it is first needed.
     labelled_search : pair of int and Neighbors, or None
         ``n_changes`` of the gallery, and the neighbours of these queries then.
     warned_of, warned_stale : Fingerprint or None, bool
@@ -105,6 +114,7 @@ class Fit:
     bursts: Bursts | None = None
     traits: Traits | None = None
     recalibration: Recalibration | None = None
+    labelled_traits: Traits | None = None
     labelled_search: tuple[int, Neighbors] | None = None
     warned_of: Fingerprint | None = None
     warned_stale: bool = False
@@ -137,7 +147,9 @@ class Fit:
         if self.recalibration is None:
             return self
         rule = replace(self.rule, recalibrator=None)
-        return replace(self, rule=rule, recalibration=None, labelled_search=None)
+        return replace(
+            self, rule=rule, recalibration=None, labelled_traits=None, labelled_search=None
+        )
 
     def gallery_posterior(self, neighbors: Neighbors, own: SelfSearch | None = None) -> Posterior:
         """p(c | known) before labelled queries have changed it: what p(known) was fitted with."""
@@ -172,13 +184,44 @@ class Fit:
         traits = traits.take(draw_by_prior(self.prior_factors(), codes))
         return mean_and_error(own_losses(posterior, some.codes)), traits
 
-    def find_differences(self, neighbors: Neighbors, posterior: Posterior) -> Differences:
-        """How queries differ from the gallery's own points, by some of them; cheap.
+    def mix_traits(self, own: SelfSearch, some: IntArray) -> Traits:
+        """Traits of own points and of points without their class, in the share that is expected.
 
         Parameters
         ----------
-        neighbors, posterior
-            Of queries, p(c | known).
+        own : SelfSearch
+            The points.
+        some : array of int
+            Those of them that take part.
+        """
+        share = 0.0 if self.known is None else self.known.unknown_share
+        rng = np.random.default_rng(DRAW_SEED)
+        n_known, n_unknown = count_in_proportion(len(some), len(some), share)
+        known = own.neighbors.take(rng.permutation(some)[:n_known])
+        traits = measure_traits(known, self.gallery_posterior(known))
+        if not n_unknown:
+            return traits
+        unknown = self.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
+        return traits.join(self.measure_queries(unknown))
+
+    def measure_queries(self, neighbors: Neighbors) -> Traits:
+        """Traits of queries, of which each has lost a member of its class, as own points have.
+
+        Where classes are large, that makes no difference, and nothing is scored again.
+        """
+        posterior, sizes = self.gallery_posterior(neighbors), self.class_sizes
+        if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
+            neighbors = thin_queries(neighbors, posterior, sizes, seed=DRAW_SEED)
+            posterior = self.gallery_posterior(neighbors)
+        return measure_traits(neighbors, posterior)
+
+    def find_differences(self, neighbors: Neighbors) -> Differences:
+        """How queries differ from the gallery's own points, or from those labelled; cheap.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            Of the queries, of which at most MOST_COMPARED are compared.
 
         Returns
         -------
@@ -186,19 +229,35 @@ class Fit:
             Empty if they are alike; None if they are too few to say, or the fit keeps nothing to
             compare them with.
         """
-        if self.traits is None or min(len(neighbors), len(self.traits)) < FEWEST:
-            return None
-        if self.recalibration is not None or self.known is not None:
+        if len(neighbors) < FEWEST:
             return None
         if len(neighbors) > MOST_COMPARED:
-            rows = np.linspace(0, len(neighbors) - 1, MOST_COMPARED).astype(np.int64)
-            neighbors, posterior = neighbors.take(rows), posterior.take(rows)
-        sizes = self.class_sizes
-        if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
-            neighbors = thin_queries(neighbors, posterior, sizes)
-            posterior = self.posterior(neighbors)
-        traits = measure_traits(neighbors, posterior)
-        return None if len(traits) < FEWEST else find_differences(self.traits, traits)
+            neighbors = neighbors.take(
+                np.linspace(0, len(neighbors) - 1, MOST_COMPARED).astype(np.int64)
+            )
+        if self.recalibration is None:
+            own, measure = self.traits, self.measure_queries
+        else:
+            own, measure = self._measure_labelled(neighbors.k), self._measure_as_they_are
+        if own is None or len(own) < FEWEST:
+            return None
+        traits = measure(neighbors)
+        if len(traits) < FEWEST:
+            return None
+        reasons = find_differences(own, traits)
+        if self.known is not None and self.known.unknown_share:
+            # Unknown queries have favourite classes of their own.
+            reasons = tuple(reason for reason in reasons if reason != OTHER_SHARES)
+        return reasons
+
+    def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
+        return measure_traits(neighbors, self.gallery_posterior(neighbors))
+
+    def _measure_labelled(self, k: int) -> Traits | None:
+        if self.labelled_traits is None and self.recalibration is not None:
+            found = self.gallery.search(self.recalibration.vectors, k)
+            self.labelled_traits = self._measure_as_they_are(found)
+        return self.labelled_traits
 
 
 def fit_gallery(
@@ -295,6 +354,9 @@ def fit_gallery(
     )
     if own is not None:
         fit.loss, fit.traits = fit.watch(own)
+        if known is not None:
+            drawn = draw_by_prior(fit.prior_factors(), own.codes)
+            fit.traits = fit.mix_traits(own, drawn[:: -(-len(drawn) // WATCHED)])
     return fit, settings.k, ids
 
 

@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
-from nearsure.classifier.known import count_in_proportion, rehearse_answers
+from nearsure.classifier.known import rehearse_answers
 from nearsure.classifier.recalibration import (
     FEWEST_LABELS,
     LIKE_GALLERY,
@@ -42,10 +42,8 @@ from nearsure.shift import (
     OTHER_SHARES,
     ClassShares,
     QueryCheck,
-    Traits,
     check_queries,
     find_differences,
-    measure_traits,
     thin_queries,
 )
 from nearsure.unknowns import Rehearsal
@@ -125,35 +123,10 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         return check
     # Of these queries some are unknown: they are compared with a mixture, and no own points can
     # stand for those that differ.
-    reasons = _compare_with_mixture(fit, own, some, found)
+    mixture = fit.mix_traits(own, some)
+    differences = find_differences(mixture, fit.measure_queries(found.first(k)))
+    reasons = tuple(reason for reason in differences if reason != OTHER_SHARES)
     return replace(check, reasons=reasons, readings=(), outside=bool(reasons))
-
-
-def _compare_with_mixture(
-    fit: Fit, own: SelfSearch, some: IntArray, found: Neighbors
-) -> tuple[str, ...]:
-    """How queries differ from own points and points without their class, in the expected share."""
-    sizes, share = fit.class_sizes, fit.known.unknown_share if fit.known else 0.0
-    rng = np.random.default_rng(DRAW_SEED)
-    n_known, n_unknown = count_in_proportion(len(some), len(some), share)
-    known = own.neighbors.take(rng.permutation(some)[:n_known])
-    unknown = fit.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
-
-    def measure(neighbors: Neighbors, *, thin: bool) -> Traits:
-        if thin:
-            neighbors = thin_queries(neighbors, fit.posterior(neighbors), sizes, seed=DRAW_SEED)
-        return measure_traits(neighbors, fit.posterior(neighbors))
-
-    of_known, of_unknown = measure(known, thin=False), measure(unknown, thin=True)
-    expected = Traits(
-        *(
-            np.concatenate([getattr(of_known, name), getattr(of_unknown, name)])
-            for name in ("labels", "confidence", "near")
-        )
-    )
-    # Unknown queries have favourite classes of their own.
-    differences = find_differences(expected, measure(found.first(known.k), thin=True))
-    return tuple(reason for reason in differences if reason != OTHER_SHARES)
 
 
 def compare_with_own(fit: Fit, own: SelfSearch, found: Neighbors, *, seed: int) -> QueryDrift:

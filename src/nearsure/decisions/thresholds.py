@@ -393,10 +393,12 @@ class AcceptThreshold:
 
     def _explanation(self) -> str:
         if self.state == "withdrawn":
+            labelled = self.rests_on == "labelled queries"
+            others = "no labelled query can" if labelled else "no points of the gallery can"
             return (
                 f"The promise of {_promise(self.kind, self.target)} is withdrawn for queries like "
-                f"those given: {' and '.join(self.reasons)}, and no points of the gallery can "
-                "stand for them. Nothing is accepted: label some of the queries."
+                f"those given: {' and '.join(self.reasons)}, and {others} stand for them. Nothing "
+                "is accepted: label some of the queries."
             )
         if self.unknown_share is not None and self.n_unknown_classes < FEWEST_CLASSES:
             return (

@@ -67,21 +67,20 @@ PENDING = Promise(
 )
 
 
-def keep_promise(n_queries: int) -> Promise:
-    """The promise after queries that are like the gallery."""
-    sentence = f"The last {n_queries:,} queries are like the gallery."
+def keep_promise(classifier: NEDClassifier, n_queries: int) -> Promise:
+    """The promise after queries that are like the gallery, or like those labelled."""
+    sentence = f"The last {n_queries:,} queries are like {_name_others(classifier)}."
     return Promise("holds", sentence, n_queries=n_queries, checked=datetime.now(UTC))
 
 
 def leave_promise(classifier: NEDClassifier) -> Promise:
     """The promise where there is nothing to compare queries with."""
-    if classifier.recalibrated_ is not None:
-        sentence = "It rests on labelled queries, and is for queries like them."
-    elif classifier.unknown_share_ is not None:
-        sentence = "Recent queries are not compared with the gallery where unknown ones may come."
-    else:
-        sentence = "The fit holds too little to compare recent queries with."
+    sentence = f"It is for queries like {_name_others(classifier)}, too few to compare others with."
     return Promise("holds", sentence, checked=datetime.now(UTC))
+
+
+def _name_others(classifier: NEDClassifier) -> str:
+    return "the gallery" if classifier.recalibrated_ is None else "those labelled"
 
 
 def choose_promise(classifier: NEDClassifier, in_use: ThresholdInUse, queries: AnyArray) -> Promise:
@@ -100,9 +99,14 @@ def choose_promise(classifier: NEDClassifier, in_use: ThresholdInUse, queries: A
         precision=precision or ANY_PRECISION, certainty=DEFAULT_CERTAINTY, queries=queries
     )
     if not chosen.reasons:
-        return keep_promise(len(queries))
+        return keep_promise(classifier, len(queries))
     is_promised = precision is not None and in_use.threshold is not None
-    sentence = str(chosen) if is_promised else _describe(chosen.reasons, len(queries))
+    sentence = str(chosen)
+    if not is_promised:
+        sentence = (
+            f"The last {len(queries):,} queries are not like {_name_others(classifier)}: "
+            f"{' and '.join(chosen.reasons)}. Confidence may be too high."
+        )
     return Promise(
         chosen.state if is_promised else "holds",
         sentence,
@@ -111,11 +115,4 @@ def choose_promise(classifier: NEDClassifier, in_use: ThresholdInUse, queries: A
         accuracy=classifier.compare_queries(queries).accuracy_range,
         n_queries=len(queries),
         checked=datetime.now(UTC),
-    )
-
-
-def _describe(reasons: tuple[str, ...], n_queries: int) -> str:
-    return (
-        f"The last {n_queries:,} queries are not like the gallery: {' and '.join(reasons)}. "
-        "Confidence may be too high."
     )

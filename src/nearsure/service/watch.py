@@ -107,7 +107,7 @@ class PromiseWatch:
         if differences is None:
             self._gallery.use_promise(leave_promise(classifier), fit)
         elif not differences:
-            self._gallery.use_promise(keep_promise(len(found)), fit)
+            self._gallery.use_promise(keep_promise(classifier, len(found)), fit)
             self._differed = False
         elif self._differed:
             self._measurements.alarms.inc()
