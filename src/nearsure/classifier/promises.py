@@ -50,6 +50,8 @@ from nearsure.unknowns import Rehearsal
 
 # Own points that take the place of queries: as many as galleries had on which this was measured.
 MOST_REHEARSED = 5000
+# In an engine each is searched over a wire, some times.
+MOST_ELSEWHERE = 2000
 # Sets are searched so many times as deep where k misses too many classes, up to this many
 # neighbours of all points together: 200 MB.
 DEEPER = 4
@@ -95,7 +97,8 @@ def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:
 def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck:
     """Compare queries with own points in the proportions of the prior, some of many."""
     drawn = draw_by_prior(fit.prior_factors(), own.codes)
-    some = drawn[draw_places(len(drawn), MOST_REHEARSED, np.random.default_rng(DRAW_SEED))]
+    most = MOST_REHEARSED if fit.gallery.in_memory else MOST_ELSEWHERE
+    some = drawn[draw_places(len(drawn), most, np.random.default_rng(DRAW_SEED))]
     ids, k = own.ids[some], min(own.neighbors.k, found.k)
 
     def perturb(rows: IntArray, move: Callable[..., AnyArray], length: float) -> Neighbors:
@@ -105,8 +108,6 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
 
         return fit.gallery.leave_one_out(ids[rows], k, moved)
 
-    # Elsewhere every search has its price.
-    in_memory = fit.gallery.in_memory
     deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
     check = check_queries(
         own.neighbors.take(some),
@@ -114,8 +115,8 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         found,
         fit.class_sizes,
         fit.posterior,
-        deepen=deepen if in_memory else None,
-        perturb=perturb if in_memory else None,
+        deepen=deepen,
+        perturb=perturb,
         groups=_groups_of(fit, ids),
         seed=DRAW_SEED,
     )

@@ -74,8 +74,10 @@ def keep_promise(classifier: NEDClassifier, n_queries: int) -> Promise:
 
 
 def leave_promise(classifier: NEDClassifier) -> Promise:
-    """The promise where there is nothing to compare queries with."""
-    sentence = f"It is for queries like {_name_others(classifier)}, too few to compare others with."
+    """The promise where queries are not compared yet, or there is nothing to compare them with."""
+    sentence = "The fit holds too little to compare recent queries with."
+    if classifier.recalibrated_ is not None:
+        sentence = "It rests on labelled queries, and is for queries like them."
     return Promise("holds", sentence, checked=datetime.now(UTC))
 
 

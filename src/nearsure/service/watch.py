@@ -109,7 +109,8 @@ class PromiseWatch:
         elif not differences:
             self._gallery.use_promise(keep_promise(classifier, len(found)), fit)
             self._differed = False
-        elif self._differed:
+        elif self._differed or self._last not in (None, fit.threshold):
+            # A new fit or threshold is not used meanwhile as if nothing were known.
             self._measurements.alarms.inc()
             self._choose(fit)
         else:
