@@ -379,6 +379,15 @@ class QueryCheck:
         return {own.name for own in self.readings} == {"noise"}
 
 
+def check_enough(name: str, found: Neighbors) -> None:
+    """An error unless there are enough points to be compared with others."""
+    if len(found) < FEWEST:
+        raise InvalidInputError(
+            f"The '{name}' parameter must hold at least {FEWEST} points, or chance drowns any "
+            f"shift. Got {len(found)} instead: collect more before comparing."
+        )
+
+
 def check_queries(
     own: Neighbors,
     codes: IntArray,
@@ -415,12 +424,8 @@ def check_queries(
     seed : int
         Of the members that are taken from queries, and of the points that take part.
     """
-    for name, found in (("own", own), ("queries", queries)):
-        if len(found) < FEWEST:
-            raise InvalidInputError(
-                f"The '{name}' parameter must hold at least {FEWEST} points, or chance drowns any "
-                f"shift. Got {len(found)} instead: collect more before comparing."
-            )
+    check_enough("own", own)
+    check_enough("queries", queries)
     k = min(queries.k, own.k)
     # What is drawn must not depend on the order of the queries.
     queries = queries.first(k).take(np.argsort(queries.sq_distances[:, 0], kind="stable"))

@@ -143,12 +143,15 @@ def estimate_wrong_labels(
     known = n_random[:, None] * (random_by_gap / len(random.gap))
     n_confusable = _fit_flat_part(_resample(by_gap, rng), CONFUSABLE_UP_TO, rng, known)
     n_wrong = n_random + n_confusable
-    low, high = np.quantile(n_wrong[1:], RANGE)
+    # The flat parts of few points may add up to more than there are.
+    fits = min(1.0, len(labels.own) / max(n_wrong[0], 1.0))
+    low, high = np.minimum(np.quantile(n_wrong[1:], RANGE), len(labels.own))
+    n_wrong = fits * n_wrong
     return WrongLabels(
-        float(n_random[0]),
-        float(n_confusable[0]),
+        float(fits * n_random[0]),
+        float(fits * n_confusable[0]),
         float(min(low, n_wrong[0])),
-        float(min(max(high, n_wrong[0]), len(labels.own))),
+        float(max(high, n_wrong[0])),
     )
 
 

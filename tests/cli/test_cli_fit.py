@@ -53,6 +53,7 @@ def test_names_that_a_model_file_cannot_keep_are_said_to_be_left_out(tmp_path: P
     assert run.err == ""
 
 
+@pytest.mark.filterwarnings("default::nearsure.errors.UnknownsNotRecognizedWarning")
 def test_every_option_reaches_the_classifier(tmp_path: Path) -> None:
     gallery, model = write_npz(tmp_path / "g.npz", *points()), tmp_path / "m.safetensors"
     words = ["-k", 7, "--rule", "sharpened", "--metric", "cosine", "--calibration", "none"]

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.service import watch
 from nearsure.service.labels import MOST_LABELS
 from nearsure.service.store import fit_gallery
 
@@ -38,6 +39,11 @@ class Stretched:
 
     def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:
         return np.array([[len(one) / 100] * DIMENSION for one in inputs], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def keys_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "time", lambda: 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -319,3 +325,32 @@ def test_nothing_is_learned_before_there_is_a_fit(tmp_path: Path) -> None:
             )
         body = {"queries": [{"vector": [0.0] * DIMENSION, "label": "heron"}]}
         assert refused(client.post("/v1/labels", json=body), 409)["error"] == "not_fitted_yet"
+
+
+def test_keys_of_another_start_name_no_query(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(path) as client:
+        ask(client)
+        proposed = client.get("/v1/labels/queries").json()["queries"]
+    monkeypatch.setattr(watch, "time", lambda: 1.0)
+    with serving(path) as client:
+        ask(client)
+        body = {"queries": [{"key": one["key"], "label": NAMES[0]} for one in proposed]}
+        problem = refused(client.post("/v1/labels", json=body), 404)
+        assert problem["error"] == "no_such_query"
+
+
+def test_queries_that_were_proposed_can_be_labelled_when_others_came(client: TestClient) -> None:
+    ask(client)
+    proposed = client.get("/v1/labels/queries").json()["queries"]
+    rng = np.random.default_rng(9)
+    for _ in range(6):
+        body: dict[str, Any] = {"vectors": rng.normal(size=(100, DIMENSION)).tolist()}
+        client.post("/v1/predict/batch", json=body)
+    body = {"queries": [{"key": one["key"], "label": one["answer"]["label"]} for one in proposed]}
+    assert client.post("/v1/labels", json=body).json()["n_labels"] == 20
+
+
+def test_copies_of_a_query_are_one_label(client: TestClient) -> None:
+    query = {"vector": [0.5] * DIMENSION, "label": NAMES[0]}
+    problem = refused(client.post("/v1/labels", json={"queries": [query] * 60}), 409)
+    assert problem["error"] == "too_few_labels"

@@ -277,7 +277,21 @@ def test_labels_settle_what_queries_far_away_have_withdrawn(client: TestClient) 
     assert client.post("/v1/labels", json=body).json()["n_right"] == 100
     promise = promise_of(client)
     assert (promise["state"], promise["reasons"]) == ("holds", [])
-    assert "labelled queries" in promise["sentence"]
+    assert "labelled" in promise["sentence"]
     assert {one["promise"] for one in ask(client, 9, seed=5)} == {"holds"}
     client.delete("/v1/labels")
     promise_when(client, state="withdrawn")
+
+
+def test_single_queries_with_names_are_compared_whoever_reads_the_figures(
+    client: TestClient,
+) -> None:
+    vectors = clusters(60, seed=2)[0] + FAR
+    for place, vector in enumerate(vectors[:200].tolist()):
+        asked = {"vector": vector, "name": f"query {place}"}
+        assert client.post("/v1/predict", json=asked).status_code == 200
+        if place % 20 == 0:
+            client.get("/metrics")
+        if place in (60, 120):
+            sleep(0.3)
+    wait_for_checks(client, 1)

@@ -32,6 +32,7 @@ from nearsure.classifier.parameters import (
 )
 from nearsure.classifier.promises import (
     adapt_prior,
+    adapt_to_unknowns,
     check_against_own,
     check_labelled,
     compare_with_own,
@@ -97,9 +98,15 @@ from nearsure.labels import (
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, to_dense
-from nearsure.shift import ClassShares, choose_for_queries, describe_differences, withdraw
+from nearsure.shift import (
+    ClassShares,
+    check_enough,
+    choose_for_queries,
+    describe_differences,
+    withdraw,
+)
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
-from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
+from nearsure.unknowns import Rehearsal, ShareEstimate
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -358,7 +365,7 @@ class NEDClassifier(
             shift = before.known.model
             model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
-            self._fit.traits = None
+            self._fit.traits = before.traits
         if before.recalibration is not None:
             self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
         return self
@@ -389,6 +396,7 @@ class NEDClassifier(
             self_search=None,
             rehearsal=None,
             labelled_search=None,
+            labelled_traits=None,
             mark=0,
         )
         self._warn_if_other_engine()
@@ -693,6 +701,7 @@ class NEDClassifier(
             return plain
         found = self.kneighbors(queries)
         if self._fit.recalibration is not None:
+            check_enough("queries", found)
             differences = self._fit.find_differences(found)
             return withdraw(plain, differences) if differences else plain
         check = check_against_own(self._fit, self._self_search(), found)
@@ -781,26 +790,13 @@ class NEDClassifier(
         ShareEstimate or None
             The estimate, which is used from now on; None if the share was given.
         """
-        neighbors = self.kneighbors(Q)
-        if self._fit.known is None:
+        neighbors, fit = self.kneighbors(Q), self._fit
+        if fit.known is None:
             raise InvalidInputError(
                 "p(known) was not fitted. Give unknown_share (0.1, say; this method replaces it) "
                 "and fit again."
             )
-        self._fit.adapted = True
-        # It was of the share before.
-        self._fit.traits = None
-        evidence = self._fit.known.evidence(neighbors, self._fit.gallery_posterior(neighbors))
-        model = self._fit.known.model.with_shift(novelty=0.0, drift=0.0)
-        if unknown_share is not None:
-            self._fit.known = self._fit.known.with_model(
-                fit_shift(model, evidence, unknown_share), float(unknown_share)
-            )
-            return None
-        estimate = estimate_unknown_share(model, evidence, seed=seed)
-        shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
-        self._fit.known = self._fit.known.with_model(shifted, estimate.share)
-        return estimate
+        return adapt_to_unknowns(fit, fit.known, neighbors, unknown_share, seed=seed)
 
     def adapt_prior(self, Q: ArrayLike) -> ClassShares:
         """Expect classes as often as unlabelled queries ask for them, until the next fit or refit.
@@ -905,7 +901,9 @@ class NEDClassifier(
     def _recalibrate(self, queries: AnyArray, labels: AnyArray) -> Recalibration:
         """Recalibrate with queries that were checked; nothing is assigned before all is done."""
         fit, mark = self._fit, self._fit.gallery.n_changes
-        neighbors, own = self._search(queries), self._self_search()
+        neighbors = self._search(queries)
+        has_own = len(fit.gallery) > 1 and fit.gallery.holds(self.fit_indices_).any()
+        own = self._self_search() if has_own else None
         self._fit, found = fit_to_labelled(
             fit, own, queries, labels, neighbors=neighbors, mark=mark
         )
@@ -1021,7 +1019,7 @@ class NEDClassifier(
             )
         gallery, rng = self._fit.gallery, np.random.default_rng(WATCH_SEED)
         watched = gallery.ids_at(draw_places(len(gallery), WATCHED, rng))
-        now, error_now = self._fit.watch(self_search(gallery, watched, self.n_neighbors_))[0]
+        now, error_now = self._fit.watch_loss(self_search(gallery, watched, self.n_neighbors_))
         then, error_then = self._fit.loss
         return Staleness(
             self.share_changed_ + gallery.changed_elsewhere() / len(gallery),

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.bursts import N_LISTED, Bursts, find_bursts, group_near_copies
+from nearsure.bursts import (
+    N_LISTED,
+    Bursts,
+    draw_one_per_group,
+    find_bursts,
+    group_near_copies,
+)
 from nearsure.classifier.known import (
     UnknownDetector,
     count_in_proportion,
@@ -18,22 +24,25 @@ from nearsure.classifier.known import (
     with_p_known,
 )
 from nearsure.classifier.parameters import settings_for
-from nearsure.classifier.recalibration import Recalibration
+from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration
 from nearsure.classifier.results import WATCHED
 from nearsure.classifier.rule import (
     FittedRule,
     SelfSearch,
     class_sizes,
     draw_ids,
+    draw_places,
     fit_rule,
     mean_and_error,
     own_losses,
+    self_search,
     self_search_with_more,
 )
 from nearsure.drift import FEWEST
 from nearsure.engines.contract import Fingerprint
 from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.gallery import Gallery
+from nearsure.gallery.counts import values_beside
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import (
@@ -90,8 +99,8 @@ class Fit:
         Of some own points, as they would be asked for: what queries are compared with.
     recalibration : Recalibration or None
         What labelled queries have taught; it survives a refit.
-    labelled_traits : Traits or None
-        Of these queries: what others are compared with; found when it is first needed.
+    labelled_traits : pair of int and Traits, or None
+        ``n_changes`` of the gallery, and what other queries were compared with then.
     labelled_search : pair of int and Neighbors, or None
         ``n_changes`` of the gallery, and the neighbours of these queries then.
     warned_of, warned_stale : Fingerprint or None, bool
@@ -114,7 +123,7 @@ class Fit:
     bursts: Bursts | None = None
     traits: Traits | None = None
     recalibration: Recalibration | None = None
-    labelled_traits: Traits | None = None
+    labelled_traits: tuple[int, Traits] | None = None
     labelled_search: tuple[int, Neighbors] | None = None
     warned_of: Fingerprint | None = None
     warned_stale: bool = False
@@ -164,28 +173,27 @@ class Fit:
             return within, None, None
         plain = within if self.recalibration is None else self.gallery_posterior(neighbors)
         p_known = self.known.p_known(neighbors, plain)
-        verdicts = judge(p_known, within).names if self.known.recognizes else None
+        recognizes = self.known.recognizes or not self.known.unknown_share
+        verdicts = judge(p_known, within).names if recognizes else None
         return with_p_known(within, p_known), p_known, verdicts
 
-    def watch(self, own: SelfSearch) -> tuple[tuple[float, float], Traits]:
-        """What is watched of some points.
+    def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
+        """Mean leave-one-out loss of some points, and its standard error."""
+        some = own.take(draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED)))
+        return mean_and_error(own_losses(self.gallery_posterior(some.neighbors), some.codes))
 
-        Returns
-        -------
-        loss : pair of float
-            Mean leave-one-out loss, and its standard error.
-        traits : Traits
-            Of points in the proportions of the prior.
-        """
-        some = own.take(slice(None, None, -(-len(own.ids) // WATCHED)))
-        posterior = self.gallery_posterior(some.neighbors)
-        traits = measure_traits(some.neighbors, posterior)
-        codes = some.codes[some.neighbors.counts > 0]
-        traits = traits.take(draw_by_prior(self.prior_factors(), codes))
-        return mean_and_error(own_losses(posterior, some.codes)), traits
+    def measure_own(self, own: SelfSearch) -> Traits:
+        """Traits of some points as they would be asked for: what queries are compared with."""
+        some = draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED))
+        beside = self.gallery.groups_beside
+        if beside is not None:
+            # Points of a group are no independent draws.
+            groups = values_beside(beside, own.ids[some])
+            some = some[draw_one_per_group(groups, seed=DRAW_SEED)]
+        return self.mix_traits(own, some[draw_by_prior(self.prior_factors(), own.codes[some])])
 
     def mix_traits(self, own: SelfSearch, some: IntArray) -> Traits:
-        """Traits of own points and of points without their class, in the share that is expected.
+        """Traits of own points, and of points without their class in the share that is expected.
 
         Parameters
         ----------
@@ -195,20 +203,21 @@ class Fit:
             Those of them that take part.
         """
         share = 0.0 if self.known is None else self.known.unknown_share
+        if not share:
+            return self._measure_as_they_are(own.neighbors.take(some))
         rng = np.random.default_rng(DRAW_SEED)
         n_known, n_unknown = count_in_proportion(len(some), len(some), share)
         known = own.neighbors.take(rng.permutation(some)[:n_known])
-        traits = measure_traits(known, self.gallery_posterior(known))
-        if not n_unknown:
-            return traits
         unknown = self.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
-        return traits.join(self.measure_queries(unknown))
+        return self._measure_as_they_are(known).join(self.measure_queries(unknown))
 
     def measure_queries(self, neighbors: Neighbors) -> Traits:
         """Traits of queries, of which each has lost a member of its class, as own points have.
 
         Where classes are large, that makes no difference, and nothing is scored again.
         """
+        # What is drawn must not depend on the order of the queries.
+        neighbors = neighbors.take(np.argsort(neighbors.sq_distances[:, 0], kind="stable"))
         posterior, sizes = self.gallery_posterior(neighbors), self.class_sizes
         if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
             neighbors = thin_queries(neighbors, posterior, sizes, seed=DRAW_SEED)
@@ -232,14 +241,15 @@ class Fit:
         if len(neighbors) < FEWEST:
             return None
         if len(neighbors) > MOST_COMPARED:
-            neighbors = neighbors.take(
-                np.linspace(0, len(neighbors) - 1, MOST_COMPARED).astype(np.int64)
-            )
+            order = np.argsort(neighbors.sq_distances[:, 0], kind="stable")
+            places = np.linspace(0, len(neighbors) - 1, MOST_COMPARED).astype(np.int64)
+            neighbors = neighbors.take(order[places])
         if self.recalibration is None:
-            own, measure = self.traits, self.measure_queries
+            own, measure, fewest = self._find_own(neighbors.k), self.measure_queries, FEWEST
         else:
             own, measure = self._measure_labelled(neighbors.k), self._measure_as_they_are
-        if own is None or len(own) < FEWEST:
+            fewest = FEWEST_LABELS
+        if own is None or len(own) < fewest:
             return None
         traits = measure(neighbors)
         if len(traits) < FEWEST:
@@ -253,11 +263,23 @@ class Fit:
     def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
         return measure_traits(neighbors, self.gallery_posterior(neighbors))
 
+    def _find_own(self, k: int) -> Traits | None:
+        """What queries are compared with; in memory it is measured if the fit had no own pass."""
+        if self.traits is None and self.gallery.in_memory and len(self.gallery) > FEWEST:
+            rng = np.random.default_rng(DRAW_SEED)
+            ids = self.gallery.ids_at(draw_places(len(self.gallery), WATCHED, rng))
+            self.traits = self.measure_own(self_search(self.gallery, ids, k))
+        return self.traits
+
     def _measure_labelled(self, k: int) -> Traits | None:
-        if self.labelled_traits is None and self.recalibration is not None:
+        if self.recalibration is None:
+            return None
+        mark, kept = self.gallery.n_changes, self.labelled_traits
+        if kept is None or kept[0] != mark:
             found = self.gallery.search(self.recalibration.vectors, k)
-            self.labelled_traits = self._measure_as_they_are(found)
-        return self.labelled_traits
+            kept = mark, self._measure_as_they_are(found)
+            self.labelled_traits = kept
+        return kept[1]
 
 
 def fit_gallery(
@@ -353,10 +375,7 @@ def fit_gallery(
         bursts=bursts,
     )
     if own is not None:
-        fit.loss, fit.traits = fit.watch(own)
-        if known is not None:
-            drawn = draw_by_prior(fit.prior_factors(), own.codes)
-            fit.traits = fit.mix_traits(own, drawn[:: -(-len(drawn) // WATCHED)])
+        fit.loss, fit.traits = fit.watch_loss(own), fit.measure_own(own)
     return fit, settings.k, ids
 
 

@@ -213,7 +213,7 @@ def fit_unknown_detector(
         np.concatenate(
             [measured, np.where(class_sizes > 0, stand_ins, density.mean), [density.mean]]
         ),
-        recognizes=recognition.works or not unknown_share,
+        recognizes=recognition.works,
     )
 
 

@@ -11,7 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import N_LISTED, draw_one_per_group
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
-from nearsure.classifier.known import rehearse_answers
+from nearsure.classifier.known import UnknownDetector, rehearse_answers
 from nearsure.classifier.recalibration import (
     FEWEST_LABELS,
     LIKE_GALLERY,
@@ -46,7 +46,7 @@ from nearsure.shift import (
     find_differences,
     thin_queries,
 )
-from nearsure.unknowns import Rehearsal
+from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
 
 # Own points that take the place of queries: as many as galleries had on which this was measured.
 MOST_REHEARSED = 5000
@@ -99,6 +99,11 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
     drawn = draw_by_prior(fit.prior_factors(), own.codes)
     most = MOST_REHEARSED if fit.gallery.in_memory else MOST_ELSEWHERE
     some = drawn[draw_places(len(drawn), most, np.random.default_rng(DRAW_SEED))]
+    if len(some) < FEWEST:
+        raise InvalidInputError(
+            f"The gallery must have at least {FEWEST} points of the fit, in the proportions of the "
+            f"prior, to be compared with queries. It has {len(some)}."
+        )
     ids, k = own.ids[some], min(own.neighbors.k, found.k)
 
     def perturb(rows: IntArray, move: Callable[..., AnyArray], length: float) -> Neighbors:
@@ -109,21 +114,21 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         return fit.gallery.leave_one_out(ids[rows], k, moved)
 
     deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
+    # Where unknown queries are expected, no own points can stand for those that differ.
+    with_unknowns = fit.known is not None and fit.known.unknown_share > 0
     check = check_queries(
         own.neighbors.take(some),
         own.codes[some],
         found,
         fit.class_sizes,
         fit.posterior,
-        deepen=deepen,
-        perturb=perturb,
+        deepen=None if with_unknowns else deepen,
+        perturb=None if with_unknowns else perturb,
         groups=_groups_of(fit, ids),
         seed=DRAW_SEED,
     )
-    if fit.known is None or not fit.known.unknown_share:
+    if not with_unknowns:
         return check
-    # Of these queries some are unknown: they are compared with a mixture, and no own points can
-    # stand for those that differ.
     mixture = fit.mix_traits(own, some)
     differences = find_differences(mixture, fit.measure_queries(found.first(k)))
     reasons = tuple(reason for reason in differences if reason != OTHER_SHARES)
@@ -172,10 +177,34 @@ def adapt_prior(fit: Fit, own: SelfSearch, found: Neighbors) -> ClassShares:
     if OTHER_SHARES not in check.reasons or (FARTHER in check.reasons and not explained):
         return ClassShares(np.ones(len(sizes)), 0.0)
     factors = fit.prior_factors()
-    prior = sizes * check.shares.ratios * (1.0 if factors is None else factors)
+    # A class without points may be given some.
+    prior = np.maximum(sizes, 1) * check.shares.ratios * (1.0 if factors is None else factors)
     fit.prior = prior / prior.sum()
-    fit.loss, fit.traits = fit.watch(own)
+    fit.loss, fit.traits = fit.watch_loss(own), fit.measure_own(own)
     return check.shares
+
+
+def adapt_to_unknowns(
+    fit: Fit,
+    known: UnknownDetector,
+    neighbors: Neighbors,
+    unknown_share: float | None,
+    *,
+    seed: int,
+) -> ShareEstimate | None:
+    """Fit p(known) of a fit to queries; the estimate of their share, unless it is given."""
+    evidence = known.evidence(neighbors, fit.gallery_posterior(neighbors))
+    model, estimate = known.model.with_shift(novelty=0.0, drift=0.0), None
+    if unknown_share is None:
+        estimate = estimate_unknown_share(model, evidence, seed=seed)
+        shifted = model.with_shift(novelty=estimate.novelty, drift=estimate.drift)
+        unknown_share = estimate.share
+    else:
+        shifted = fit_shift(model, evidence, unknown_share)
+    fit.known, fit.adapted = known.with_model(shifted, float(unknown_share)), True
+    # From now on it is for queries like these.
+    fit.traits = fit.measure_queries(neighbors)
+    return estimate
 
 
 def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:
@@ -199,7 +228,7 @@ def check_labelled(fit: Fit, labels: ArrayLike, n_queries: int) -> AnyArray:
 
 def fit_to_labelled(
     fit: Fit,
-    own: SelfSearch,
+    own: SelfSearch | None,
     queries: AnyArray,
     labels: AnyArray,
     *,
@@ -242,12 +271,15 @@ def fit_to_labelled(
 
 
 def expect_of_labels(
-    fit: Fit, own: SelfSearch, found: Neighbors
+    fit: Fit, own: SelfSearch | None, found: Neighbors
 ) -> tuple[float, list[ShrunkPlatt]]:
     """What own points say about queries before their labels are seen, as `fit_line` takes it."""
     plain = fit.before_labels()
     # So few tell nothing about a shift.
-    if min(len(found), len(draw_by_prior(plain.prior_factors(), own.codes))) < FEWEST:
+    if (
+        own is None
+        or min(len(found), len(draw_by_prior(plain.prior_factors(), own.codes))) < FEWEST
+    ):
         return LIKE_GALLERY, []
     check = check_against_own(plain, own, found)
     if check.alike:

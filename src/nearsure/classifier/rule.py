@@ -83,7 +83,7 @@ class SelfSearch:
         """The same points, taken as they are."""
         return replace(self, factors=np.ones(len(self.factors)))
 
-    def take(self, rows: slice) -> "SelfSearch":
+    def take(self, rows: IntArray) -> "SelfSearch":
         """The same of some of the points."""
         return SelfSearch(
             self.ids[rows],
@@ -454,7 +454,7 @@ def _fit_small(
         weights = np.ones(len(codes)) if prior_factors is None else prior_factors[codes]
         calibrator, _ = fit_line(confidence, correct, weights / n_draws)
     elif calibration != "none" and len(class_sizes) > 1:
-        one_draw = played.take(slice(0, len(own.codes)))
+        one_draw = played.take(np.arange(len(own.codes)))
         confidence, correct, _ = _own_answers(rule, one_draw, prior_factors)
         calibrator = CALIBRATORS[calibration].fit(confidence, correct)
     # Distances of queries are not shortened.

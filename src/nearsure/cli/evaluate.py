@@ -28,6 +28,8 @@ table_option = partial(Option, rich_help_panel="The paper's tables, without --mo
 ROWS_AT_A_TIME = 8192
 # Queries that a promise is adjusted to.
 LARGEST_SAMPLE = 5000
+# Fewer cannot be compared with the gallery.
+FEWEST = 30
 
 
 def evaluate(
@@ -206,8 +208,9 @@ def _score(
     with progress("predicting", stream.n_rows) as advance:
         for chunk in stream.chunks(ROWS_AT_A_TIME):
             prediction = classifier.predict_with_confidence(chunk.vectors)
-            if unlike is None and prediction.differences:
-                unlike = chunk.vectors[:LARGEST_SAMPLE]
+            alike = prediction.differences == () or len(chunk) < FEWEST
+            if unlike is None and not alike:
+                unlike = chunk.vectors[:: -(-len(chunk) // LARGEST_SAMPLE)]
             truth = comparable_labels(labels_of(chunk), classes)
             codes = codes_in_gallery(*truth, sizes)
             posterior = prediction.posterior

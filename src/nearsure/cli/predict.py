@@ -31,6 +31,8 @@ ROWS_AT_A_TIME = 8192
 ROWS_SHOWN = 500
 # Queries that a promise is adjusted to.
 LARGEST_SAMPLE = 5000
+# Fewer cannot be compared with the gallery.
+FEWEST = 30
 
 
 def predict(
@@ -124,7 +126,8 @@ def _promise(
     classifier: "NEDClassifier", precision: float, chunk: "EmbeddingChunk", found: "Prediction"
 ) -> "AcceptThreshold":
     """The promise for queries like the gallery, or for these if they differ."""
-    queries = chunk.vectors[:LARGEST_SAMPLE] if found.differences else None
+    alike = found.differences == () or len(chunk) < FEWEST
+    queries = None if alike else chunk.vectors[:: -(-len(chunk) // LARGEST_SAMPLE)]
     return classifier.accept_threshold(precision=precision, queries=queries)
 
 

@@ -299,8 +299,8 @@ class AcceptThreshold:
         reached, in steps of 0.001: 0 (precision) or 1 (the others) if they can promise nothing.
     state : {"holds", "adjusted", "withdrawn"}
         Of the promise, beside the queries that were given: they are like the points; they are not,
-        and points that play them were taken; or nothing can be promised for them. What rests on
-        labelled queries holds for queries like these, whatever is given.
+        and points that play them were taken; or nothing can be promised for them. It also holds
+        where points under as much noise as the queries keep it.
     rests_on : str
         Points that were given; points of a gallery, left out alone or with their groups; points
         left out alone whose near-copies stay, so that the promise is for queries with copies; or

@@ -245,7 +245,9 @@ def query_report(
         scores=scores,
         chosen=(choose_threshold(*scores, precision=target) for target in TARGETS),
         notes=[
-            remarks.on_differences(prediction.differences),
+            remarks.on_differences(
+                prediction.differences, labelled=classifier.recalibrated_ is not None
+            ),
             remarks.on_own_points(nearly_found(prediction.neighbors, codes)),
             remarks.on_unknown_queries(answered, classifier.unknown_share_),
         ],

@@ -84,9 +84,10 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     )
 
 
-def on_differences(differences: tuple[str, ...] | None) -> str | None:
-    """On queries that are not like the gallery."""
-    return describe_differences(differences) if differences else None
+def on_differences(differences: tuple[str, ...] | None, *, labelled: bool) -> str | None:
+    """On queries that are not like the gallery, or like those that were labelled."""
+    others = "those labelled" if labelled else "the gallery"
+    return describe_differences(differences, others) if differences else None
 
 
 def on_near_copies(bursts: Bursts | None) -> str | None:

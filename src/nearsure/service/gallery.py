@@ -27,7 +27,7 @@ from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.labels import learn_labels
-from nearsure.service.promise import UNCHECKED, Promise, leave_promise
+from nearsure.service.promise import PENDING, UNCHECKED, Promise, leave_promise
 from nearsure.service.schemas import RefitState
 from nearsure.service.store import (
     THRESHOLD,
@@ -400,9 +400,8 @@ class ServedGallery:
                 classifier=classifier,
                 number=number,
                 threshold=threshold,
-                promise=before.promise.renew()
-                if classifier.recalibrated_ is None
-                else leave_promise(classifier),
+                # Labels are forgotten where queries differ from the gallery, as a rule.
+                promise=PENDING if classifier.recalibrated_ is None else leave_promise(classifier),
             )
             keep(new, self._notes)
             self._fit, self._unsaved = new, False

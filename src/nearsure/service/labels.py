@@ -30,6 +30,9 @@ def learn_labels(classifier: NEDClassifier, *, vectors: AnyArray, labels: AnyArr
     """Recalibrate with labelled queries, and those before unless they are labelled anew."""
     if classifier.metric_ == "cosine":
         vectors = unit_vectors(vectors)
+    # Copies of a query are one piece of evidence; the last label counts.
+    last = sorted({row.tobytes(): place for place, row in enumerate(vectors)}.values())
+    vectors, labels = vectors[last], labels[last]
     before = classifier.recalibrated_
     if before is not None:
         new = {row.tobytes() for row in vectors}

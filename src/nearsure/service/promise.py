@@ -54,12 +54,10 @@ class Promise:
 
         If recent queries differed, nothing is promised for that moment.
         """
-        return UNCHECKED if self.state == "holds" else PENDING
+        return PENDING if self.reasons or self.state != "holds" else UNCHECKED
 
 
-UNCHECKED = Promise(
-    "holds", "It is for queries like the gallery. Too few have come yet to see whether they are."
-)
+UNCHECKED = Promise("holds", "Recent queries were not compared yet with those that it is for.")
 PENDING = Promise(
     "withdrawn",
     "Recent queries differed from the gallery. What can be promised for them is being looked up, "

@@ -2,7 +2,7 @@
 
 import logging
 from threading import Lock
-from time import monotonic
+from time import monotonic, time
 
 from nearsure.arrays import AnyArray
 from nearsure.errors import NearsureError
@@ -44,7 +44,8 @@ class PromiseWatch:
     def __init__(
         self, gallery: ServedGallery, threads: WorkThreads, measurements: Measurements
     ) -> None:
-        self.window = QueryWindow()
+        # Keys of another start must not name queries of this one.
+        self.window = QueryWindow(first_key=int(1e6 * time()))
         self._gallery, self._threads, self._measurements = gallery, threads, measurements
         self._lock, self._is_running = Lock(), False
         self._due_at, self._not_before, self._failed_until = FEWEST, 0.0, 0.0

@@ -83,8 +83,10 @@ class QueryWindow:
     (2, [0, 1])
     """
 
-    def __init__(self, size: int = SIZE) -> None:
-        self._size = size
+    def __init__(self, size: int = SIZE, first_key: int = 0) -> None:
+        self._size, self._first_key = size, first_key
+        self._n_single = 0
+        self._proposed: dict[int, AnyArray] = {}
         self._lock = Lock()
         self._portions: deque[_Portion] = deque()
         self._keys: dict[int, int] = {}
@@ -113,9 +115,11 @@ class QueryWindow:
         """
         if len(vectors) == 1:
             self._waiting.append((vectors, neighbors, model))
-            return len(self._waiting) >= MOST_WAITING
+            # Others may take in what waits: so queries are counted, and not those that wait.
+            self._n_single += 1
+            return self._n_single % MOST_WAITING == 0
         self._take_in()
-        self._add(vectors, neighbors, model)
+        self._add(vectors, _join([neighbors]), model)
         return True
 
     def _take_in(self) -> None:
@@ -141,8 +145,9 @@ class QueryWindow:
             if len(new) < len(digests):
                 vectors, neighbors = vectors[new], neighbors.take(np.array(new))
                 digests = [digests[row] for row in new]
-            self._portions.append(_Portion(self._n_seen, vectors, digests, (model, neighbors)))
-            keys = range(self._n_seen, self._n_seen + len(new))
+            first = self._first_key + self._n_seen
+            self._portions.append(_Portion(first, vectors, digests, (model, neighbors)))
+            keys = range(first, first + len(new))
             self._keys.update(zip(digests, keys, strict=True))
             self._n_seen += len(new)
             while len(self._keys) - len(self._portions[0].digests) >= self._size:
@@ -159,6 +164,19 @@ class QueryWindow:
             key = self._keys.get(hash(vector.tobytes()))
             if key is not None:
                 self._looks[key] = Look(look.name, text, look.picture)
+
+    def keep_proposed(self, keys: Sequence[int], vectors: AnyArray) -> None:
+        """Keep queries that somebody is about to label, as the window moves on meanwhile."""
+        with self._lock:
+            self._proposed.update(zip(keys, vectors, strict=True))
+            for key in list(self._proposed)[: -2 * self._size]:
+                del self._proposed[key]
+
+    def find_vectors(self) -> dict[int, AnyArray]:
+        """Vectors of all queries that can be labelled, by key."""
+        recent = self.read()
+        with self._lock:
+            return self._proposed | dict(zip(recent.keys, recent.vectors, strict=True))
 
     def mark_labelled(self, keys: Sequence[int]) -> None:
         """Propose these queries no more."""

@@ -184,8 +184,4 @@ export function startLabels() {
   byId("more-queries").addEventListener("click", (event) => attempt(moreQueries, event.target));
   byId("send-labels").addEventListener("click", (event) => attempt(send, event.target));
   byId("forget-labels").addEventListener("click", (event) => attempt(forget, event.target));
-  on("refitted", () => {
-    queries = [];
-    given.clear();
-  });
 }

@@ -5,6 +5,8 @@ import { byId, element, percent, plural, shortThreshold, targetPercent } from ".
 import { emit, on, session } from "./session.js";
 
 const EVERY = 30_000;
+// Fewer queries are not compared.
+const FEWEST = 30;
 const SOON = 1000;
 // A range that says nothing.
 const WIDE = 0.5;
@@ -62,7 +64,7 @@ export async function loadPromise() {
   emit("promise", promise);
   // It is being looked up.
   clearTimeout(soon);
-  if (promise.state === "withdrawn" && promise.checked === null) soon = setTimeout(loadPromise, SOON);
+  if (promise.checked === null && promise.window >= FEWEST) soon = setTimeout(loadPromise, SOON);
 }
 
 export function startPromise() {

@@ -69,6 +69,7 @@ async def get_queries_to_label(
         rows = service.gallery.fit.classifier.choose_queries_to_label(
             recent.vectors, min(n, len(keys)), seed=seed
         )
+        service.watch.window.keep_proposed([keys[row] for row in rows], recent.vectors[rows])
         answered = service.gallery.predict(recent.vectors[rows])
         queries = [
             {
@@ -112,6 +113,7 @@ async def add_labels(request: Request) -> Response:
     def learn() -> dict[str, Any]:
         service.gallery.recalibrate(vectors, labels)
         service.watch.window.mark_labelled(keys)
+        service.watch.start_if_due()
         return _describe(service)
 
     return json_answer(await service.write(learn))
@@ -129,6 +131,7 @@ async def forget_labels(request: Request) -> Response:
     def forget() -> dict[str, Any]:
         service.gallery.forget_labels()
         service.watch.window.forget_labelled()
+        service.watch.start_if_due()
         return _describe(service)
 
     return json_answer(await service.write(forget))
@@ -147,8 +150,7 @@ def _find_vectors(service: RunningService, labelled: list[LabelledQuery]) -> Any
     keys = [one.key for one in labelled if one.key is not None]
     if len(set(keys)) < len(keys):
         raise ProblemError(422, "invalid_request", "The keys must differ. Got one twice.")
-    recent = service.watch.window.read()
-    kept = dict(zip(recent.keys, recent.vectors, strict=True))
+    kept = service.watch.window.find_vectors()
     gone = [key for key in keys if key not in kept]
     if gone:
         raise ProblemError(

@@ -152,6 +152,7 @@ async def put_threshold(request: Request) -> Response:
         raise ProblemError(422, "invalid_request", message)
     if new.precision is None:
         used = await service.write(lambda: service.gallery.set_threshold(new.threshold))
+        service.watch.start_if_due()
     else:
         used = await _choose_and_use(service, new.precision)
     return json_answer(used.document())
@@ -163,6 +164,7 @@ async def _choose_and_use(service: RunningService, precision: float) -> Threshol
     while True:
         chosen = await service.surveys.run(choose)
         if await service.write(partial(service.gallery.use_threshold, chosen)):
+            service.watch.start_if_due()
             return chosen
 
 
