@@ -889,7 +889,7 @@ class NEDClassifier(
         >>> found = classifier.recalibrate(moved[rows], y[900:][rows])
         >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
         100 labelled queries, 58.0% of them answered rightly: mean confidence 75.7% by the gallery
-        alone, 63.1% now. The gallery's own calibration holds for them with probability 8.4e-06.
+        alone, 63.7% now. The gallery's own calibration holds for them with probability 6.5e-06.
         """
         queries = self._validated_queries(Q)
         return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
