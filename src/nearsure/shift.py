@@ -1,8 +1,9 @@
 """Whether unlabelled queries are like the gallery's own points, and own points that stand for them.
 
-Queries that differ are rehearsed: own points lose the members of their class that are nearer than
-a radius, until the rule is as unsure of them as of the queries. What is promised for the queries is
-then chosen on these points.
+Queries that differ are rehearsed in three ways. Own points are moved at random until they lie as
+far away (noise); they are weighed by class (other proportions); or they lose the members of their
+class that are nearer than a radius, until the rule is as unsure of them as of the queries
+(novelty). What is promised for the queries is then chosen on these points.
 """
 
 from collections.abc import Callable

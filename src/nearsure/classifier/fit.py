@@ -61,7 +61,7 @@ Differences = tuple[str, ...] | None
 MOST_COMPARED = 500
 # Share of its class that an own point lacks, in the mean: up to here it makes no difference.
 LARGEST_LOSS = 0.02
-# Of the points that stand for queries where a prior asks for other proportions.
+# Of the points that stand for queries.
 DRAW_SEED = 0
 
 
@@ -184,13 +184,19 @@ class Fit:
 
     def measure_own(self, own: SelfSearch) -> Traits:
         """Traits of some points as they would be asked for: what queries are compared with."""
-        some = draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED))
+        rows = draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED))
+        return self.mix_traits(own, rows[self.draw_stand_ins(own.take(rows))])
+
+    def draw_stand_ins(self, own: SelfSearch) -> IntArray:
+        """Which own points stand for queries: one of each group, in the proportions of the prior.
+
+        Points of a group are no independent draws: they are right or wrong together.
+        """
+        some = np.arange(len(own.codes))
         beside = self.gallery.groups_beside
         if beside is not None:
-            # Points of a group are no independent draws.
-            groups = values_beside(beside, own.ids[some])
-            some = some[draw_one_per_group(groups, seed=DRAW_SEED)]
-        return self.mix_traits(own, some[draw_by_prior(self.prior_factors(), own.codes[some])])
+            some = draw_one_per_group(values_beside(beside, own.ids), seed=DRAW_SEED)
+        return some[draw_by_prior(self.prior_factors(), own.codes[some])]
 
     def mix_traits(self, own: SelfSearch, some: IntArray) -> Traits:
         """Traits of own points, and of points without their class in the share that is expected.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.bursts import N_LISTED, draw_one_per_group
+from nearsure.bursts import N_LISTED
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
 from nearsure.classifier.known import UnknownDetector, rehearse_answers
@@ -77,21 +77,12 @@ def score_own_points(
     # must hold, and a point that has a fellow less than a query errs on the safe side.
     posterior = fit.posterior(own.neighbors)
     confidence, correct = posterior.confidence, posterior.labels == own.codes
-    some, unknowns = draw_for_promise(fit, own), None
+    some, unknowns = fit.draw_stand_ins(own), None
     if fit.known is not None and rehearsal is not None:
         confidence, unknowns = rehearse_answers(fit.known, own, rehearsal, confidence)
         if not unknowns.share:
             unknowns = None
     return confidence[some], correct[some], unknowns
-
-
-def draw_for_promise(fit: Fit, own: SelfSearch) -> IntArray:
-    """Which own points stand for queries: one of each group, in the proportions of the prior."""
-    some = np.arange(len(own.codes))
-    groups = _groups_of(fit, own.ids)
-    if groups is not None:
-        some = draw_one_per_group(groups, seed=DRAW_SEED)
-    return some[draw_by_prior(fit.prior_factors(), own.codes[some])]
 
 
 def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck:

@@ -28,8 +28,6 @@ table_option = partial(Option, rich_help_panel="The paper's tables, without --mo
 ROWS_AT_A_TIME = 8192
 # Queries that a promise is adjusted to.
 LARGEST_SAMPLE = 5000
-# Fewer cannot be compared with the gallery.
-FEWEST = 30
 
 
 def evaluate(
@@ -198,6 +196,7 @@ def _score(
     """
     import numpy as np
 
+    from nearsure.drift import FEWEST
     from nearsure.metrics import row_brier_scores, row_negative_log_likelihoods
     from nearsure.report.answers import codes_in_gallery, nearly_found
     from nearsure.report.sections import LEAST_PROBABILITY

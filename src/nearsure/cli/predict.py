@@ -31,8 +31,6 @@ ROWS_AT_A_TIME = 8192
 ROWS_SHOWN = 500
 # Queries that a promise is adjusted to.
 LARGEST_SAMPLE = 5000
-# Fewer cannot be compared with the gallery.
-FEWEST = 30
 
 
 def predict(
@@ -126,6 +124,8 @@ def _promise(
     classifier: "NEDClassifier", precision: float, chunk: "EmbeddingChunk", found: "Prediction"
 ) -> "AcceptThreshold":
     """The promise for queries like the gallery, or for these if they differ."""
+    from nearsure.drift import FEWEST
+
     alike = found.differences == () or len(chunk) < FEWEST
     queries = None if alike else chunk.vectors[:: -(-len(chunk) // LARGEST_SAMPLE)]
     return classifier.accept_threshold(precision=precision, queries=queries)

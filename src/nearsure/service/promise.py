@@ -60,8 +60,7 @@ class Promise:
 UNCHECKED = Promise("holds", "Recent queries were not compared yet with those that it is for.")
 PENDING = Promise(
     "withdrawn",
-    "Recent queries differed from the gallery. What can be promised for them is being looked up, "
-    "and nothing is accepted meanwhile.",
+    "What can be promised for recent queries is being looked up. Nothing is accepted meanwhile.",
 )
 
 

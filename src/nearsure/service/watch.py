@@ -5,6 +5,7 @@ from threading import Lock
 from time import monotonic, thread_time, time
 
 from nearsure.arrays import AnyArray
+from nearsure.drift import FEWEST
 from nearsure.errors import NearsureError
 from nearsure.service.answers import Answers, ThresholdInUse
 from nearsure.service.batching import WorkThreads
@@ -16,8 +17,8 @@ from nearsure.service.telemetry import Measurements
 from nearsure.service.window import QueryWindow
 
 log = logging.getLogger("nearsure.service")
-# New queries between two checks, and the fewest that say anything.
-STEP, FEWEST = 100, 30
+# New queries between two checks.
+STEP = 100
 # A check costs at most this share of the time, whatever the traffic.
 SHARE_OF_TIME = 0.01
 # Seconds after a check that has failed.

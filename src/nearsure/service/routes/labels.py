@@ -6,6 +6,7 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from nearsure.arrays import AnyArray
+from nearsure.drift import FEWEST
 from nearsure.service.auth import may_read, may_write
 from nearsure.service.errors import ProblemError
 from nearsure.service.labels import describe_labels, parse_true_labels
@@ -20,7 +21,6 @@ from nearsure.service.schemas import (
     json_answer,
 )
 from nearsure.service.service import RunningService, get_service
-from nearsure.service.watch import FEWEST
 
 LABELLED = {"queries": [{"key": 17, "label": "heron"}, {"key": 23, "label": "egret"}]}
 MOST_PROPOSED = 100
