@@ -399,9 +399,11 @@ class NEDClassifier(
         """
         check_is_fitted(self, "classes_")
         fit = self._fit
+        gallery = reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric)
+        gallery.head = fit.gallery.head
         self._fit = replace(
             fit,
-            gallery=reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric),
+            gallery=gallery,
             group_names=None,
             self_search=None,
             rehearsal=None,

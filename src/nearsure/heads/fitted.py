@@ -2,16 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
+from nearsure.heads.class_means import (
+    MOST_CORRELATED,
+    ClassMeans,
+    Moments,
+    fit_class_means,
+)
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
+from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import ClassScores, join_scores
+from nearsure.schema import (
+    BOOLEAN,
+    POSITIVE,
+    TEXT,
+    array,
+    check_fields,
+    integer,
+    nullable,
+    one_of,
+    unreadable,
+)
 
 # A class of n members loses one of n when a point is left out, and so should its rivals: small
 # classes are divided into few folds.
@@ -80,8 +98,8 @@ class FittedHead:
         return join_scores(parts, len(folds))
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
-        if not len(self.seen_ids):
-            return np.zeros(len(ids), np.int64)
+        if self.seen_ids.dtype.kind != ids.dtype.kind:
+            return np.zeros(len(ids), np.int64)  # The same points under other ids.
         places = np.minimum(np.searchsorted(self.seen_ids, ids), len(self.seen_ids) - 1)
         # A point that came later was seen by no head.
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
@@ -94,6 +112,112 @@ class FittedHead:
             return self
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
         return replace(self, means=means, full=means.head())
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Numbers for JSON, and arrays."""
+        numbers = {
+            "name": self.name,
+            "near_only": self.near_only,
+            "n_classes": len(self.full.weights),
+            "n_seen": len(self.seen_ids),
+            "n_folds": len(self.folds),
+            "scale": None if self.means is None else self.means.scale,
+            "ids_dtype": self.seen_ids.dtype.str,
+        }
+        arrays = {
+            "head_ids": stored_classes(self.seen_ids),
+            "head_folds": self.seen_folds,
+            "head_centre": self.full.centre,
+            "head_fold_weights": np.stack([each.weights for each in self.folds]),
+            "head_fold_intercepts": np.stack([each.intercepts for each in self.folds]),
+        }
+        if self.means is None:
+            arrays["head_weights"] = self.full.weights
+            arrays["head_intercepts"] = self.full.intercepts
+        else:
+            arrays["head_means"], arrays["head_counts"] = self.means.means, self.means.counts
+            arrays["head_factor"] = self.means.factor
+        for name in SINGLE:
+            if name in arrays:
+                lowest = np.maximum(arrays[name], -LARGEST_WEIGHT)
+                arrays[name] = lowest.astype(np.float32)
+        return numbers, arrays
+
+    @classmethod
+    def from_state(
+        cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], n_features: int
+    ) -> Self:
+        """The inverse of `to_state`; `ModelFileError` for anything else."""
+        owner = "The head of the model"
+        n, m = numbers["n_classes"], numbers["n_seen"]
+        n_folds, d = numbers["n_folds"], n_features
+        single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
+        factor = (d, d) if d <= MOST_CORRELATED else (d,)
+        table = {
+            "head_folds": array("int64", m, low=0, high=n_folds - 1),
+            "head_centre": array("float64", d, low=-1e150, high=1e150),
+            "head_fold_weights": array("float32", n_folds, n, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n, **single),
+            "head_weights": array("float32", n, d, **single),
+            "head_intercepts": array("float32", n, **single),
+            "head_means": array("float64", n, d, low=-1e150, high=1e150),
+            "head_counts": array("float64", n, low=0.0, high=2.0**53),
+            "head_factor": array("float64", *factor, low=-1e150, high=1e150),
+        }
+        own = {name: arrays[name] for name in table if name in arrays}
+        check_fields(owner, own, {name: table[name] for name in own})
+        ids = restored_classes(arrays["head_ids"], numbers["ids_dtype"])
+        if len(ids) != m or (ids[1:] <= ids[:-1]).any():
+            raise unreadable(owner, "its ids must ascend, one for each fold of a point")
+        centre = own["head_centre"]
+        folds = tuple(
+            _restored(weights, intercepts, centre)
+            for weights, intercepts in zip(
+                own["head_fold_weights"], own["head_fold_intercepts"], strict=True
+            )
+        )
+        means = None
+        if numbers["name"] == "means":
+            means = ClassMeans(
+                own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
+            )
+            full = means.head()
+        else:
+            full = _restored(own["head_weights"], own["head_intercepts"], centre)
+        return cls(
+            numbers["name"], full, folds, means, numbers["near_only"], ids, own["head_folds"]
+        )
+
+
+def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
+    """The arrays that `FittedHead.to_state` gave; `ModelFileError` unless the numbers fit."""
+    check_fields("The head of the model", numbers, _STORED)
+    if (numbers["name"] == "means") != (numbers["scale"] is not None):
+        raise unreadable("The head of the model", "class means alone must have a scale")
+    full = ("means", "counts", "factor") if numbers["name"] == "means" else SINGLE_FULL
+    shared = ("ids", "folds", "centre", "fold_weights", "fold_intercepts")
+    return tuple(f"head_{name}" for name in (*shared, *full))
+
+
+SINGLE_FULL = ("weights", "intercepts")
+SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
+# Of a file; a class without members has minus this for an intercept of minus infinity.
+LARGEST_WEIGHT = 1e30
+_STORED = {
+    "name": one_of("means", "logistic"),
+    "near_only": BOOLEAN,
+    "n_classes": integer(1),
+    "n_seen": integer(1),
+    "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
+    "scale": nullable(POSITIVE),
+    "ids_dtype": TEXT,
+}
+
+
+def _restored(weights: AnyArray, intercepts: AnyArray, centre: FloatArray) -> LinearHead:
+    lowest = intercepts <= np.float32(-LARGEST_WEIGHT)
+    plain = np.where(lowest, -np.inf, intercepts.astype(np.float64))
+    return LinearHead(weights.astype(np.float64), plain, centre)
 
 
 def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:

@@ -8,7 +8,7 @@ neighbours.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -80,6 +80,13 @@ class HeadFit(schema.Document):
     gains: dict[str, float] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
+        schema.check_fields(cls._owner, fields, cls._table)
+        joint = fields["joint"]
+        return cls(**{**fields, "joint": None if joint is None else Joint.from_dict(joint)})
 
     def __str__(self) -> str:
         said = []
