@@ -289,14 +289,22 @@ def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[Fi
     found = []
     for candidate in SHRINKAGES:
         parts = [
-            _without_prior(fit_class_means(total - folds[fold], candidate), some)
+            _without_prior(_fit_without(total, folds[fold], candidate), some)
             for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
         ]
         found.append((*_temper(parts), candidate))
     _, scale, shrinkage = min(found)
-    heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
+    heads = tuple(_fit_without(total, fold, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
     return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
+
+
+def _fit_without(total: Moments, fold: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means without the points of a fold."""
+    rest = total - fold
+    # Of pairs, a fold leaves one point each, which do not vary: their metric is that of all.
+    covariance = None if rest.vary() else total.covariance
+    return fit_class_means(rest, shrinkage, scale, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,12 +333,12 @@ _Tempered = tuple[FloatArray, FloatArray, IntArray]
 
 
 def _without_prior(means: ClassMeans, points: LabelledFolds) -> _Tempered:
-    with np.errstate(divide="ignore"):
-        prior = np.log(means.counts)
-    known = np.isfinite(prior)[points.codes]
-    head = means.head()
-    head = replace(head, intercepts=np.where(np.isfinite(prior), head.intercepts - prior, 0.0))
-    return head.logits(points.vectors[known]), prior, points.codes[known]
+    present = means.counts > 0
+    known = points.take(present[points.codes])
+    # With a member each, classes have a prior of 0.
+    logits = replace(means, counts=np.ones(len(present))).head().logits(known.vectors)
+    prior = np.where(present, np.log(np.maximum(means.counts, 1.0)), -np.inf)
+    return logits, prior, known.codes
 
 
 def _temper(parts: list[_Tempered]) -> tuple[float, float]:
@@ -367,7 +375,10 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
     n_classes = len(total.counts)
 
     def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        means = fit_class_means(total if fold is None else total - folds[fold], shrinkage)
+        if fold is None:
+            means = fit_class_means(total, shrinkage)
+        else:
+            means = _fit_without(total, folds[fold], shrinkage)
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
         return means, replace(others, vectors=means.whiten(others.vectors))
