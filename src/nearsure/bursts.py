@@ -5,7 +5,7 @@ If each is left out alone, the others answer for it; queries of another day find
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -240,13 +240,14 @@ def group_near_copies(
     *,
     class_sizes: IntArray,
     cut: float = GROUPING_CUT,
+    among: AnyArray | None = None,
 ) -> IntArray:
     """Join points of one class that are near by the scales of both: single linkage.
 
     Parameters
     ----------
     own : Neighbors
-        Of all points without themselves, with ids.
+        Of points without themselves, with ids.
     codes, ids : array of shape (n,)
         Their classes and ids.
     class_sizes : array of shape (n_classes,)
@@ -254,15 +255,22 @@ def group_near_copies(
     cut : float
         Share of the distance to the 24th member of the class, at most the default; less in few
         dimensions.
+    among : array of shape (m,), optional
+        Ids of all points that are grouped, these among them; by default `ids`.
 
     Returns
     -------
-    array of shape (n,)
+    array of shape (m,)
         Codes of groups; a point without near-copies has one of its own.
     """
     scales = _measure_scales(own, codes, class_sizes)
     cut *= _shrink_cuts(own, codes)
-    return _list_pairs(own, codes, ids, scales).group(cut, len(codes))
+    pairs = _list_pairs(own, codes, ids, scales)
+    if among is None:
+        return pairs.group(cut, len(codes))
+    rows = _find_rows(np.asarray(own.ids)[pairs.points, pairs.columns], among)
+    points = _find_rows(ids, among)[pairs.points]
+    return replace(pairs, points=points, rows=rows).group(cut, len(among))
 
 
 def _list_pairs(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
+from nearsure.bursts import group_near_copies
 from nearsure.classifier.rule import draw_places
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
@@ -55,7 +56,12 @@ class HeadChoices:
 
 
 def fit_heads(
-    gallery: Gallery, own_ids: AnyArray, own: Neighbors, wanted: tuple[str, ...]
+    gallery: Gallery,
+    own_ids: AnyArray,
+    own: Neighbors,
+    wanted: tuple[str, ...],
+    *,
+    has_copies: bool = False,
 ) -> HeadChoices:
     """Fit heads on a gallery, in one pass over its points.
 
@@ -67,6 +73,8 @@ def fit_heads(
         The points that all else is fitted on.
     wanted : tuple of {"means", "logistic"}
         Which heads.
+    has_copies : bool
+        Whether near-copies carry the own accuracy: they are then left out of heads together.
     """
     sizes, dimension = gallery.class_counts, gallery.engine.dimension
     n_classes = len(sizes)
@@ -74,10 +82,17 @@ def fit_heads(
     if not wanted or reason is not None:
         return HeadChoices(left_out=dict.fromkeys(wanted, reason or ""))
     places = draw_places(len(gallery), MOST_READ, np.random.default_rng(READ_SEED))
-    points = _Read(gallery, gallery.ids_at(places), own_ids)
+    # Own points with all that is left out with them: whoever is not read has no fold.
+    ids = np.union1d(gallery.ids_at(places), own_ids)
+    beside = gallery.groups_beside
+    groups = None if beside is None else values_beside(beside, ids)
+    if groups is None and has_copies:
+        own_codes = gallery.codes_of(own_ids)
+        groups = group_near_copies(own, own_codes, own_ids, class_sizes=sizes, among=ids)
+    points = _Read(gallery, ids, own_ids, groups)
     left_out = {}
-    n_fitted = int(min(len(places), MOST_PRODUCTS // (n_classes * dimension)))
-    if "logistic" in wanted and n_fitted < min(len(places), FEWEST_A_CLASS * n_classes):
+    n_fitted = int(min(len(ids), MOST_PRODUCTS // (n_classes * dimension)))
+    if "logistic" in wanted and n_fitted < min(len(ids), FEWEST_A_CLASS * n_classes):
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
     moments, drawn = points.read(n_fitted)
     covariance = sum(moments[1:], start=moments[0]).covariance
@@ -116,13 +131,12 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 class _Read:
     """Points of a gallery, read once, in portions."""
 
-    def __init__(self, gallery: Gallery, ids: AnyArray, own_ids: AnyArray) -> None:
+    def __init__(
+        self, gallery: Gallery, ids: AnyArray, own_ids: AnyArray, groups: IntArray | None
+    ) -> None:
         self.gallery, self.ids, self.own_ids = gallery, ids, own_ids
         self.codes = gallery.codes_of(ids)
-        groups = gallery.groups_beside
-        self.folds = assign_folds(
-            self.codes, None if groups is None else values_beside(groups, ids)
-        )
+        self.folds = assign_folds(self.codes, groups)
         self.own_vectors: AnyArray = np.empty(0)
 
     def read(self, n_drawn: int) -> tuple[list[Moments], LabelledFolds]:
@@ -145,15 +159,8 @@ class _Read:
                 sums.add(vectors[folds == fold], codes[folds == fold])
             kept.append(vectors[wanted[rows]])
             own.append(vectors[np.isin(ids, self.own_ids, assume_unique=True)])
-        self.own_vectors = self._in_order(np.concatenate(own))
+        self.own_vectors = np.concatenate(own)
         places = np.flatnonzero(wanted)
         points = LabelledFolds(np.concatenate(kept), self.codes[places], self.folds[places])
         # Random order: whoever takes the first has a fair draw.
         return moments, points.take(np.searchsorted(places, order))
-
-    def _in_order(self, found: AnyArray) -> AnyArray:
-        """Vectors of the own points; those that were not read are fetched."""
-        if len(found) == len(self.own_ids):
-            return found
-        blocks = np.split(self.own_ids, np.arange(PORTION, len(self.own_ids), PORTION))
-        return np.concatenate([self.gallery.engine.fetch(ids).vectors for ids in blocks])
