@@ -18,7 +18,13 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.schema import BOOLEAN, NUMBER, check_fields, integer, list_of
 
-__all__ = ["Bursts", "draw_one_per_group", "find_bursts", "group_near_copies"]
+__all__ = [
+    "Bursts",
+    "draw_one_per_group",
+    "find_bursts",
+    "group_near_copies",
+    "leave_near_copies_out",
+]
 
 Score = Callable[[Neighbors], Posterior]
 
@@ -271,6 +277,28 @@ def group_near_copies(
     rows = _find_rows(np.asarray(own.ids)[pairs.points, pairs.columns], among)
     points = _find_rows(ids, among)[pairs.points]
     return replace(pairs, points=points, rows=rows).group(cut, len(among))
+
+
+def leave_near_copies_out(
+    own: Neighbors, codes: IntArray, ids: AnyArray, *, class_sizes: IntArray
+) -> Neighbors:
+    """Leave the near-copies of points out with them, as groups of `group_near_copies` would be.
+
+    Parameters
+    ----------
+    own, codes, ids, class_sizes
+        As of `group_near_copies`.
+
+    Returns
+    -------
+    Neighbors
+        Of the same points; rows are shorter by what was left out.
+    """
+    among = np.union1d(np.asarray(own.ids)[own.valid], ids)
+    groups = group_near_copies(own, codes, ids, class_sizes=class_sizes, among=among)
+    theirs = groups[_find_rows(np.asarray(own.ids), among)]
+    together = theirs == groups[_find_rows(ids, among)][:, None]
+    return keep_first(own, own.valid & ~together, own.k)
 
 
 def _list_pairs(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.bursts import N_LISTED
+from nearsure.bursts import N_LISTED, leave_near_copies_out
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
 from nearsure.classifier.known import UnknownDetector, rehearse_answers
@@ -104,7 +104,15 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
 
         return fit.gallery.leave_one_out(ids[rows], k, moved)
 
-    deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
+    # Points of bursts stand for no query that is of none, wherever they are moved.
+    has_copies = describe_basis(fit) == "near-copies left out alone"
+
+    def deepen() -> Neighbors:
+        more = fit.gallery.leave_one_out(ids, max(N_LISTED, own.neighbors.k))
+        if not has_copies:
+            return more
+        return leave_near_copies_out(more, own.codes[some], ids, class_sizes=fit.class_sizes)
+
     # Where unknown queries are expected, no own points can stand for those that differ.
     with_unknowns = fit.known is not None and fit.known.unknown_share > 0
     check = check_queries(
@@ -114,7 +122,7 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         fit.class_sizes,
         fit.posterior,
         deepen=None if with_unknowns else deepen,
-        perturb=None if with_unknowns else perturb,
+        perturb=None if with_unknowns or has_copies else perturb,
         groups=_groups_of(fit, ids),
         seed=DRAW_SEED,
     )
