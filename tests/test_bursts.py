@@ -57,6 +57,43 @@ def fit_quietly(points: AnyArray, codes: IntArray, **options: object) -> NEDClas
         return NEDClassifier(**options).fit(points, codes)  # type: ignore[arg-type]
 
 
+def test_points_beyond_a_sample_are_joined_to_their_near_copies_in_it() -> None:
+    points, codes, origin = with_bursts(*smooth_classes())
+    shuffled = np.random.default_rng(0).permutation(len(codes))
+    points, codes, origin = points[shuffled], codes[shuffled], origin[shuffled]
+    everyone, sizes = search_all(points, codes), np.bincount(codes)
+    some = np.arange(0, len(codes), 3)
+    names = 10 + np.arange(len(codes))
+    found = Neighbors(everyone.sq_distances, everyone.labels, np.asarray(everyone.ids) + 10)
+    groups = group_near_copies(
+        found.take(some), codes[some], names[some], class_sizes=sizes, among=names
+    )
+    assert groups.shape == codes.shape
+    # A burst with a point in the sample is one group.
+    with_one = np.isin(origin, origin[some])
+    n_bursts = len(np.unique(origin[with_one]))
+    assert len(np.unique(np.stack([groups, origin])[:, with_one], axis=1).T) == n_bursts
+    # Nothing says which of the others belong together.
+    assert (np.bincount(groups)[groups[~with_one]] == 1).mean() > 0.9
+
+
+@pytest.mark.parametrize("head", ["means", "logistic"])
+def test_near_copies_are_left_out_of_a_head_together(head: str) -> None:
+    # Each point is a burst, and its class is nearly a matter of chance.
+    rng = np.random.default_rng(0)
+    codes = np.arange(300) % 6
+    points, codes, origin = with_bursts(
+        0.3 * rng.normal(size=(6, 40))[codes] + rng.normal(size=(300, 40)), codes
+    )
+    classifier = NEDClassifier(head=head)
+    with pytest.warns(NearCopiesWarning):
+        classifier.fit(points, codes)
+    fitted = classifier._fit.gallery.head
+    assert fitted is not None
+    folds = fitted.seen_folds
+    assert all(len(np.unique(folds[origin == burst])) == 1 for burst in range(300))
+
+
 @pytest.mark.parametrize("jitter", [0.0, 0.05, 0.1])
 def test_groups_are_the_bursts(jitter: float) -> None:
     points, codes, origin = with_bursts(*smooth_classes(), jitter=jitter)

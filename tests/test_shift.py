@@ -11,7 +11,7 @@ from scipy.stats import binom, chi2_contingency, ks_2samp
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import ClassScores, Neighbors
 from nearsure.shift import (
     LEVEL,
     Traits,
@@ -20,6 +20,7 @@ from nearsure.shift import (
     draw_by_weight,
     estimate_class_shares,
     find_differences,
+    lower_own_class,
     move_isotropically,
     move_like_data,
     rehearse_queries,
@@ -190,6 +191,35 @@ def test_a_rehearsal_leaves_near_members_out() -> None:
     played = rehearse_queries(own, np.array([0]), radius=2.0, k=2)
     assert played.sq_distances.tolist() == [[4.0, 9.0]]
     assert played.labels.tolist() == [[1, 0]]
+
+
+def test_a_rehearsal_makes_a_head_as_unsure_as_of_queries() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, 3000)
+
+    def score_classes(margin: float) -> Neighbors:
+        logits = rng.normal(size=(3000, 4)) + margin * np.eye(4)[codes]
+        shares = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        listed = np.broadcast_to(np.arange(4), logits.shape)
+        scores = ClassScores(listed, shares, np.zeros(3000), np.zeros(3000), 4)
+        return Neighbors(np.ones((3000, 1)), codes[:, None], class_scores=scores)
+
+    def confidence_and_accuracy(found: Neighbors) -> tuple[float, float]:
+        assert found.class_scores is not None
+        shares = np.exp(found.class_scores.log_shares)
+        assert shares.sum(axis=1) == pytest.approx(1.0)
+        return shares.max(axis=1).mean(), (shares.argmax(axis=1) == codes).mean()
+
+    own, queries = score_classes(5.0), score_classes(3.0)
+    lowered = confidence_and_accuracy(lower_own_class(own, codes, queries))
+    asked = confidence_and_accuracy(queries)
+    assert asked[0] - 0.05 < lowered[0] <= asked[0]
+    # On the careful side, and not by far: margins differ from the queries' by chance alone.
+    assert asked[1] - 0.05 < lowered[1] < asked[1]
+    # Queries of which it is surer, and neighbours without a head, change nothing.
+    assert lower_own_class(queries, codes, own) is queries
+    alone = own.with_scores(None)
+    assert lower_own_class(alone, codes, alone) is alone
 
 
 @pytest.mark.parametrize("move", [move_isotropically, move_like_data])

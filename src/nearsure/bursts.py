@@ -5,7 +5,7 @@ If each is left out alone, the others answer for it; queries of another day find
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,13 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.schema import BOOLEAN, NUMBER, check_fields, integer, list_of
 
-__all__ = ["Bursts", "draw_one_per_group", "find_bursts", "group_near_copies"]
+__all__ = [
+    "Bursts",
+    "draw_one_per_group",
+    "find_bursts",
+    "group_near_copies",
+    "leave_near_copies_out",
+]
 
 Score = Callable[[Neighbors], Posterior]
 
@@ -240,13 +246,14 @@ def group_near_copies(
     *,
     class_sizes: IntArray,
     cut: float = GROUPING_CUT,
+    among: AnyArray | None = None,
 ) -> IntArray:
     """Join points of one class that are near by the scales of both: single linkage.
 
     Parameters
     ----------
     own : Neighbors
-        Of all points without themselves, with ids.
+        Of points without themselves, with ids.
     codes, ids : array of shape (n,)
         Their classes and ids.
     class_sizes : array of shape (n_classes,)
@@ -254,15 +261,44 @@ def group_near_copies(
     cut : float
         Share of the distance to the 24th member of the class, at most the default; less in few
         dimensions.
+    among : array of shape (m,), optional
+        Ids of all points that are grouped, these among them; by default `ids`.
 
     Returns
     -------
-    array of shape (n,)
+    array of shape (m,)
         Codes of groups; a point without near-copies has one of its own.
     """
     scales = _measure_scales(own, codes, class_sizes)
     cut *= _shrink_cuts(own, codes)
-    return _list_pairs(own, codes, ids, scales).group(cut, len(codes))
+    pairs = _list_pairs(own, codes, ids, scales)
+    if among is None:
+        return pairs.group(cut, len(codes))
+    rows = _find_rows(np.asarray(own.ids)[pairs.points, pairs.columns], among)
+    points = _find_rows(ids, among)[pairs.points]
+    return replace(pairs, points=points, rows=rows).group(cut, len(among))
+
+
+def leave_near_copies_out(
+    own: Neighbors, codes: IntArray, ids: AnyArray, *, class_sizes: IntArray
+) -> Neighbors:
+    """Leave the near-copies of points out with them, as groups of `group_near_copies` would be.
+
+    Parameters
+    ----------
+    own, codes, ids, class_sizes
+        As of `group_near_copies`.
+
+    Returns
+    -------
+    Neighbors
+        Of the same points; rows are shorter by what was left out.
+    """
+    among = np.union1d(np.asarray(own.ids)[own.valid], ids)
+    groups = group_near_copies(own, codes, ids, class_sizes=class_sizes, among=among)
+    theirs = groups[_find_rows(np.asarray(own.ids), among)]
+    together = theirs == groups[_find_rows(ids, among)][:, None]
+    return keep_first(own, own.valid & ~together, own.k)
 
 
 def _list_pairs(

@@ -1,7 +1,7 @@
 """`Neighbors`, the result of a search, and the distance conventions of engines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -120,15 +120,21 @@ class ClassScores:
 
     def without(self, codes: IntArray) -> "ClassScores":
         """The same as if each query's class of `codes`, of shape (n,), did not exist."""
-        gone = self.codes == codes[:, None]
-        share = np.where(gone, np.exp(self.log_shares), 0.0).sum(axis=1)
-        lost = np.log1p(-np.minimum(share, 1.0 - SMALLEST_SHARE))
-        return ClassScores(
-            np.where(gone, PADDING_LABEL, self.codes),
-            np.where(gone, -np.inf, self.log_shares - lost[:, None]),
-            self.rest - lost,
-            self.level + lost,
-            self.n_known,
+        gone = self.lower(codes, np.inf)
+        return replace(
+            gone, codes=np.where(np.isneginf(gone.log_shares), PADDING_LABEL, gone.codes)
+        )
+
+    def lower(self, codes: IntArray, by: float) -> "ClassScores":
+        """The same with the logit of each query's class of `codes`, of shape (n,), lowered."""
+        lowered = self.codes == codes[:, None]
+        share = np.where(lowered, np.exp(self.log_shares), 0.0).sum(axis=1)
+        lost = np.log1p(-np.minimum(share * -np.expm1(-by), 1.0 - SMALLEST_SHARE))
+        return replace(
+            self,
+            log_shares=np.where(lowered, self.log_shares - by, self.log_shares) - lost[:, None],
+            rest=self.rest - lost,
+            level=self.level + lost,
         )
 
 

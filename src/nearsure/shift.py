@@ -136,6 +136,37 @@ def rehearse_queries(own: Neighbors, codes: IntArray, *, radius: float, k: int) 
     return keep_first(own, own.valid & ~fellow, k)
 
 
+def lower_own_class(own: Neighbors, codes: IntArray, queries: Neighbors) -> Neighbors:
+    """Let a head be as unsure of own points as it is of queries, by their own class's logit.
+
+    Leaving members out takes nothing from a head, which has not seen the point itself.
+
+    Parameters
+    ----------
+    own, queries : Neighbors
+        Of own points and of queries, with what a head says of them; without it, nothing is done.
+    codes : array of shape (n,)
+        Classes of the own points.
+    """
+    scores, asked = own.class_scores, queries.class_scores
+    if scores is None or asked is None:
+        return own
+    is_own = scores.codes == codes[:, None]
+    own_class = np.where(is_own, scores.log_shares, -inf).max(axis=1)
+    margins = own_class - np.where(is_own, -inf, scores.log_shares).max(axis=1)
+    sure = np.exp(asked.log_shares.max(axis=1))
+    start = np.exp(scores.log_shares.max(axis=1))
+    target = sure.mean() - _compare_means(start, sure)[1]
+    if start.mean() <= target or not (margins > 0).any():
+        return own
+    # The longer the way, the more points have passed where the head is least sure of them.
+    for by in np.quantile(margins[np.isfinite(margins) & (margins > 0)], QUANTILES):
+        lowered = scores.lower(codes, float(by))
+        if np.exp(lowered.log_shares.max(axis=1)).mean() <= target:
+            break
+    return own.with_scores(lowered)
+
+
 def move_isotropically(vectors: AnyArray, length: float, seed: int = 0) -> AnyArray:
     """Vectors with normal noise, alike in all directions, of this root mean square length."""
     drawn = np.random.default_rng(seed).normal(size=vectors.shape)
@@ -265,6 +296,8 @@ SMALLEST_FALL = 0.01
 DEVIATIONS = 3.0
 # Radii that are tried: a step is 4% of the way from the nearest to the farthest members.
 N_RADII = 24
+# Of the margins by which a head is right: by so much it is made less sure of own points.
+QUANTILES = tuple(np.linspace(0.02, 0.9, N_RADII))
 # Queries beyond the gallery whose neighbours agree less, by so many standard errors.
 AGREEMENT_DEVIATIONS = 2.0
 # Points on which the length of the noise is found, and how often it is doubled and halved.
@@ -399,6 +432,7 @@ def check_queries(
     deepen: Callable[[], Neighbors] | None = None,
     perturb: Perturb | None = None,
     groups: IntArray | None = None,
+    near: Score | None = None,
     seed: int = 0,
 ) -> QueryCheck:
     """Compare unlabelled queries with the gallery's own points, and rehearse them if they differ.
@@ -422,6 +456,9 @@ def check_queries(
         Searches own points that were moved. Without it, noise is taken for novelty.
     groups : array of shape (n,), optional
         Groups that were left out together; one point of each takes part in a promise.
+    near : callable, optional
+        The rule by neighbours alone, by which queries are compared; by default `score`. Heads of
+        own points have seen fewer members of small classes than that of queries.
     seed : int
         Of the members that are taken from queries, and of the points that take part.
     """
@@ -437,7 +474,11 @@ def check_queries(
     start, now = measure_traits(plain, answer), measure_traits(thinned, posterior)
     # Points of a group are no independent draws: counted alone, they would raise false alarms.
     alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
-    reasons = find_differences(measure_traits(plain.take(alone), answer.take(alone)), now)
+    by_near = score if near is None else near
+    ours, theirs = plain.take(alone), thinned
+    reasons = find_differences(
+        measure_traits(ours, by_near(ours)), measure_traits(theirs, by_near(theirs))
+    )
     shares = ClassShares(np.ones(len(class_sizes)), 0.0)
     if OTHER_SHARES in reasons:
         shares = estimate_class_shares(answer.take(alone), codes[alone], posterior, class_sizes)
@@ -460,6 +501,7 @@ def check_queries(
             disagreement, error = _compare_means(start_spread[1], now_spread[1])
             fell = disagreement > AGREEMENT_DEVIATIONS * error
             outside = fell and bool(now.near.mean() > start_spread[0].mean())
+            rehearsal = replace(rehearsal, own=lower_own_class(more, codes, thinned))
             readings = [rehearsal.play_novelty(np.ones(len(codes)))]
             if OTHER_SHARES in reasons:
                 readings.append(rehearsal.play_novelty(weights, "class shift"))

@@ -228,10 +228,10 @@ class Fit:
         """
         # What is drawn must not depend on the order of the queries.
         neighbors = neighbors.take(np.argsort(neighbors.sq_distances[:, 0], kind="stable"))
-        posterior, sizes = self._near_posterior(neighbors), self.class_sizes
+        posterior, sizes = self.near_posterior(neighbors), self.class_sizes
         if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
             neighbors = thin_queries(neighbors, posterior, sizes, seed=DRAW_SEED)
-            posterior = self._near_posterior(neighbors)
+            posterior = self.near_posterior(neighbors)
         return measure_traits(neighbors, posterior)
 
     def find_differences(self, neighbors: Neighbors) -> Differences:
@@ -271,9 +271,9 @@ class Fit:
         return reasons
 
     def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
-        return measure_traits(neighbors, self._near_posterior(neighbors))
+        return measure_traits(neighbors, self.near_posterior(neighbors))
 
-    def _near_posterior(self, neighbors: Neighbors) -> Posterior:
+    def near_posterior(self, neighbors: Neighbors) -> Posterior:
         """By neighbours alone: heads of own points have seen fewer members than that of queries."""
         before = self.before_labels()
         return replace(before, rule=replace(before.rule, head=None)).posterior(neighbors)
@@ -374,7 +374,14 @@ def fit_gallery(
             gallery.keep_groups(gallery.ids, groups)
             return fit_again(np.arange(groups.max() + 1), bursts=replace(bursts, grouped=True))
     if played is not None and own is not None:
-        rule, own = _fit_with_head(gallery, own, played, settings, forced=parameters["head"])
+        rule, own = _fit_with_head(
+            gallery,
+            own,
+            played,
+            settings,
+            forced=parameters["head"],
+            has_copies=bursts is not None and bursts.suspicious,
+        )
     to_posterior = partial(
         rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
     )
@@ -405,11 +412,17 @@ def fit_gallery(
 
 
 def _fit_with_head(
-    gallery: Gallery, own: SelfSearch, played: Played, settings: FitSettings, *, forced: str | None
+    gallery: Gallery,
+    own: SelfSearch,
+    played: Played,
+    settings: FitSettings,
+    *,
+    forced: str | None,
+    has_copies: bool,
 ) -> tuple[FittedRule, SelfSearch]:
     """The rule with the head that the gallery takes from now on, and own points scored by it."""
     if settings.heads:
-        choices = fit_heads(gallery, own.ids, own.neighbors, settings.heads)
+        choices = fit_heads(gallery, own.ids, own.neighbors, settings.heads, has_copies=has_copies)
         played = played.beside(choices.scores, choices.left_out, forced=forced != "auto")
     rule = played.finish(settings.calibration, settings.prior_factors)
     if rule.head is not None and rule.head.name is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.bursts import N_LISTED
+from nearsure.bursts import N_LISTED, leave_near_copies_out
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
 from nearsure.classifier.known import UnknownDetector, rehearse_answers
@@ -104,7 +104,15 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
 
         return fit.gallery.leave_one_out(ids[rows], k, moved)
 
-    deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
+    # Points of bursts stand for no query that is of none, wherever they are moved.
+    has_copies = describe_basis(fit) == "near-copies left out alone"
+
+    def deepen() -> Neighbors:
+        more = fit.gallery.leave_one_out(ids, max(N_LISTED, own.neighbors.k))
+        if not has_copies:
+            return more
+        return leave_near_copies_out(more, own.codes[some], ids, class_sizes=fit.class_sizes)
+
     # Where unknown queries are expected, no own points can stand for those that differ.
     with_unknowns = fit.known is not None and fit.known.unknown_share > 0
     check = check_queries(
@@ -114,8 +122,9 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         fit.class_sizes,
         fit.posterior,
         deepen=None if with_unknowns else deepen,
-        perturb=None if with_unknowns else perturb,
+        perturb=None if with_unknowns or has_copies else perturb,
         groups=_groups_of(fit, ids),
+        near=fit.near_posterior,
         seed=DRAW_SEED,
     )
     if not with_unknowns:
@@ -137,10 +146,10 @@ def compare_with_own(fit: Fit, own: SelfSearch, found: Neighbors, *, seed: int) 
     thinned = thin_queries(found, asked, fit.class_sizes, seed=seed)
     fair = compare_queries(
         neighbors,
-        fit.posterior(neighbors),
+        fit.near_posterior(neighbors),
         own.codes,
         thinned,
-        fit.posterior(thinned),
+        fit.near_posterior(thinned),
         alarm_level=2 * LEVEL,
         n_resamples=1,
     )

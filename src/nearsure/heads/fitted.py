@@ -121,6 +121,7 @@ class FittedHead:
             "n_classes": len(self.full.weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
+            "n_fold_classes": len(self.folds[0].weights),
             "scale": None if self.means is None else self.means.scale,
             "ids_dtype": self.seen_ids.dtype.str,
         }
@@ -151,13 +152,14 @@ class FittedHead:
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
         n_folds, d = numbers["n_folds"], n_features
+        n_then = numbers["n_fold_classes"]
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
             "head_folds": array("int64", m, low=0, high=n_folds - 1),
             "head_centre": array("float64", d, low=-1e150, high=1e150),
-            "head_fold_weights": array("float32", n_folds, n, d, **single),
-            "head_fold_intercepts": array("float32", n_folds, n, **single),
+            "head_fold_weights": array("float32", n_folds, n_then, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n_then, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -209,6 +211,7 @@ _STORED = {
     "n_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
+    "n_fold_classes": integer(1),
     "scale": nullable(POSITIVE),
     "ids_dtype": TEXT,
 }
