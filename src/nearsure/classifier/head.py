@@ -28,7 +28,7 @@ READ_SEED = 0
 PORTION = 2048
 # Points times features times classes that logistic regression takes at most, and the points for
 # each class that it needs.
-MOST_PRODUCTS = 6e8
+MOST_PRODUCTS = 1e9
 FEWEST_A_CLASS = 5
 # Classes times features of a head.
 LARGEST_HEAD = 3e7
@@ -88,7 +88,12 @@ def fit_heads(
     places = draw_places(len(gallery), n_read, np.random.default_rng(READ_SEED))
     # Own points with all that is left out with them: whoever is not read has no fold.
     ids = np.union1d(gallery.ids_at(places), own_ids)
-    vectors, codes = _read(gallery, ids)
+    try:
+        vectors, codes = _read(gallery, ids)
+    except LookupError:
+        # Others have removed points meanwhile.
+        ids = ids[gallery.holds(ids)]
+        vectors, codes = _read(gallery, ids)
     beside = gallery.groups_beside
     groups = None if beside is None else values_beside(beside, ids)
     if groups is None and has_copies:
@@ -142,14 +147,14 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 
 def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, IntArray]:
     blocks = np.split(ids, np.arange(PORTION, len(ids), PORTION))
-    vectors = [np.asarray(gallery.engine.fetch(block).vectors) for block in blocks]
+    vectors = [gallery.vectors_of(block) for block in blocks]
     return np.concatenate(vectors), gallery.codes_of(ids)
 
 
 def _order_by_content(vectors: AnyArray, codes: IntArray) -> IntArray:
     """An order of points that is the same whatever their ids are, in whatever engine."""
-    direction = np.random.default_rng(READ_SEED).normal(size=vectors.shape[1])
-    return np.lexsort((vectors @ direction.astype(vectors.dtype), codes))
+    direction = np.random.default_rng(READ_SEED).normal(size=(vectors.shape[1], 1))
+    return np.lexsort(((vectors @ direction.astype(vectors.dtype))[:, 0], codes))
 
 
 def _fit_few(

@@ -35,14 +35,14 @@ from nearsure.schema import (
 # classes are divided into few folds.
 FEWEST_FOLDS, MOST_FOLDS = 2, 5
 FOLD_SEED = 0
-# Shrinkage and strength are chosen on points of so many folds, and on so many of them at most; the
-# strength by heads that are fitted on so many points at most, as it hardly depends on their number.
-CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 4000
+# The strength is chosen on points of so many folds, it and the shrinkage on so many points at most;
+# and by heads that are fitted on so many at most, as it hardly depends on their number.
+CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 3000
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 1.0)
 # Where classes are too many to choose by all their logits: what most galleries choose.
 USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
 # From the strongest penalty on, as long as likelihood grows.
-STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0)
+STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 SCALES = (-7.0, 3.0)  # logarithms
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
@@ -204,7 +204,7 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
 SINGLE_FULL = ("weights", "intercepts")
 SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
 # Of a file; a class without members has minus this for an intercept of minus infinity.
-LARGEST_WEIGHT = 1e30
+LARGEST_WEIGHT = float(np.float32(1e30))
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
@@ -293,7 +293,7 @@ def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[Fi
     for candidate in SHRINKAGES:
         parts = [
             _without_prior(_fit_without(total, folds[fold], candidate), some)
-            for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
+            for fold, some in chosen_on.by_fold(len(folds))
         ]
         found.append((*_temper(parts), candidate))
     _, scale, shrinkage = min(found)
