@@ -195,7 +195,14 @@ def test_queries_are_labelled_by_keyboard(page: Page, served: Served) -> None:
     expect(page.locator("#label-card")).to_be_hidden()
     expect(page.locator("#label-progress")).to_contain_text("19 queries labelled. 20 are needed.")
     expect(page.locator("#more-queries")).to_be_focused()
-    page.keyboard.press("Enter")
+    # The last answer can be corrected.
+    page.get_by_role("button", name="Back").press("Enter")
+    expect(place).to_have_text("Query 20 of 20")
+    expect(place).to_be_focused()
+    expect(page.locator('#label-suggestions [aria-pressed="true"]')).to_have_count(1)
+    page.keyboard.press("1")
+    expect(page.locator("#label-card")).to_be_hidden()
+    page.locator("#more-queries").press("Enter")
     expect(place).to_contain_text("Query 21 of")
     page.keyboard.press("1")
     page.get_by_role("button", name="Use 20 labels").press("Enter")
@@ -212,6 +219,25 @@ def test_queries_are_labelled_by_keyboard(page: Page, served: Served) -> None:
     page.get_by_role("button", name="Forget the labels").click()
     expect(page.locator("#learned")).to_contain_text("No query is labelled")
     assert served.call("/v1/labels")["n_labels"] == 0
+
+
+def test_queries_that_differ_from_those_labelled_are_told_so(page: Page, served: Served) -> None:
+    served.call("/v1/threshold", {"precision": 0.6}, "PUT")
+    vectors = draw_queries(100, 1).tolist()
+    answers = served.call("/v1/predict/batch", {"vectors": vectors})["answers"]
+    labelled = [
+        {"vector": vector, "label": answer["label"]}
+        for vector, answer in zip(vectors, answers, strict=True)
+    ]
+    served.call("/v1/labels", {"queries": labelled})
+    promise = ask_until(served, "withdrawn", moved=3.0)
+    assert promise["compared_with"] == "labelled queries"
+    opened(page, served)
+    banner = page.locator("#promise")
+    expect(banner).to_contain_text("are not like those labelled: ")
+    paste(page, SURE)
+    expect(page.locator("#judgement")).to_contain_text("which are not like those labelled")
+    expect(page.locator("#panel-ask")).not_to_contain_text("not like the gallery")
 
 
 def test_names_and_labels_are_text_never_markup(page: Page, served: Served) -> None:
