@@ -133,6 +133,11 @@ class Fit:
         """Points of each class now."""
         return class_sizes(self.gallery, len(self.gallery.classes))
 
+    @property
+    def expects_unknowns(self) -> bool:
+        """Whether some queries are of no class of the gallery."""
+        return self.known is not None and self.known.unknown_share > 0
+
     def prior_factors(self) -> FloatArray | None:
         """What another prior than the gallery's multiplies each class by."""
         if isinstance(self.prior, str) and self.prior == "support":
@@ -208,11 +213,10 @@ class Fit:
         some : array of int
             Those of them that take part.
         """
-        share = 0.0 if self.known is None else self.known.unknown_share
-        if not share:
+        if self.known is None or not self.known.unknown_share:
             return self._measure_as_they_are(own.neighbors.take(some))
         rng = np.random.default_rng(DRAW_SEED)
-        n_known, n_unknown = count_in_proportion(len(some), len(some), share)
+        n_known, n_unknown = count_in_proportion(len(some), len(some), self.known.unknown_share)
         known = own.neighbors.take(rng.permutation(some)[:n_known])
         unknown = self.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
         return self._measure_as_they_are(known).join(self.measure_queries(unknown))
@@ -260,11 +264,15 @@ class Fit:
         traits = measure(neighbors)
         if len(traits) < FEWEST:
             return None
-        reasons = find_differences(own, traits)
-        if self.known is not None and self.known.unknown_share:
-            # Unknown queries have favourite classes of their own.
-            reasons = tuple(reason for reason in reasons if reason != OTHER_SHARES)
-        return reasons
+        return self.compare_traits(own, traits)
+
+    def compare_traits(self, own: Traits, queries: Traits) -> tuple[str, ...]:
+        """How queries differ; other class shares do not count if some are of unknown classes."""
+        reasons = find_differences(own, queries)
+        if not self.expects_unknowns:
+            return reasons
+        # Unknown queries have favourite classes of their own.
+        return tuple(reason for reason in reasons if reason != OTHER_SHARES)
 
     def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
         return measure_traits(neighbors, self.gallery_posterior(neighbors))

@@ -43,7 +43,6 @@ from nearsure.shift import (
     ClassShares,
     QueryCheck,
     check_queries,
-    find_differences,
     thin_queries,
 )
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
@@ -106,23 +105,21 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
 
     deepen = partial(fit.gallery.leave_one_out, ids, max(N_LISTED, own.neighbors.k))
     # Where unknown queries are expected, no own points can stand for those that differ.
-    with_unknowns = fit.known is not None and fit.known.unknown_share > 0
     check = check_queries(
         own.neighbors.take(some),
         own.codes[some],
         found,
         fit.class_sizes,
         fit.posterior,
-        deepen=None if with_unknowns else deepen,
-        perturb=None if with_unknowns else perturb,
+        deepen=None if fit.expects_unknowns else deepen,
+        perturb=None if fit.expects_unknowns else perturb,
         groups=_groups_of(fit, ids),
         seed=DRAW_SEED,
     )
-    if not with_unknowns:
+    if not fit.expects_unknowns:
         return check
     mixture = fit.mix_traits(own, some)
-    differences = find_differences(mixture, fit.measure_queries(found.first(k)))
-    reasons = tuple(reason for reason in differences if reason != OTHER_SHARES)
+    reasons = fit.compare_traits(mixture, fit.measure_queries(found.first(k)))
     return replace(check, reasons=reasons, readings=(), outside=bool(reasons))
 
 
