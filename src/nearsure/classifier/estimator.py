@@ -707,7 +707,7 @@ class NEDClassifier(
             return plain
         found = self.kneighbors(queries)
         if self._fit.recalibration is not None:
-            check_enough("queries", found)
+            check_enough(found)
             differences = self._fit.find_differences(found)
             return withdraw(plain, differences) if differences else plain
         check = check_against_own(self._fit, self._self_search(), found)
