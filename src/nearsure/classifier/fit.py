@@ -197,11 +197,15 @@ class Fit:
 
         Points of a group are no independent draws: they are right or wrong together.
         """
-        some = np.arange(len(own.codes))
-        beside = self.gallery.groups_beside
-        if beside is not None:
-            some = draw_one_per_group(values_beside(beside, own.ids), seed=DRAW_SEED)
+        some, groups = np.arange(len(own.codes)), self.groups_of(own.ids)
+        if groups is not None:
+            some = draw_one_per_group(groups, seed=DRAW_SEED)
         return some[draw_by_prior(self.prior_factors(), own.codes[some])]
+
+    def groups_of(self, ids: AnyArray) -> IntArray | None:
+        """Groups of points, by code; None if there are none."""
+        beside = self.gallery.groups_beside
+        return None if beside is None else values_beside(beside, ids)
 
     def mix_traits(self, own: SelfSearch, some: IntArray) -> Traits:
         """Traits of own points, and of points without their class in the share that is expected.
@@ -257,8 +261,8 @@ class Fit:
         if self.recalibration is None:
             own, measure, fewest = self._find_own(neighbors.k), self.measure_queries, FEWEST
         else:
-            own, measure = self._measure_labelled(neighbors.k), self._measure_as_they_are
-            fewest = FEWEST_LABELS
+            own = self._measure_labelled(self.recalibration.vectors, neighbors.k)
+            measure, fewest = self._measure_as_they_are, FEWEST_LABELS
         if own is None or len(own) < fewest:
             return None
         traits = measure(neighbors)
@@ -285,13 +289,10 @@ class Fit:
             self.traits = self.measure_own(self_search(self.gallery, ids, k))
         return self.traits
 
-    def _measure_labelled(self, k: int) -> Traits | None:
-        if self.recalibration is None:
-            return None
+    def _measure_labelled(self, vectors: AnyArray, k: int) -> Traits:
         mark, kept = self.gallery.n_changes, self.labelled_traits
         if kept is None or kept[0] != mark:
-            found = self.gallery.search(self.recalibration.vectors, k)
-            kept = mark, self._measure_as_they_are(found)
+            kept = mark, self._measure_as_they_are(self.gallery.search(vectors, k))
             self.labelled_traits = kept
         return kept[1]
 

@@ -31,7 +31,6 @@ from nearsure.decisions.conformal import ROUNDING
 from nearsure.drift import FEWEST, QueryDrift, compare_queries
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
-from nearsure.gallery.counts import values_beside
 from nearsure.index import unit_vectors
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
@@ -113,7 +112,7 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         fit.posterior,
         deepen=None if fit.expects_unknowns else deepen,
         perturb=None if fit.expects_unknowns else perturb,
-        groups=_groups_of(fit, ids),
+        groups=fit.groups_of(ids),
         seed=DRAW_SEED,
     )
     if not fit.expects_unknowns:
@@ -344,8 +343,3 @@ def fit_sets(
         conformal = fit_conformal(posterior.take(some), codes[some], alpha=alpha, score=score)
         conformal = replace(conformal, n_neighbors=k)
     return replace(conformal, rests_on=rests_on), to_posterior
-
-
-def _groups_of(fit: Fit, ids: AnyArray) -> IntArray | None:
-    beside = fit.gallery.groups_beside
-    return None if beside is None else values_beside(beside, ids)
