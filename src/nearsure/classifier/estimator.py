@@ -361,12 +361,7 @@ class NEDClassifier(
         names = None if find_groups else before.group_names
         kept = before, self.n_neighbors_, self.fit_indices_
         self._fit_on(gallery, before.metric, names, find_groups=find_groups)
-        self._fit.adapted = before.adapted
-        if before.adapted and before.known is not None and self._fit.known is not None:
-            shift = before.known.model
-            model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
-            self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
-            self._fit.traits = before.traits
+        self._fit.adapt_like(before)
         if before.recalibration is not None:
             try:
                 self._recalibrate(before.recalibration.vectors, before.recalibration.labels)

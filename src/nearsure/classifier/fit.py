@@ -182,6 +182,15 @@ class Fit:
         verdicts = judge(p_known, within).names if recognizes else None
         return with_p_known(within, p_known), p_known, verdicts
 
+    def adapt_like(self, before: "Fit") -> None:
+        """Keep what the fit before has learned about queries."""
+        self.adapted = before.adapted
+        if before.adapted and before.known is not None and self.known is not None:
+            shift = before.known.model
+            model = self.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
+            self.known = self.known.with_model(model, before.known.unknown_share)
+            self.traits = before.traits
+
     def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED)))
