@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import Neighbors, join_scores
 from nearsure.validation import integer_codes
 
 
@@ -112,7 +112,9 @@ def keep_first(neighbors: Neighbors, keep: BoolArray, n_neighbors: int) -> Neigh
 
     ids = None if neighbors.ids is None else take(neighbors.ids)
     counts = np.minimum(keep.sum(axis=1), n_neighbors)
-    return Neighbors(take(neighbors.sq_distances), take(neighbors.labels), ids, counts)
+    return Neighbors(
+        take(neighbors.sq_distances), take(neighbors.labels), ids, counts, neighbors.class_scores
+    )
 
 
 def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
@@ -140,7 +142,9 @@ def in_places(parts: list[tuple[IntArray, Neighbors]], n: int) -> Neighbors:
         sq_distances[rows, : found.k] = found.sq_distances
         labels[rows, : found.k], ids[rows, : found.k] = found.labels, np.asarray(found.ids)
         counts[rows] = found.counts
-    return Neighbors(sq_distances, labels, ids, counts)
+    scores = [(rows, found.class_scores) for rows, found in parts if found.class_scores is not None]
+    joined = join_scores(scores, n) if scores else None
+    return Neighbors(sq_distances, labels, ids, counts, joined)
 
 
 class Searchable(Protocol):

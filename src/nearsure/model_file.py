@@ -20,7 +20,9 @@ from nearsure.atomic import atomic_write
 from nearsure.errors import ModelFileError
 from nearsure.schema import OBJECT, check_fields, integer, unreadable
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+# Version 3 had no heads, and is otherwise the same.
+READABLE = (3, FORMAT_VERSION)
 # The name in messages of a model that is in no file.
 KEPT = "The model that was kept"
 _HEADER = {"format_version": integer(0), "manifest": OBJECT, "sha256": OBJECT}
@@ -153,7 +155,7 @@ def _verify_header(path: Path | str, metadata: dict[str, str] | None) -> dict[st
         raise unreadable(str(path), "its manifest is not JSON") from error
     check_fields(str(path), header, _HEADER)
     version = header["format_version"]
-    if version != FORMAT_VERSION:
+    if version not in READABLE:
         remedy = (
             "Upgrade nearsure: pip install --upgrade nearsure"
             if version > FORMAT_VERSION

@@ -1,6 +1,6 @@
 """`Neighbors`, the result of a search, and the distance conventions of engines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -81,6 +81,74 @@ def _from_cosine(values: AnyArray, quantity: str) -> FloatArray:
 PADDING_LABEL = -1
 
 
+@dataclass(frozen=True, eq=False)
+class ClassScores:
+    """What a head says of n queries: log p(c | z) of the classes that it finds most probable.
+
+    It travels with the neighbours of the same queries, so that whoever scores these has both; see
+    `nearsure.heads`.
+
+    Parameters
+    ----------
+    codes : array of shape (n, m)
+        Classes, each once in a row; -1 where fewer than m are listed.
+    log_shares : array of shape (n, m)
+        Their log p(c | z); minus infinity where the code is -1.
+    rest : array of shape (n,)
+        The same of a usual class that is not listed.
+    level : array of shape (n,)
+        Logarithm of the sum that they were divided by: how well the classes fit the query at all.
+    n_known : int
+        Classes that the head knows. It has no opinion on those with larger codes.
+    """
+
+    codes: IntArray
+    log_shares: FloatArray
+    rest: FloatArray
+    level: FloatArray
+    n_known: int
+
+    def take(self, rows: AnyArray | slice) -> "ClassScores":
+        """The same of some of the queries, by index or mask."""
+        return ClassScores(
+            self.codes[rows],
+            self.log_shares[rows],
+            self.rest[rows],
+            self.level[rows],
+            self.n_known,
+        )
+
+    def without(self, codes: IntArray) -> "ClassScores":
+        """The same as if each query's class of `codes`, of shape (n,), did not exist."""
+        gone = self.codes == codes[:, None]
+        share = np.where(gone, np.exp(self.log_shares), 0.0).sum(axis=1)
+        lost = np.log1p(-np.minimum(share, 1.0 - SMALLEST_SHARE))
+        return ClassScores(
+            np.where(gone, PADDING_LABEL, self.codes),
+            np.where(gone, -np.inf, self.log_shares - lost[:, None]),
+            self.rest - lost,
+            self.level + lost,
+            self.n_known,
+        )
+
+
+def join_scores(parts: Sequence[tuple[AnyArray | slice, ClassScores]], n: int) -> ClassScores:
+    """Join the scores of several sets of rows; shorter lists are padded, later ones stay."""
+    m = max(scores.codes.shape[1] for _, scores in parts)
+    codes, log_shares = np.full((n, m), PADDING_LABEL), np.full((n, m), -np.inf)
+    rest, level = np.zeros(n), np.zeros(n)
+    for rows, scores in parts:
+        width = scores.codes.shape[1]
+        codes[rows], log_shares[rows] = PADDING_LABEL, -np.inf
+        codes[rows, :width], log_shares[rows, :width] = scores.codes, scores.log_shares
+        rest[rows], level[rows] = scores.rest, scores.level
+    return ClassScores(codes, log_shares, rest, level, max(each.n_known for _, each in parts))
+
+
+# What is left of a row whose whole probability was one class that is taken out.
+SMALLEST_SHARE = 1e-12
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class Neighbors:
     """The k nearest support points of n queries, nearest first.
@@ -100,6 +168,8 @@ class Neighbors:
         How many entries of each row are valid. What lies behind them is padding: it takes no part
         in any score, and is held as distance infinity, label -1 (and id -1 where ids are signed
         integers). By default every entry is valid.
+    class_scores : ClassScores, optional
+        What a head says of the same queries.
 
     Examples
     --------
@@ -112,6 +182,7 @@ class Neighbors:
     labels: IntArray
     ids: AnyArray | None
     counts: IntArray
+    class_scores: ClassScores | None
 
     def __init__(
         self,
@@ -119,6 +190,7 @@ class Neighbors:
         labels: ArrayLike,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
+        class_scores: ClassScores | None = None,
     ) -> None:
         sq_distances = _check_matrix(np.asarray(sq_distances, np.float64))
         labels = integer_codes(_same_shape(labels, "labels", sq_distances.shape))
@@ -133,7 +205,13 @@ class Neighbors:
             _check_valid_entries(sq_distances, labels, ~padding)
         else:
             _check_valid_entries(sq_distances, labels, None)
-        vars(self).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=counts)
+        vars(self).update(
+            sq_distances=sq_distances,
+            labels=labels,
+            ids=ids,
+            counts=counts,
+            class_scores=class_scores,
+        )
 
     @property
     def n_queries(self) -> int:
@@ -166,12 +244,21 @@ class Neighbors:
             )
         ids = None if self.ids is None else self.ids[:, :k]
         counts = np.minimum(self.counts, k)
-        return Neighbors(self.sq_distances[:, :k], self.labels[:, :k], ids, counts)
+        return Neighbors(
+            self.sq_distances[:, :k], self.labels[:, :k], ids, counts, self.class_scores
+        )
 
     def take(self, rows: AnyArray | slice) -> "Neighbors":
         """The same result for some of its queries, by index or mask."""
         ids = None if self.ids is None else self.ids[rows]
-        return Neighbors(self.sq_distances[rows], self.labels[rows], ids, self.counts[rows])
+        scores = None if self.class_scores is None else self.class_scores.take(rows)
+        return Neighbors(self.sq_distances[rows], self.labels[rows], ids, self.counts[rows], scores)
+
+    def with_scores(self, scores: ClassScores | None) -> "Neighbors":
+        """The same neighbours beside what a head says of the queries."""
+        neighbors = object.__new__(Neighbors)
+        vars(neighbors).update(vars(self), class_scores=scores)
+        return neighbors
 
     @classmethod
     def from_squared_l2(
@@ -358,7 +445,13 @@ def assemble(sq_distances: FloatArray, labels: IntArray, ids: AnyArray) -> Neigh
         return Neighbors(sq_distances, labels, ids)  # raises an error that says so
     neighbors = object.__new__(Neighbors)
     n, k = sq_distances.shape
-    vars(neighbors).update(sq_distances=sq_distances, labels=labels, ids=ids, counts=np.full(n, k))
+    vars(neighbors).update(
+        sq_distances=sq_distances,
+        labels=labels,
+        ids=ids,
+        counts=np.full(n, k),
+        class_scores=None,
+    )
     return neighbors
 
 

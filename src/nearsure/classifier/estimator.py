@@ -88,6 +88,7 @@ from nearsure.gallery.opening import (
     reopen_gallery,
     resolve_engine,
 )
+from nearsure.heads.joint import HeadFit
 from nearsure.index import unit_vectors
 from nearsure.labels import (
     classes_and_codes,
@@ -145,6 +146,11 @@ class NEDClassifier(
     calibration : {"auto", "none", "shrunk", "platt", "beta", "isotonic", "histogram", "bbq"}
         What is done to the confidence afterwards, fitted on leave-one-out scores: see
         `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
+    head : {"auto", "means", "logistic"} or None, default "auto"
+        What stands beside the neighbours and says what a class as a whole looks like: class means
+        in one metric, or logistic regression; see `nearsure.heads`. "auto" takes the one with
+        which own points are most probable, and None where neither helps. The sharpened forms
+        alone have heads.
     prior : "support", "uniform", array or mapping, default "support"
         How frequent classes are among the queries: as in the gallery, all alike, or given, in the
         order of ``classes_`` or by label.
@@ -190,6 +196,8 @@ class NEDClassifier(
         From neighbours to p(c | known): the rule that "auto" stands for, and its calibrator.
     prior_ : "support", "uniform" or array of shape (n_classes,)
         The prior of the fit.
+    head_fit_ : HeadFit or None
+        Which head stands beside the neighbours, and why; None if none was tried.
     bursts_ : Bursts or None
         The own accuracy with and without near-copies within a class, at several cuts; None where
         nothing was fitted. See `nearsure.bursts`.
@@ -230,6 +238,7 @@ class NEDClassifier(
         rule: str = "auto",
         objective: ObjectiveName = "nll",
         calibration: str = "auto",
+        head: Literal["auto", "means", "logistic"] | None = "auto",
         prior: Prior = "support",
         unknown_share: float | None = None,
         engine: str | Engine = "auto",
@@ -242,6 +251,7 @@ class NEDClassifier(
         self.rule = rule
         self.objective = objective
         self.calibration = calibration
+        self.head = head
         self.prior = prior
         self.unknown_share = unknown_share
         self.engine = engine
@@ -389,9 +399,11 @@ class NEDClassifier(
         """
         check_is_fitted(self, "classes_")
         fit = self._fit
+        gallery = reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric)
+        gallery.head = fit.gallery.head
         self._fit = replace(
             fit,
-            gallery=reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric),
+            gallery=gallery,
             group_names=None,
             self_search=None,
             rehearsal=None,
@@ -428,6 +440,11 @@ class NEDClassifier(
     def sharpened_fit_(self) -> SharpenedFit | None:
         """How the sharpened form was fitted; None for other rules."""
         return self._fitted.rule.sharpened_fit
+
+    @property
+    def head_fit_(self) -> HeadFit | None:
+        """Which head stands beside the neighbours, and why; None if none was tried."""
+        return self._fitted.rule.head
 
     @property
     def engine_(self) -> Engine | None:

@@ -16,6 +16,7 @@ from nearsure.bursts import (
     find_bursts,
     group_near_copies,
 )
+from nearsure.classifier.head import fit_heads
 from nearsure.classifier.known import (
     UnknownDetector,
     count_in_proportion,
@@ -23,15 +24,17 @@ from nearsure.classifier.known import (
     rehearse_gallery,
     with_p_known,
 )
-from nearsure.classifier.parameters import settings_for
+from nearsure.classifier.parameters import FitSettings, settings_for
 from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration
 from nearsure.classifier.results import WATCHED
 from nearsure.classifier.rule import (
     FittedRule,
+    Played,
     SelfSearch,
     class_sizes,
     draw_ids,
     draw_places,
+    fit_form,
     fit_rule,
     mean_and_error,
     own_losses,
@@ -41,6 +44,7 @@ from nearsure.classifier.rule import (
 from nearsure.drift import FEWEST
 from nearsure.engines.contract import Fingerprint
 from nearsure.forms.prior import factors_of_prior, with_newcomers
+from nearsure.forms.sharpened import SHARPENED_NAMES
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.neighbors import Neighbors
@@ -320,6 +324,8 @@ def fit_gallery(
     ids : array of shape (n_fit,)
         Of the points that all was fitted on.
     """
+    # A fit that fails leaves the gallery with the head that it had.
+    gallery = gallery.without_head()
     classes = gallery.classes
     sizes = class_sizes(gallery, len(classes))
     settings = settings_for(parameters, sizes, classes)
@@ -331,25 +337,28 @@ def fit_gallery(
         if len(gallery.classes) > len(classes):
             # Others have added a class meanwhile.
             return fit_again(group_names, find_groups=find_groups, bursts=bursts)
-    rule = fit_rule(
-        settings.rule,
-        own,
-        temperature=settings.temperature,
-        objective=parameters["objective"],
-        calibration=settings.calibration,
-        class_sizes=sizes,
-        prior_factors=settings.prior_factors,
-    )
-    to_posterior = partial(
-        rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
-    )
+    played: Played | None = None
+    if settings.rule in SHARPENED_NAMES and own is not None:
+        played = fit_form(settings.rule, own, sizes)
+        rule = played.for_queries
+    else:
+        rule = fit_rule(
+            settings.rule,
+            own,
+            temperature=settings.temperature,
+            objective=parameters["objective"],
+            calibration=settings.calibration,
+            class_sizes=sizes,
+            prior_factors=settings.prior_factors,
+        )
+    score = partial(rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors)
     if own is not None and bursts is None:
         bursts = find_bursts(
             own.neighbors,
             own.codes,
             ids,
             class_sizes=sizes,
-            score=to_posterior,
+            score=score,
             k=settings.k,
             some=looked_at,
             more=more,
@@ -359,6 +368,11 @@ def fit_gallery(
             groups = group_near_copies(near, gallery.codes, gallery.ids, class_sizes=sizes)
             gallery.keep_groups(gallery.ids, groups)
             return fit_again(np.arange(groups.max() + 1), bursts=replace(bursts, grouped=True))
+    if played is not None and own is not None:
+        rule, own = _fit_with_head(gallery, own, played, settings, forced=parameters["head"])
+    to_posterior = partial(
+        rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
+    )
     known: UnknownDetector | None = None
     rehearsal: Rehearsal | None = None
     share = parameters["unknown_share"]
@@ -383,6 +397,21 @@ def fit_gallery(
     if own is not None:
         fit.loss, fit.traits = fit.watch_loss(own), fit.measure_own(own)
     return fit, settings.k, ids
+
+
+def _fit_with_head(
+    gallery: Gallery, own: SelfSearch, played: Played, settings: FitSettings, *, forced: str | None
+) -> tuple[FittedRule, SelfSearch]:
+    """The rule with the head that the gallery takes from now on, and own points scored by it."""
+    if settings.heads:
+        choices = fit_heads(gallery, own.ids, own.neighbors, settings.heads)
+        played = played.beside(choices.scores, choices.left_out, forced=forced != "auto")
+    rule = played.finish(settings.calibration, settings.prior_factors)
+    if rule.head is not None and rule.head.name is not None:
+        gallery.head = choices.heads[rule.head.name]
+        scores = choices.scores[rule.head.name]
+        own = replace(own, neighbors=own.neighbors.with_scores(scores))
+    return rule, own
 
 
 def draw_by_prior(factors: FloatArray | None, codes: IntArray) -> IntArray:

@@ -228,7 +228,9 @@ def _by_slot(neighbors: Neighbors, ids: AnyArray, last_class: int) -> Neighbors:
     places = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
     stand_ins = len(ids) + np.clip(neighbors.labels, 0, last_class)
     slots = np.where(ids[places] == found, places, stand_ins)
-    return Neighbors(neighbors.sq_distances, neighbors.labels, slots, neighbors.counts)
+    return Neighbors(
+        neighbors.sq_distances, neighbors.labels, slots, neighbors.counts, neighbors.class_scores
+    )
 
 
 def rehearse_answers(

@@ -16,6 +16,7 @@ from nearsure.engines.registry import SERVERS
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.heads.joint import TITLES
 from nearsure.labels import codes_of, labels_like
 from nearsure.loo import check_several_classes
 from nearsure.rules import RULE_NAMES, check_temperature
@@ -59,6 +60,7 @@ _STORED = {
     "calibration": one_of("auto", *CALIBRATORS),
     "prior": either(one_of("support", "uniform"), list_of(NUMBER), _PAIRS),
     "unknown_share": nullable(number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53)),
+    "head": nullable(one_of("auto", *TITLES)),
     "engine": one_of(*INDEXES, *SERVERS),
     "max_fit_samples": nullable(integer(1)),
     "random_state": nullable(integer(-(2**63))),
@@ -83,6 +85,15 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             f"objective must be 'nll' for rule {rule!r}. Got {parameters['objective']!r} instead."
         )
+    head = parameters["head"]
+    if head is not None:
+        check_among("head", head, ("auto", *TITLES))
+        chosen = chosen_rule(rule, temperature, parameters["objective"])
+        if head != "auto" and chosen not in SHARPENED_NAMES:
+            raise InvalidInputError(
+                f"head must be 'auto' or None for rule {chosen!r}, which answers by neighbours "
+                f"alone. Got {head!r} instead."
+            )
     check_engine(parameters["engine"])
     samples = parameters["max_fit_samples"]
     if samples is not None and not (isinstance(samples, Integral) and int(samples) >= 1):
@@ -208,6 +219,8 @@ def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def restored(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `storable`; `ModelFileError` for anything else."""
+    # Earlier versions had no heads.
+    stored = {"head": None, **stored}
     check_fields("The parameters", stored, _STORED)
     parameters = dict(stored)
     prior = parameters["prior"]
@@ -249,6 +262,8 @@ class FitSettings:
         What it multiplies each class by.
     needs_own_pass : bool
         Whether the gallery has to be asked about itself.
+    heads : tuple of str
+        Heads to try beside the neighbours.
     """
 
     k: int
@@ -258,6 +273,7 @@ class FitSettings:
     prior: Literal["support", "uniform"] | FloatArray
     prior_factors: FloatArray | None
     needs_own_pass: bool
+    heads: tuple[str, ...] = ()
 
 
 def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArray) -> FitSettings:
@@ -282,7 +298,11 @@ def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArr
         )
     if parameters["unknown_share"] is not None:
         check_several_classes(np.flatnonzero(sizes))
-    return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass)
+    head = parameters["head"]
+    heads: tuple[str, ...] = tuple(TITLES) if head == "auto" else (head,)
+    if head is None or rule not in SHARPENED_NAMES:
+        heads = ()
+    return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass, heads)
 
 
 def float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:

@@ -20,11 +20,12 @@ from nearsure.calibration import (
 from nearsure.classifier.parameters import check_among, chosen_calibration
 from nearsure.classifier.recalibration import fit_line
 from nearsure.errors import InvalidInputError
-from nearsure.forms import SharpenedFit, SharpenedNED, fit_sharpened
+from nearsure.forms import FreeParameters, SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.forms.sharpened import SHARPENED_NAMES, query_scales
 from nearsure.gallery import Gallery
+from nearsure.heads.joint import HeadFit, choose_head, join_head
 from nearsure.loo import factors_of_sizes, has_small_classes, in_places, thin_alike
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import ClassScores, Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
 from nearsure.rules import RULE_NAMES, rule_weights
 from nearsure.schema import (
@@ -207,6 +208,8 @@ class FittedRule:
         Members of each class at the fit.
     recalibrator : ShrunkPlatt or None
         What labelled queries did to the confidence after that; see `recalibration`.
+    head : HeadFit or None
+        What stands beside the neighbours; None if no head was tried.
     """
 
     name: str
@@ -217,6 +220,7 @@ class FittedRule:
     calibrator: Calibrator = field(default_factory=Unchanged)
     class_sizes: IntArray | None = None
     recalibrator: ShrunkPlatt | None = None
+    head: HeadFit | None = None
 
     def posterior(
         self,
@@ -271,13 +275,29 @@ class FittedRule:
     ) -> Posterior:
         """The same before calibration."""
         if self.form is not None:
-            return self.form.posterior(
+            sizes = self.class_sizes if class_sizes is None else class_sizes
+            joint = None if self.head is None else self.head.joint
+            near = self.form.posterior(
                 neighbors,
                 n_classes=n_classes,
-                class_sizes=self.class_sizes if class_sizes is None else class_sizes,
-                class_factors=prior_factors,
+                class_sizes=sizes,
+                class_factors=prior_factors if joint is None else None,
                 own_codes=None if own is None else own.codes,
                 own_factors=None if own is None else own.factors,
+            )
+            if joint is None:
+                return near
+            if neighbors.class_scores is None:
+                raise InvalidInputError(
+                    "neighbors must have class_scores, as those that the classifier finds have: "
+                    "the answer rests on what classes as a whole look like, too. Got none."
+                )
+            return join_head(
+                near,
+                neighbors.class_scores,
+                joint,
+                factors=prior_factors,
+                possible=None if sizes is None else sizes > 0,
             )
         weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
         return aggregate(neighbors, weights, n_classes=n_classes, class_factors=prior_factors)
@@ -289,16 +309,17 @@ class FittedRule:
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
     ) -> FloatArray:
-        """What each neighbour contributes to the answer, before calibration.
+        """What each neighbour contributes to what the neighbours say, before calibration.
 
-        A class's probability is divided among its neighbours in proportion to their weights.
+        A class's probability is divided among its neighbours in proportion to their weights. A
+        head takes no part in it.
 
         Returns
         -------
         array of shape (n, k)
             In [0, 1], rows sum to 1; 0 behind ``neighbors.counts``.
         """
-        claimed = self.uncalibrated_posterior(
+        claimed = replace(self, head=None).uncalibrated_posterior(
             neighbors, class_sizes=class_sizes, prior_factors=prior_factors
         )
         if self.form is None:
@@ -320,13 +341,15 @@ class FittedRule:
         }
         if self.recalibrator is not None:
             stored["recalibrator"] = self.recalibrator.to_dict()
+        if self.head is not None:
+            stored["head"] = self.head.to_dict()
         return stored
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
-        # Only rules that were recalibrated have this one.
-        line = {"recalibrator": OBJECT} if "recalibrator" in fields else {}
+        # Only rules that were recalibrated, or were tried with a head, have these.
+        line = {name: OBJECT for name in ("recalibrator", "head") if name in fields}
         check_fields("The rule", fields, _STORED | line)
         name, form, fit, sharpened, sizes = (
             fields[key]
@@ -345,7 +368,11 @@ class FittedRule:
                 raise unreadable("The rule", f"{key!r} {problem} for rule {name!r}")
         with reading("The calibrator"):
             calibrator = calibrator_from_dict(fields["calibrator"])
-            recalibrator = ShrunkPlatt.from_dict(fields["recalibrator"]) if line else None
+            has_line = "recalibrator" in line
+            recalibrator = ShrunkPlatt.from_dict(fields["recalibrator"]) if has_line else None
+        head = HeadFit.from_dict(fields["head"]) if "head" in line else None
+        if head is not None and ((head.joint is None) != (head.name is None) or form is None):
+            raise unreadable("The rule", "its head must have weights and a form")
         return cls(
             name=name,
             temperature=fields["temperature"],
@@ -355,6 +382,7 @@ class FittedRule:
             calibrator=calibrator,
             class_sizes=None if sizes is None else np.array(sizes, np.int64),
             recalibrator=recalibrator,
+            head=head,
         )
 
 
@@ -390,53 +418,136 @@ def fit_rule(
     """
     rule = FittedRule(name, temperature, class_sizes=class_sizes)
     if name in SHARPENED_NAMES and own is not None:
-        fit = fit_sharpened(
-            own.neighbors,
-            own.codes,
-            free=name,
-            own_factors=own.factors,
-            class_sizes=class_sizes,
-        )
-        if own.left is not None and has_small_classes(own.codes, class_sizes):
-            return _fit_small(fit, own, calibration, class_sizes, prior_factors)
-        if fit.temperature_fit.status != "interior":
-            # Nothing was sharpened, and the factors would only break ties by the true label.
-            own = own.without_factors()
-        rule = replace(
-            rule,
-            temperature=fit.form.temperature,
-            form=fit.form,
-            temperature_fit=fit.temperature_fit,
-            sharpened_fit=fit,
-        )
-    elif name == "ned" and temperature is None and own is not None:
+        played = fit_form(name, own, class_sizes)
+        return played.finish(calibration, prior_factors)
+    if name == "ned" and temperature is None and own is not None:
         found = fit_temperature(own.neighbors, own.codes, objective=objective)
         rule = replace(rule, temperature=found.temperature, temperature_fit=found)
-    n_classes = len(class_sizes)
-    if calibration == "none" or own is None or n_classes == 1:
+    if own is None:
         return rule
-    confidence, correct, codes = _own_answers(rule, own, prior_factors)
-    calibrator: Calibrator
-    if calibration == "shrunk":
+    return Played(rule, own, rule).finish(calibration, prior_factors)
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Own points as queries, and the rule that was fitted on them, before it is calibrated.
+
+    Parameters
+    ----------
+    rule : FittedRule
+        For these points.
+    points : SelfSearch
+        The points.
+    for_queries : FittedRule
+        The same rule for queries, whose distances are not shortened; see `nearsure.loo`.
+    n_draws : int
+        How often each own point is among them.
+    is_small : bool
+        Whether the gallery is one of small classes.
+    """
+
+    rule: FittedRule
+    points: SelfSearch
+    for_queries: FittedRule
+    n_draws: int = 1
+    is_small: bool = False
+
+    def beside(
+        self, scores: dict[str, ClassScores], left_out: dict[str, str], *, forced: bool
+    ) -> "Played":
+        """With the head that helps most beside the neighbours; see `choose_head`.
+
+        Parameters
+        ----------
+        scores : dict of str to ClassScores
+            Of the points of the own pass.
+        left_out, forced
+            As of `choose_head`.
+        """
+        points = self.points
+        n_classes = len(np.asarray(self.rule.class_sizes))
+        near = self.rule.uncalibrated_posterior(points.neighbors, n_classes=n_classes, own=points)
+        # Each draw has all own points in their order.
+        n_own = len(points.codes) // self.n_draws
+        rows = np.arange(len(points.codes)) % n_own
+        drawn = {name: each.take(rows) for name, each in scores.items()}
+        head = choose_head(
+            near, drawn, points.codes, left_out=left_out, forced=forced, n_draws=self.n_draws
+        )
+        if head.name is not None:
+            points = replace(points, neighbors=points.neighbors.with_scores(drawn[head.name]))
+        return replace(
+            self,
+            rule=replace(self.rule, head=head),
+            for_queries=replace(self.for_queries, head=head),
+            points=points,
+        )
+
+    def finish(self, calibration: str, prior_factors: FloatArray | None) -> FittedRule:
+        """The rule with its calibrator."""
+        if calibration == "none" or len(np.asarray(self.rule.class_sizes)) == 1:
+            return self.for_queries
+        points = self.points
+        if self.is_small and calibration != "shrunk":
+            points = points.take(np.arange(len(points.codes) // self.n_draws))
+        confidence, correct, codes = _own_answers(self.rule, points, prior_factors)
         weights = None if prior_factors is None else prior_factors[codes]
-        calibrator = ShrunkPlatt.fit(confidence, correct, weights=weights)
-    else:
-        calibrator = CALIBRATORS[calibration].fit(confidence, correct)
-    return replace(rule, calibrator=calibrator)
+        calibrator: Calibrator
+        if calibration != "shrunk":
+            calibrator = CALIBRATORS[calibration].fit(confidence, correct)
+        elif self.is_small:
+            # The confidence changes only as far as the points speak for it.
+            each = np.ones(len(codes)) if weights is None else weights
+            calibrator, _ = fit_line(confidence, correct, each / self.n_draws)
+        else:
+            calibrator = ShrunkPlatt.fit(confidence, correct, weights=weights)
+        return replace(self.for_queries, calibrator=calibrator)
 
 
-def _fit_small(
-    alone: SharpenedFit,
-    own: SelfSearch,
-    calibration: str,
-    class_sizes: IntArray,
-    prior_factors: FloatArray | None,
-) -> FittedRule:
-    """Fit a sharpened form and its calibrator on a gallery of small classes; see `nearsure.loo`.
+def fit_form(name: FreeParameters, own: SelfSearch, class_sizes: IntArray) -> Played:
+    """Fit a sharpened form on the gallery's own points.
+
+    Parameters
+    ----------
+    name : {"sharpened", "adaptive"}
+        The form.
+    own : SelfSearch
+        The points.
+    class_sizes : array of shape (n_classes,)
+        Members of each class of the gallery.
+    """
+    fit = fit_sharpened(
+        own.neighbors,
+        own.codes,
+        free=name,
+        own_factors=own.factors,
+        class_sizes=class_sizes,
+    )
+    if own.left is not None and has_small_classes(own.codes, class_sizes):
+        return _fit_small(fit, own, class_sizes)
+    if fit.temperature_fit.status != "interior":
+        # Nothing was sharpened, and the factors would only break ties by the true label.
+        own = own.without_factors()
+    rule = _with_form(fit, class_sizes)
+    return Played(rule, own, rule)
+
+
+def _with_form(fit: SharpenedFit, class_sizes: IntArray) -> FittedRule:
+    return FittedRule(
+        fit.free,
+        temperature=fit.form.temperature,
+        form=fit.form,
+        temperature_fit=fit.temperature_fit,
+        sharpened_fit=fit,
+        class_sizes=class_sizes,
+    )
+
+
+def _fit_small(alone: SharpenedFit, own: SelfSearch, class_sizes: IntArray) -> Played:
+    """Fit a sharpened form on a gallery of small classes; see `nearsure.loo`.
 
     `alone` is the fit on points whose class alone is poorer: pairs leave one member, which does not
-    tell T from gamma, and T stays where it was. The calibrator changes the confidence only as far
-    as the points speak for it.
+    tell T from gamma, and T stays where it was.
     """
     played, n_draws = rehearse_small(own, class_sizes)
     fit = fit_sharpened(
@@ -447,27 +558,15 @@ def _fit_small(
         n_draws=n_draws,
         near=alone.form,
     )
-    rule = FittedRule(alone.free, form=fit.form, class_sizes=class_sizes)
-    calibrator: Calibrator = Unchanged()
-    if calibration == "shrunk" and len(class_sizes) > 1:
-        confidence, correct, codes = _own_answers(rule, played, prior_factors)
-        weights = np.ones(len(codes)) if prior_factors is None else prior_factors[codes]
-        calibrator, _ = fit_line(confidence, correct, weights / n_draws)
-    elif calibration != "none" and len(class_sizes) > 1:
-        one_draw = played.take(np.arange(len(own.codes)))
-        confidence, correct, _ = _own_answers(rule, one_draw, prior_factors)
-        calibrator = CALIBRATORS[calibration].fit(confidence, correct)
     # Distances of queries are not shortened.
     typical = float(np.median(query_scales(own.neighbors))) or 1.0
-    fit = replace(fit, form=replace(fit.form, typical_distance=typical))
-    return FittedRule(
-        alone.free,
-        temperature=fit.form.temperature,
-        form=fit.form,
-        temperature_fit=fit.temperature_fit,
-        sharpened_fit=fit,
-        calibrator=calibrator,
-        class_sizes=class_sizes,
+    asked = replace(fit, form=replace(fit.form, typical_distance=typical))
+    return Played(
+        _with_form(fit, class_sizes),
+        played,
+        _with_form(asked, class_sizes),
+        n_draws,
+        is_small=True,
     )
 
 

@@ -20,6 +20,7 @@ from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes
 from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import check_fits, reopen_gallery
+from nearsure.heads.fitted import FittedHead, head_arrays
 from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
@@ -305,6 +306,7 @@ _IN_SOME = {
     "bursts": OBJECT,
     "n_compared": COUNT,
     "recalibration": OBJECT,
+    "head": OBJECT,
 }
 
 
@@ -347,6 +349,9 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.recalibration is not None:
         manifest["recalibration"], arrays = fit.recalibration.to_state()
         tensors |= arrays
+    if fit.gallery.head is not None:
+        manifest["head"], arrays = fit.gallery.head.to_state()
+        tensors |= arrays
     return manifest, tensors
 
 
@@ -367,6 +372,11 @@ def from_state(
     classes, fit_ids = gallery.classes, names["fit_indices"]
     sizes = class_sizes(gallery, len(classes))
     rule = replace(FittedRule.from_dict(manifest["rule"]), class_sizes=sizes)
+    named = None if rule.head is None else rule.head.name
+    if named != manifest.get("head", {}).get("name"):
+        raise unreadable(OWNER, "its rule must name the head that it has")
+    if named is not None:
+        gallery.head = FittedHead.from_state(manifest["head"], tensors, manifest["n_features"])
     with reading("The prior"):
         prior = prior_of_classes(manifest["prior"], classes)
         if engine is None:  # Others may have changed what an engine holds.
@@ -426,7 +436,8 @@ def _restored_names(manifest: dict[str, Any], tensors: dict[str, AnyArray]) -> d
     of_known = ("known_ids", "known_log_masses") if "known" in manifest else ()
     compared = TRAITS if "n_compared" in manifest else ()
     labelled = ("labelled_vectors", "labelled_labels") if "recalibration" in manifest else ()
-    expected = (*named, *of_known, *compared, *labelled, *array_names(manifest))
+    of_head = head_arrays(manifest["head"]) if "head" in manifest else ()
+    expected = (*named, *of_known, *compared, *labelled, *of_head, *array_names(manifest))
     check_fields("The arrays of the model", tensors, dict.fromkeys(expected, ARRAY))
     names = {name: restored_classes(tensors[name], manifest[f"{name}_dtype"]) for name in named}
     classes = names["classes"]

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,9 @@ from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
 from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
 from nearsure.validation import check_distinct, integer_ids
+
+if TYPE_CHECKING:
+    from nearsure.heads.fitted import FittedHead
 
 # Points whose vectors are fetched at a time.
 PORTION = 2048
@@ -103,6 +107,8 @@ class Gallery:
         self.engine, self.counts, self.labels = engine, counts, labels
         self.codes_beside, self.groups_beside = codes, groups
         self.codes_in_engine = codes_in_engine
+        # What stands beside the neighbours that are found, if anything does.
+        self.head: FittedHead | None = None
         self._changed: AnyArray = np.empty(0, np.int64)
 
     @classmethod
@@ -385,6 +391,7 @@ class Gallery:
             self._remove_beside(ids)
             raise
         self.counts = self.counts.after(come=codes, new_ids=ids)
+        self._change_head(vectors, codes, sign=1)
         self.mark_changed(ids)
         return ids
 
@@ -409,10 +416,22 @@ class Gallery:
                 f"At least one point must be left in the gallery. Got all {len(gone)} to remove."
             )
         counts = self.counts.after(gone=codes, allow_empty_class=allow_empty_class)
+        vectors = self._vectors_for_head(gone)
         self.engine.remove(gone)
         self._remove_beside(gone)
         self.counts = counts
+        self._change_head(vectors, codes, sign=-1)
         self.mark_changed(gone)
+
+    def _vectors_for_head(self, ids: AnyArray) -> AnyArray | None:
+        """Vectors of points that are to change, if a head follows changes."""
+        if self.head is None or self.head.means is None:
+            return None
+        return np.asarray(self.engine.fetch(ids).vectors)
+
+    def _change_head(self, vectors: AnyArray | None, codes: IntArray, *, sign: int) -> None:
+        if self.head is not None and vectors is not None:
+            self.head = self.head.changed(vectors, codes, len(self.labels), sign=sign)
 
     def _remove_beside(self, ids: AnyArray) -> None:
         self.codes_beside, self.groups_beside = (
@@ -442,11 +461,14 @@ class Gallery:
                 gone=before[other], come=codes[other], allow_empty_class=allow_empty_class
             )
             stored = self._labels_for_engine(codes)
+            vectors = self._vectors_for_head(relabelled[other]) if other.any() else None
             if stored is not None and other.any():
                 self.engine.relabel(relabelled[other], stored[other])
         if self.codes_beside is not None:
             self.codes_beside.relabel(self.codes_beside.rows_of(relabelled), codes)
         self.counts = counts
+        self._change_head(vectors, before[other], sign=-1)
+        self._change_head(vectors, codes[other], sign=1)
         self.mark_changed(relabelled[other])
 
     @contextmanager
@@ -475,6 +497,18 @@ class Gallery:
 
     def search(self, queries: AnyArray, k: int) -> Neighbors:
         """The k nearest points of each query, with class codes as labels; fewer if so counted."""
+        found = self._find(queries, k)
+        if self.head is None:
+            return found
+        return found.with_scores(self.head.score(queries, found.labels))
+
+    def without_head(self) -> "Gallery":
+        """The same gallery, for a fit of its own."""
+        gallery = copy(self)
+        gallery.head = None
+        return gallery
+
+    def _find(self, queries: AnyArray, k: int) -> Neighbors:
         found = self.engine.search(queries, k)
         if not found.counts.any() and not self.engine.size():
             raise UnusableGalleryError(
@@ -530,8 +564,9 @@ class Gallery:
         for code in np.intersect1d(large, codes).tolist():
             places = np.flatnonzero(codes == code)
             vectors = np.asarray(self.engine.fetch(asked[places]).vectors)
-            found = self.engine.search_other_labels(vectors, code, k)
-            parts.append((places, self._neighbors(found)))
+            found = self._neighbors(self.engine.search_other_labels(vectors, code, k))
+            points = AskedPoints(asked[places], vectors, codes[places])
+            parts.append((places, self._with_own_scores(found, points, without_class=True)))
         return in_places(parts, len(asked))
 
     def _asked_ids(self, ids: ArrayLike | None) -> AnyArray:
@@ -579,12 +614,13 @@ class Gallery:
             if move is not None:
                 asked = replace(asked, vectors=move(asked.vectors))
             open_rows, n_searched = np.arange(len(some)), min(k + 1, n_most)
+            here: list[tuple[IntArray, Neighbors]] = []
             while open_rows.size:
                 still_open = []
                 for rows in _blocks(open_rows, max(1, LISTED // n_searched)):
-                    found = self.search(asked.vectors[rows], n_searched)
+                    found = self._find(asked.vectors[rows], n_searched)
                     kept = keep_first(found, are_others(found, asked.take(rows)), k)
-                    parts.append((first + rows, kept))
+                    here.append((rows, kept))
                     # An engine that lists fewer than it was asked for has no more to give.
                     more = (kept.counts < k) & found.valid[:, -1]
                     still_open.append(rows[more])
@@ -592,8 +628,21 @@ class Gallery:
                 if n_searched == n_most:
                     break
                 n_searched = min(4 * n_searched, n_most)
+            block = self._with_own_scores(
+                in_places(here, len(some)), asked, without_class=are_others is _other_classes
+            )
+            parts.append((np.arange(first, first + len(some)), block))
             first += len(some)
-        return in_places(parts, len(ids))
+        return in_places(parts, len(ids)) if len(parts) > 1 else parts[0][1]
+
+    def _with_own_scores(
+        self, found: Neighbors, asked: AskedPoints, *, without_class: bool
+    ) -> Neighbors:
+        """Beside neighbours of own points, what heads say that have not seen the points."""
+        if self.head is None:
+            return found
+        scores = self.head.score_own(asked.vectors, found.labels, asked.ids)
+        return found.with_scores(scores.without(asked.codes) if without_class else scores)
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:
         stored = self.engine.fetch(ids)

@@ -170,7 +170,13 @@ def _to_arrays(search: Callable[[], ProtocolNeighbors]) -> dict[str, AnyArray]:
 
 def _from_arrays(protocol: ProtocolName, stored: Mapping[str, AnyArray]) -> ProtocolNeighbors:
     own, queries = (
-        Neighbors(*(stored[f"{part}.{name}"] for name in STORED)) for part in ("own", "queries")
+        Neighbors(
+            stored[f"{part}.sq_distances"],
+            stored[f"{part}.labels"],
+            stored[f"{part}.ids"],
+            stored[f"{part}.counts"],
+        )
+        for part in ("own", "queries")
     )
     codes, query_codes = stored["own_codes"], stored["query_codes"]
     n_classes = int(stored["n_classes"][0])

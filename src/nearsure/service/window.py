@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import Neighbors, join_scores
 
 # Queries that are kept; a batch leaves as a whole, so that there may be nearly twice as many.
 SIZE = 500
@@ -233,8 +233,15 @@ def _join(parts: Sequence[Neighbors]) -> Neighbors:
     """Neighbours of several searches as one, without ids."""
     # The gallery may have had fewer points than k at times.
     k = min(part.k for part in parts)
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    scored = [
+        (slice(end - len(part), end), part.class_scores)
+        for part, end in zip(parts, ends, strict=True)
+        if part.class_scores is not None
+    ]
     return Neighbors(
         np.concatenate([part.sq_distances[:, :k] for part in parts]),
         np.concatenate([part.labels[:, :k] for part in parts]),
         counts=np.concatenate([np.minimum(part.counts, k) for part in parts]),
+        class_scores=join_scores(scored, ends[-1]) if len(scored) == len(parts) else None,
     )

@@ -158,7 +158,7 @@ def move_away(neighbors: Neighbors) -> Neighbors:
     # In any order but that of the points, which may lie class by class.
     steps = np.random.default_rng(FAR_SEED).permutation(np.geomspace(*FAR_STEPS, len(some)))
     moved = some.sq_distances + np.median(farthest) * steps[:, None]
-    return Neighbors(moved, some.labels, some.ids, some.counts)
+    return Neighbors(moved, some.labels, some.ids, some.counts, some.class_scores)
 
 
 CHANCE = 0.5

@@ -1,0 +1,222 @@
+"""Class means in one metric: linear discriminant analysis, the parametric limit of NED.
+
+The paper's theorem takes a class's density for a sum of kernels about its members. With one normal
+density a class, all of one covariance S, the same argument gives
+
+    log p(c | z) = log n_c - t / 2 (z - m_c)' inverse(S) (z - m_c) + constant,
+
+which is linear in z. Embeddings are not normal, and the tails of a normal density are too thin for
+them: t, fitted like NED's T, is what they are tempered by.
+
+All of it comes from sums over points, which portions of a gallery add up to, and from which a point
+can be taken out again exactly.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.heads.linear import LinearHead
+
+# Beyond so many features, the metric has one variance for each, and no covariance.
+MOST_CORRELATED = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over labelled points: counts, sums and squares about a centre.
+
+    Parameters
+    ----------
+    centre : array of shape (d,)
+        What is taken from every vector first, as squares of large numbers lose their last digits.
+    counts : array of shape (n_classes,)
+        Members.
+    sums : array of shape (n_classes, d)
+        Of the members' vectors.
+    squares : array of shape (d, d) or (d,)
+        Sum of the outer products of all vectors, or of their squares alone.
+
+    Examples
+    --------
+    >>> empty = Moments.empty(np.zeros(1), n_classes=2)
+    >>> both = empty.add(np.array([[1.0], [3.0]]), np.array([0, 0]))
+    >>> both.means[0]
+    array([2.])
+    >>> both.add(np.array([[3.0]]), np.array([0]), sign=-1).means[0]
+    array([1.])
+    """
+
+    centre: FloatArray
+    counts: FloatArray
+    sums: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def empty(cls, centre: FloatArray, n_classes: int) -> "Moments":
+        """Of no points."""
+        d = len(centre)
+        shape = (d, d) if d <= MOST_CORRELATED else (d,)
+        return cls(centre, np.zeros(n_classes), np.zeros((n_classes, d)), np.zeros(shape))
+
+    def add(self, vectors: AnyArray, codes: IntArray, *, sign: int = 1) -> "Moments":
+        """With more points, or without some of them (sign -1); the arrays are changed in place.
+
+        Parameters
+        ----------
+        vectors, codes : array of shape (n, d) and (n,)
+            The points, at most some thousand.
+        sign : {1, -1}
+            Whether they come or go.
+        """
+        if not len(codes):
+            return self
+        moved = np.asarray(vectors, np.float64) - self.centre
+        order = np.argsort(codes, kind="stable")
+        present, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
+        self.counts[present] += sign * sizes
+        self.sums[present] += sign * np.add.reduceat(moved[order], starts, axis=0)
+        correlated = self.squares.ndim > 1
+        self.squares[...] += sign * (moved.T @ moved if correlated else (moved**2).sum(axis=0))
+        return self
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return replace(
+            self,
+            counts=self.counts + other.counts,
+            sums=self.sums + other.sums,
+            squares=self.squares + other.squares,
+        )
+
+    def __sub__(self, other: "Moments") -> "Moments":
+        return replace(
+            self,
+            counts=self.counts - other.counts,
+            sums=self.sums - other.sums,
+            squares=self.squares - other.squares,
+        )
+
+    @property
+    def means(self) -> FloatArray:
+        """Of each class, about the centre; 0 for one without members."""
+        means: FloatArray = self.sums / np.maximum(self.counts, 1.0)[:, None]
+        return means
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of points about the means of their classes, of the shape of `squares`."""
+        means, n_free = self.means, self.counts.sum() - (self.counts > 0).sum()
+        weighted = means * self.counts[:, None]
+        correlated = self.squares.ndim > 1
+        between = means.T @ weighted if correlated else (means * weighted).sum(axis=0)
+        covariance: FloatArray = (self.squares - between) / max(1.0, n_free)
+        return covariance
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMeans:
+    """Means in a metric; `fit_class_means` makes it.
+
+    Parameters
+    ----------
+    means : array of shape (n_classes, d)
+        About the centre.
+    counts : array of shape (n_classes,)
+        Members of each class.
+    factor : array of shape (d, d) or (d,)
+        B, with B B' the inverse of the covariance, so that points times B are whitened.
+    scale : float
+        t.
+    centre : array of shape (d,)
+        Of all points.
+    """
+
+    means: FloatArray
+    counts: FloatArray
+    factor: FloatArray
+    scale: float
+    centre: FloatArray
+
+    def whiten(self, vectors: AnyArray) -> FloatArray:
+        """Points in the metric: covariance about the class means is near 1."""
+        return self._times_factor(np.asarray(vectors, np.float64) - self.centre)
+
+    def _times_factor(self, moved: FloatArray) -> FloatArray:
+        whitened: FloatArray = moved @ self.factor if self.factor.ndim > 1 else moved * self.factor
+        return whitened
+
+    def unwhiten(self, weights: FloatArray) -> FloatArray:
+        """Weights of whitened points as weights of the points."""
+        raw: FloatArray = weights @ self.factor.T if self.factor.ndim > 1 else weights * self.factor
+        return raw
+
+    def head(self) -> LinearHead:
+        """The logits that means and metric give."""
+        whitened = self._times_factor(self.means)
+        with np.errstate(divide="ignore"):
+            prior = np.log(self.counts)
+        intercepts = prior - 0.5 * self.scale * (whitened**2).sum(axis=1)
+        return LinearHead(self.scale * self.unwhiten(whitened), intercepts, self.centre)
+
+    def changed(
+        self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+    ) -> "ClassMeans":
+        """With points added (sign 1) or removed (-1); the metric stays.
+
+        Parameters
+        ----------
+        vectors, codes : array of shape (n, d) and (n,)
+            The points.
+        n_classes : int
+            How many classes there are now.
+        sign : {1, -1}
+            Whether they come or go.
+        """
+        n_more = max(0, n_classes - len(self.counts))
+        means = np.pad(self.means, ((0, n_more), (0, 0)))
+        counts = np.pad(self.counts, (0, n_more))
+        touched = np.unique(codes)
+        sums = means[touched] * counts[touched, None]
+        moved = np.asarray(vectors, np.float64) - self.centre
+        np.add.at(sums, np.searchsorted(touched, codes), sign * moved)
+        np.add.at(counts, codes, float(sign))
+        counts = np.maximum(counts, 0.0)
+        means[touched] = sums / np.maximum(counts[touched], 1.0)[:, None]
+        means[touched[counts[touched] == 0]] = 0.0
+        return replace(self, means=means, counts=counts)
+
+
+def fit_class_means(moments: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means in the metric of the covariance that all classes share.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of all points; some must differ from the mean of their class.
+    shrinkage : float
+        In (0, 1]: how much of a covariance that is the same in all directions is mixed in.
+    scale : float
+        t.
+
+    Examples
+    --------
+    >>> points, codes = np.array([[0.0], [2.0], [9.0], [11.0]]), np.array([0, 0, 1, 1])
+    >>> moments = Moments.empty(np.zeros(1), 2).add(points, codes)
+    >>> head = fit_class_means(moments, shrinkage=0.5).head()
+    >>> head.logits([[5.5]]).round(6)  # half way between the means 1 and 10
+    array([[5.44..., 5.44...]])
+    """
+    covariance = moments.covariance
+    if covariance.ndim > 1:
+        usual = float(np.trace(covariance)) / len(covariance)
+        shrunk = (1.0 - shrinkage) * covariance
+        shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
+        # A = inverse(L L') = B B' with B = inverse(L').
+        lower = cholesky(shrunk, lower=True, check_finite=False)
+        factor = solve_triangular(lower.T, np.eye(len(lower)), lower=False, check_finite=False)
+    else:
+        usual = float(covariance.mean())
+        factor = 1.0 / np.sqrt((1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual)
+    return ClassMeans(moments.means, moments.counts, factor, scale, moments.centre)

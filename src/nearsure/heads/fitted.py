@@ -1,0 +1,408 @@
+"""A head fitted on a gallery, with copies of it that have not seen a fold of the points."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.heads.class_means import (
+    MOST_CORRELATED,
+    ClassMeans,
+    Moments,
+    fit_class_means,
+)
+from nearsure.heads.linear import LinearHead
+from nearsure.heads.logistic import fit_logistic_head
+from nearsure.labels import restored_classes, stored_classes
+from nearsure.neighbors import ClassScores, join_scores
+from nearsure.schema import (
+    BOOLEAN,
+    POSITIVE,
+    TEXT,
+    array,
+    check_fields,
+    integer,
+    nullable,
+    one_of,
+    unreadable,
+)
+
+# A class of n members loses one of n when a point is left out, and so should its rivals: small
+# classes are divided into few folds.
+FEWEST_FOLDS, MOST_FOLDS = 2, 5
+FOLD_SEED = 0
+# Shrinkage and strength are chosen on points of so many folds, and on so many of them at most; the
+# strength by heads that are fitted on so many points at most, as it hardly depends on their number.
+CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 4000
+SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 1.0)
+# Where classes are too many to choose by all their logits: what most galleries choose.
+USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
+# From the strongest penalty on, as long as likelihood grows.
+STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0)
+SCALES = (-7.0, 3.0)  # logarithms
+# A point counts no less probable than this, or one mislabelled point would outweigh all others.
+LEAST_PROBABILITY = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class FittedHead:
+    """A head, and the same head fitted without each fold of the points.
+
+    Parameters
+    ----------
+    name : {"means", "logistic"}
+        What was fitted.
+    full : LinearHead
+        On all points: for queries.
+    folds : tuple of LinearHead
+        Each without the points of one fold: for these points.
+    means : ClassMeans or None
+        What `full` was made of, for changes; None for a head that only a fit can change.
+    near_only : bool
+        Whether the classes of a query's neighbours alone are scored, as there are too many.
+    seen_ids, seen_folds : array of shape (n,)
+        The points that it was fitted on, by ascending id, and their folds.
+    """
+
+    name: str
+    full: LinearHead
+    folds: tuple[LinearHead, ...]
+    means: ClassMeans | None = None
+    near_only: bool = False
+    seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
+    seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
+        """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
+        return self.full.score(vectors, labels if self.near_only else None)
+
+    def score_own(self, vectors: AnyArray, labels: IntArray, ids: AnyArray) -> ClassScores:
+        """Of points of the gallery, each by the head that has not seen its fold.
+
+        Parameters
+        ----------
+        vectors, labels : array of shape (n, d) and (n, k)
+            As of `score`.
+        ids : array of shape (n,)
+            Of the points.
+        """
+        parts, folds = [], self._folds_of(ids)
+        for fold in np.unique(folds).tolist():
+            rows = np.flatnonzero(folds == fold)
+            near = labels[rows] if self.near_only else None
+            parts.append((rows, self.folds[fold].score(vectors[rows], near)))
+        return join_scores(parts, len(folds))
+
+    def _folds_of(self, ids: AnyArray) -> IntArray:
+        if self.seen_ids.dtype.kind != ids.dtype.kind:
+            return np.zeros(len(ids), np.int64)  # The same points under other ids.
+        places = np.minimum(np.searchsorted(self.seen_ids, ids), len(self.seen_ids) - 1)
+        # A point that came later was seen by no head.
+        return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
+
+    def changed(
+        self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+    ) -> "FittedHead":
+        """With points added (sign 1) or removed (-1), as far as that is possible without a fit."""
+        if self.means is None:
+            return self
+        means = self.means.changed(vectors, codes, n_classes, sign=sign)
+        return replace(self, means=means, full=means.head())
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Numbers for JSON, and arrays."""
+        numbers = {
+            "name": self.name,
+            "near_only": self.near_only,
+            "n_classes": len(self.full.weights),
+            "n_seen": len(self.seen_ids),
+            "n_folds": len(self.folds),
+            "scale": None if self.means is None else self.means.scale,
+            "ids_dtype": self.seen_ids.dtype.str,
+        }
+        arrays = {
+            "head_ids": stored_classes(self.seen_ids),
+            "head_folds": self.seen_folds,
+            "head_centre": self.full.centre,
+            "head_fold_weights": np.stack([each.weights for each in self.folds]),
+            "head_fold_intercepts": np.stack([each.intercepts for each in self.folds]),
+        }
+        if self.means is None:
+            arrays["head_weights"] = self.full.weights
+            arrays["head_intercepts"] = self.full.intercepts
+        else:
+            arrays["head_means"], arrays["head_counts"] = self.means.means, self.means.counts
+            arrays["head_factor"] = self.means.factor
+        for name in SINGLE:
+            if name in arrays:
+                lowest = np.maximum(arrays[name], -LARGEST_WEIGHT)
+                arrays[name] = lowest.astype(np.float32)
+        return numbers, arrays
+
+    @classmethod
+    def from_state(
+        cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], n_features: int
+    ) -> Self:
+        """The inverse of `to_state`; `ModelFileError` for anything else."""
+        owner = "The head of the model"
+        n, m = numbers["n_classes"], numbers["n_seen"]
+        n_folds, d = numbers["n_folds"], n_features
+        single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
+        factor = (d, d) if d <= MOST_CORRELATED else (d,)
+        table = {
+            "head_folds": array("int64", m, low=0, high=n_folds - 1),
+            "head_centre": array("float64", d, low=-1e150, high=1e150),
+            "head_fold_weights": array("float32", n_folds, n, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n, **single),
+            "head_weights": array("float32", n, d, **single),
+            "head_intercepts": array("float32", n, **single),
+            "head_means": array("float64", n, d, low=-1e150, high=1e150),
+            "head_counts": array("float64", n, low=0.0, high=2.0**53),
+            "head_factor": array("float64", *factor, low=-1e150, high=1e150),
+        }
+        own = {name: arrays[name] for name in table if name in arrays}
+        check_fields(owner, own, {name: table[name] for name in own})
+        ids = restored_classes(arrays["head_ids"], numbers["ids_dtype"])
+        if len(ids) != m or (ids[1:] <= ids[:-1]).any():
+            raise unreadable(owner, "its ids must ascend, one for each fold of a point")
+        centre = own["head_centre"]
+        folds = tuple(
+            _restored(weights, intercepts, centre)
+            for weights, intercepts in zip(
+                own["head_fold_weights"], own["head_fold_intercepts"], strict=True
+            )
+        )
+        means = None
+        if numbers["name"] == "means":
+            means = ClassMeans(
+                own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
+            )
+            full = means.head()
+        else:
+            full = _restored(own["head_weights"], own["head_intercepts"], centre)
+        return cls(
+            numbers["name"], full, folds, means, numbers["near_only"], ids, own["head_folds"]
+        )
+
+
+def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
+    """The arrays that `FittedHead.to_state` gave; `ModelFileError` unless the numbers fit."""
+    check_fields("The head of the model", numbers, _STORED)
+    if (numbers["name"] == "means") != (numbers["scale"] is not None):
+        raise unreadable("The head of the model", "class means alone must have a scale")
+    full = ("means", "counts", "factor") if numbers["name"] == "means" else SINGLE_FULL
+    shared = ("ids", "folds", "centre", "fold_weights", "fold_intercepts")
+    return tuple(f"head_{name}" for name in (*shared, *full))
+
+
+SINGLE_FULL = ("weights", "intercepts")
+SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
+# Of a file; a class without members has minus this for an intercept of minus infinity.
+LARGEST_WEIGHT = 1e30
+_STORED = {
+    "name": one_of("means", "logistic"),
+    "near_only": BOOLEAN,
+    "n_classes": integer(1),
+    "n_seen": integer(1),
+    "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
+    "scale": nullable(POSITIVE),
+    "ids_dtype": TEXT,
+}
+
+
+def _restored(weights: AnyArray, intercepts: AnyArray, centre: FloatArray) -> LinearHead:
+    lowest = intercepts <= np.float32(-LARGEST_WEIGHT)
+    plain = np.where(lowest, -np.inf, intercepts.astype(np.float64))
+    return LinearHead(weights.astype(np.float64), plain, centre)
+
+
+def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
+    """Folds of points, shape (n,): those of a class are spread evenly, those of a group together.
+
+    Examples
+    --------
+    >>> assign_folds(np.array([0, 0, 1, 1])).tolist() in ([0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1])
+    True
+    """
+    sizes = np.bincount(codes)
+    n_folds = int(np.clip(np.median(sizes[codes]), FEWEST_FOLDS, MOST_FOLDS))
+    first, of_unit = np.arange(len(codes)), np.arange(len(codes))
+    if groups is not None:
+        _, first, of_unit = np.unique(groups, return_index=True, return_inverse=True)
+    unit_codes = codes[first]
+    drawn = np.random.default_rng(FOLD_SEED).permutation(len(first))
+    by_class = drawn[np.argsort(unit_codes[drawn], kind="stable")]
+    ordered = unit_codes[by_class]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
+    folds = np.empty(len(first), np.int64)
+    # Classes begin with different folds, or the first would have all that is left over.
+    folds[by_class] = (rank + ordered) % n_folds
+    return folds[of_unit]
+
+
+def fit_means_head(
+    folds: list[Moments], chosen_on: "LabelledFolds | None"
+) -> tuple[FittedHead, float]:
+    """Class means; shrinkage and scale by the likelihood of points that were left out.
+
+    Parameters
+    ----------
+    folds : list of Moments
+        Of the points of each fold.
+    chosen_on : LabelledFolds or None
+        Points to choose by; None takes what is usual, and scores neighbours' classes alone.
+
+    Returns
+    -------
+    head : FittedHead
+    shrinkage : float
+        Of its metric.
+    """
+    total = sum(folds[1:], start=folds[0])
+    shrinkage, scale = USUAL_SHRINKAGE, USUAL_SCALE
+    if chosen_on is not None:
+        found = []
+        for candidate in SHRINKAGES:
+            parts = [
+                _without_prior(fit_class_means(total - folds[fold], candidate), some)
+                for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
+            ]
+            found.append((*_temper(parts), candidate))
+        _, scale, shrinkage = min(found)
+    heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
+    means = fit_class_means(total, shrinkage, scale)
+    head = FittedHead("means", means.head(), _rounded(heads), means, chosen_on is None)
+    return head, shrinkage
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFolds:
+    """Points with their classes and folds."""
+
+    vectors: AnyArray
+    codes: IntArray
+    folds: IntArray
+
+    def by_fold(self, n_folds: int) -> Iterator[tuple[int, "LabelledFolds"]]:
+        """Some of the points of each of the first folds."""
+        for fold in range(n_folds):
+            rows = np.flatnonzero(self.folds == fold)
+            rows = rows[: max(1, MOST_CHOSEN_ON // n_folds)]
+            if rows.size:
+                yield fold, self.take(rows)
+
+    def take(self, rows: AnyArray) -> "LabelledFolds":
+        """Some of the points."""
+        return LabelledFolds(self.vectors[rows], self.codes[rows], self.folds[rows])
+
+
+# Logits to be scaled, logits that are not, and the true classes.
+_Tempered = tuple[FloatArray, FloatArray, IntArray]
+
+
+def _without_prior(means: ClassMeans, points: LabelledFolds) -> _Tempered:
+    with np.errstate(divide="ignore"):
+        prior = np.log(means.counts)
+    known = np.isfinite(prior)[points.codes]
+    head = means.head()
+    head = replace(head, intercepts=np.where(np.isfinite(prior), head.intercepts - prior, 0.0))
+    return head.logits(points.vectors[known]), prior, points.codes[known]
+
+
+def _temper(parts: list[_Tempered]) -> tuple[float, float]:
+    """Loss and scale at which the true classes of points are most probable."""
+    n_points = sum(len(codes) for *_, codes in parts)
+    if not n_points:
+        return np.inf, 1.0
+
+    def loss(log_scale: float) -> float:
+        lost = 0.0
+        for scaled, fixed, codes in parts:
+            logits = np.exp(log_scale) * scaled + fixed
+            p_true = np.exp(logits[np.arange(len(codes)), codes] - logsumexp(logits, axis=1))
+            lost -= np.log(LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true).sum()
+        return float(lost / n_points)
+
+    found = minimize_scalar(loss, bounds=SCALES, method="bounded", options={"xatol": 0.02})
+    return float(found.fun), float(np.exp(found.x))
+
+
+def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: float) -> FittedHead:
+    """Logistic regression in the metric of the class means; strength by likelihood left out.
+
+    Parameters
+    ----------
+    points : LabelledFolds
+        To fit on, at random.
+    folds : list of Moments
+        As of `fit_means_head`.
+    shrinkage : float
+        Of the metric.
+    """
+    total = sum(folds[1:], start=folds[0])
+    n_classes = len(total.counts)
+
+    def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
+        means = fit_class_means(total if fold is None else total - folds[fold], shrinkage)
+        rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
+        others = points.take(rows)
+        return means, replace(others, vectors=means.whiten(others.vectors))
+
+    strength, scale = _choose_strength(
+        [(*prepare(fold, MOST_CHOSEN_BY), some) for fold, some in points.by_fold(CHOICE_FOLDS)],
+        n_classes,
+    )
+
+    def fit(fold: int | None) -> LinearHead:
+        means, others = prepare(fold)
+        weights = fit_logistic_head(others.vectors, others.codes, n_classes, strength)
+        return _as_head(weights, means, scale)
+
+    heads = _rounded(tuple(fit(fold) for fold in (None, *range(len(folds)))))
+    return FittedHead("logistic", heads[0], heads[1:])
+
+
+def _choose_strength(
+    tried: list[tuple[ClassMeans, LabelledFolds, LabelledFolds]], n_classes: int
+) -> tuple[float, float]:
+    """Strength and scale; from whitened points to fit on, and points to choose by."""
+    starts: list[FloatArray | None] = [None] * len(tried)
+    best = (np.inf, STRENGTHS[0], 1.0)
+    for strength in STRENGTHS:
+        parts = []
+        for i, (means, others, some) in enumerate(tried):
+            starts[i] = weights = fit_logistic_head(
+                others.vectors, others.codes, n_classes, strength, starts[i]
+            )
+            is_known = np.isfinite(weights[:, -1])
+            weights = np.where(is_known[:, None], weights, 0.0)
+            known = some.take(is_known[some.codes])
+            logits = _as_head(weights, means, 1.0).logits(known.vectors)
+            parts.append((logits, np.where(is_known, 0.0, -np.inf), known.codes))
+        loss, scale = _temper(parts)
+        if loss >= best[0]:
+            break
+        best = (loss, strength, scale)
+    return best[1:]
+
+
+def _as_head(weights: FloatArray, means: ClassMeans, scale: float) -> LinearHead:
+    raw = means.unwhiten(weights[:, :-1])
+    return LinearHead(scale * raw, scale * weights[:, -1], means.centre)
+
+
+def _rounded(heads: tuple[LinearHead, ...]) -> tuple[LinearHead, ...]:
+    """As a file keeps them: in single precision."""
+    return tuple(
+        LinearHead(_in_single(head.weights), _in_single(head.intercepts), head.centre)
+        for head in heads
+    )
+
+
+def _in_single(values: FloatArray) -> FloatArray:
+    return values.astype(np.float32).astype(np.float64)

@@ -1,0 +1,352 @@
+"""Neighbours and a head as one posterior.
+
+    log p(c | z) = a log(p_neighbours(c | z) + floor) + b log p_head(c | z) + constant
+
+a, b and the floor are fitted by likelihood on points that neither has seen: neighbours without the
+point, and a head that was fitted without it. The floor is what a class has that is not among the
+neighbours.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import minimize
+
+from nearsure import schema
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.neighbors import PADDING_LABEL, ClassScores
+from nearsure.posterior import Posterior
+
+# Bounds of log a, log b and log floor; a floor far above 1 makes the neighbours' part linear.
+BOUNDS = ((-7.0, 5.0), (-9.0, 3.0), (-16.0, 3.0))
+START = (-0.5, -0.7, -5.0)
+MOST_FITTED = 4000
+# A point counts no less probable than this, or one mislabelled point would outweigh all others.
+LEAST_PROBABILITY = 1e-3
+
+
+@dataclass(frozen=True)
+class Joint(schema.Document):
+    """The weights of neighbours and head; `fit_joint` finds them.
+
+    Parameters
+    ----------
+    neighbors, head : float
+        a and b, not negative.
+    floor : float
+        What a class has in place of 0 that is not among the neighbours, above 0.
+    """
+
+    _owner: ClassVar = "The joint form"
+    _table: ClassVar = {
+        "neighbors": schema.number("a number in [0, 1000]", 0.0, 1e3),
+        "head": schema.number("a number in [0, 1000]", 0.0, 1e3),
+        "floor": schema.number("a number in [1e-12, 1000]", 1e-12, 1e3),
+    }
+    neighbors: float
+    head: float
+    floor: float
+
+
+@dataclass(frozen=True)
+class HeadFit(schema.Document):
+    """Which head stands beside the neighbours, and why; `choose_head` makes it.
+
+    Parameters
+    ----------
+    name : {"means", "logistic"} or None
+        The head; None if neighbours alone answer.
+    joint : Joint or None
+        How both are weighed.
+    gains : dict of str to float
+        By how much each head lowered the loss of own points, -log p(own class), in the mean.
+    errors : dict of str to float
+        Standard errors of these.
+    left_out : dict of str to str
+        Why a head was not tried.
+    """
+
+    _owner: ClassVar = "The choice of the head"
+    _table: ClassVar = {
+        "name": schema.nullable(schema.one_of("means", "logistic")),
+        "joint": schema.nullable(schema.OBJECT),
+        "gains": schema.SCALARS,
+        "errors": schema.SCALARS,
+        "left_out": schema.SCALARS,
+    }
+    name: str | None = None
+    joint: Joint | None = None
+    gains: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
+        schema.check_fields(cls._owner, fields, cls._table)
+        joint = fields["joint"]
+        return cls(**{**fields, "joint": None if joint is None else Joint.from_dict(joint)})
+
+    def __str__(self) -> str:
+        said = []
+        if self.joint is not None:
+            said.append(
+                f"{TITLES[self.name or ''].capitalize()} beside the neighbours: "
+                f"{self.joint.neighbors:.2f} log p_neighbours + {self.joint.head:.2f} log p_head."
+            )
+        else:
+            said.append("The neighbours alone answer.")
+        said += [
+            f"With {TITLES[name]}, the loss of own points falls by {gain:.3f} "
+            f"(standard error {self.errors[name]:.3f})."
+            for name, gain in self.gains.items()
+        ]
+        said += [f"No {TITLES[name]}: {reason}." for name, reason in self.left_out.items()]
+        return " ".join(said)
+
+
+TITLES = {"means": "class means", "logistic": "logistic regression"}
+# A head that helps by chance is not taken: its gain must be so many standard errors.
+LEAST_GAIN = 2.0
+
+
+def choose_head(
+    posterior: Posterior,
+    scores: dict[str, ClassScores],
+    codes: IntArray,
+    *,
+    left_out: dict[str, str],
+    forced: bool = False,
+    n_draws: int = 1,
+) -> HeadFit:
+    """The head with which own points are most probable, if it helps at all.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the points, by their neighbours.
+    scores : dict of str to ClassScores
+        Of the points, by heads that have not seen them.
+    codes : array of shape (n,)
+        Their classes.
+    left_out : dict of str to str
+        Why a head was not tried.
+    forced : bool
+        Whether to take a head that does not help, too.
+    n_draws : int
+        How often each point is among them.
+    """
+    joints, gains, errors = {}, {}, {}
+    for name, said in scores.items():
+        joints[name], alone, together = fit_joint(posterior, said, codes)
+        gain = alone - together
+        gains[name] = float(gain.mean())
+        errors[name] = float(gain.std()) / max(1.0, len(gain) / n_draws) ** 0.5
+    useful = [
+        name for name in gains if forced or gains[name] > LEAST_GAIN * errors[name] + SMALLEST_GAIN
+    ]
+    if not useful:
+        return HeadFit(gains=gains, errors=errors, left_out=left_out)
+    best = max(useful, key=lambda name: gains[name])
+    # Classes are not normal: where their means are no better than by chance, they are not taken.
+    if best == "means" and gains.get("logistic", 0.0) > gains[best] - errors[best]:
+        best = "logistic"
+    return HeadFit(best, joints[best], gains, errors, left_out)
+
+
+# Gains below this are those of rounding.
+SMALLEST_GAIN = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """The classes that neighbours or head name, row by row, as flat arrays."""
+
+    rows: IntArray
+    codes: IntArray
+    near: FloatArray
+    log_head: FloatArray
+    starts: IntArray
+
+    def logits(self, joint: Joint) -> FloatArray:
+        """Of each entry."""
+        return joint.neighbors * np.log(self.near + joint.floor) + joint.head * self.log_head
+
+
+def join_head(
+    posterior: Posterior,
+    scores: ClassScores,
+    joint: Joint,
+    *,
+    factors: FloatArray | None = None,
+    possible: BoolArray | None = None,
+) -> Posterior:
+    """p(c | z) of neighbours and head together, best first.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the neighbours, under the prior of the gallery.
+    scores : ClassScores
+        Of the same queries.
+    joint : Joint
+        The weights.
+    factors : array of shape (n_classes,), optional
+        Of another prior; see `nearsure.forms.prior`.
+    possible : array of shape (n_classes,), optional
+        Which classes have points; no other can be the answer. By default all.
+
+    Returns
+    -------
+    Posterior
+        Of the classes of the neighbours and of those that the head lists. A query without
+        neighbours has none.
+
+    Examples
+    --------
+    >>> near = Posterior(np.array([0, 2]), np.array([0, 1]), np.array([0.6, 0.4]), 3)
+    >>> head = ClassScores(
+    ...     np.array([[1, 0, 2]]), np.log([[0.7, 0.2, 0.1]]), np.zeros(1), np.zeros(1), 3
+    ... )
+    >>> joined = join_head(near, head, Joint(neighbors=1.0, head=1.0, floor=0.01))
+    >>> joined.codes, joined.probabilities.round(3)
+    (array([1, 0, 2]), array([0.698, 0.299, 0.002]))
+    """
+    listed = _align(posterior, scores, possible)
+    logits = listed.logits(joint)
+    if factors is not None:
+        logits = logits + np.log(factors[listed.codes])
+    order = np.lexsort((listed.codes, -logits, listed.rows))
+    rows, codes, logits = listed.rows[order], listed.codes[order], logits[order]
+    n = len(posterior)
+    lengths = np.bincount(rows, minlength=n)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    # Best first: the first of a row is its largest.
+    shares = np.exp(logits - np.repeat(logits[indptr[:-1][lengths > 0]], lengths[lengths > 0]))
+    totals = np.bincount(rows, shares, minlength=n)
+    n_classes = max(posterior.n_classes, scores.n_known)
+    return Posterior(indptr, codes, shares / totals[rows], n_classes)
+
+
+def fit_joint(
+    posterior: Posterior, scores: ClassScores, codes: IntArray, *, seed: int = 0
+) -> tuple[Joint, FloatArray, FloatArray]:
+    """Fit a, b and the floor on points that neighbours and head have not seen.
+
+    Parameters
+    ----------
+    posterior, scores : Posterior, ClassScores
+        Of the points.
+    codes : array of shape (n,)
+        Their classes. Points whose class neither lists say nothing.
+    seed : int
+        Of the draw of at most 4,000 points.
+
+    Returns
+    -------
+    joint : Joint
+    alone, together : array of shape (n_fitted,)
+        -log p(own class) of the points with the neighbours alone, and with both.
+    """
+    if len(posterior) > MOST_FITTED:
+        drawn = np.sort(np.random.default_rng(seed).permutation(len(posterior))[:MOST_FITTED])
+        posterior, scores, codes = posterior.take(drawn), scores.take(drawn), codes[drawn]
+    listed = _align(posterior, scores)
+    is_true = listed.codes == codes[listed.rows]
+    seen = np.zeros(len(posterior), np.bool_)
+    seen[listed.rows[is_true]] = True
+    if not seen.any():
+        return Joint(1.0, 0.0, 1e-6), np.zeros(1), np.zeros(1)
+    if not seen.all():
+        fitted = np.flatnonzero(seen)
+        return fit_joint(posterior.take(fitted), scores.take(fitted), codes[fitted])
+    true = np.flatnonzero(is_true)
+    lengths = np.diff(listed.starts, append=len(listed.rows))
+
+    def probabilities(joint: Joint) -> FloatArray:
+        logits = listed.logits(joint)
+        logits -= np.repeat(np.maximum.reduceat(logits, listed.starts), lengths)
+        shares = np.exp(logits)
+        return np.asarray(shares / np.repeat(np.add.reduceat(shares, listed.starts), lengths))
+
+    def loss(logs: FloatArray) -> tuple[float, FloatArray]:
+        joint = Joint(*np.exp(logs).tolist())
+        shares = probabilities(joint)
+        p_true = shares[true]
+        kept = LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true
+        # d loss / d logit = -(1 - least) p_true / kept (1[true] - share).
+        pull = (1.0 - LEAST_PROBABILITY) * p_true / kept
+        by_entry = np.repeat(pull, lengths) * shares
+        by_entry[true] -= pull
+        above = listed.near + joint.floor
+        slopes = (
+            joint.neighbors * (by_entry * np.log(above)).sum(),
+            joint.head * (by_entry * listed.log_head).sum(),
+            joint.neighbors * joint.floor * (by_entry / above).sum(),
+        )
+        return float(-np.log(kept).mean()), np.array(slopes) / len(true)
+
+    def search(bounds: tuple[tuple[float, float], ...], start: tuple[float, ...]) -> Joint:
+        found = minimize(
+            loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
+        )
+        return Joint(*np.exp(found.x).tolist())
+
+    def losses(joint: Joint) -> FloatArray:
+        p_true = probabilities(joint)[true]
+        return -np.log(LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true)
+
+    none = BOUNDS[1][0]
+    alone = search((BOUNDS[0], (none, none), BOUNDS[2]), (0.0, none, START[2]))
+    together = search(BOUNDS, START)
+    return together, losses(alone), losses(together)
+
+
+def _align(
+    posterior: Posterior, scores: ClassScores, possible: BoolArray | None = None
+) -> _Candidates:
+    """All classes that neighbours or head name, with what either says of them."""
+    n_classes = max(posterior.n_classes, scores.n_known)
+    listed = scores.codes != PADDING_LABEL
+    # Queries without neighbours have no answer.
+    listed &= (np.diff(posterior.indptr) > 0)[:, None]
+    if possible is not None:
+        listed &= _is_possible(possible, scores.codes)
+    rows, columns = np.nonzero(listed)
+    codes = scores.codes[rows, columns]
+    log_head = scores.log_shares[rows, columns]
+    own = posterior.rows * n_classes + posterior.codes
+    order = np.argsort(own, kind="stable")
+    keys = rows * n_classes + codes
+    places = np.minimum(np.searchsorted(own[order], keys), max(0, len(own) - 1))
+    entries = order[places] if len(own) else places
+    both = own[entries] == keys if len(own) else np.zeros(len(keys), np.bool_)
+    near = np.where(both, posterior.probabilities[entries], 0.0) if len(own) else np.zeros(0)
+    alone = np.ones(len(own), np.bool_)
+    alone[entries[both]] = False
+    others = np.flatnonzero(alone)
+    # On a class that is newer than itself a head has no opinion: it must not stand in its way.
+    best = np.where(listed, scores.log_shares, -np.inf).max(axis=1, initial=-np.inf)
+    unknown = posterior.codes[others] >= scores.n_known
+    beside = np.where(
+        unknown & np.isfinite(best[posterior.rows[others]]),
+        best[posterior.rows[others]],
+        scores.rest[posterior.rows[others]],
+    )
+    all_rows = np.concatenate([rows, posterior.rows[others]])
+    by_row = np.argsort(all_rows, kind="stable")
+    all_rows = all_rows[by_row]
+    return _Candidates(
+        all_rows,
+        np.concatenate([codes, posterior.codes[others]])[by_row],
+        np.concatenate([near, posterior.probabilities[others]])[by_row],
+        np.concatenate([log_head, beside])[by_row],
+        np.flatnonzero(np.diff(all_rows, prepend=-1)),
+    )
+
+
+def _is_possible(possible: BoolArray, codes: AnyArray) -> BoolArray:
+    inside = codes < len(possible)
+    allowed: BoolArray = inside & possible[np.where(inside, codes, 0)]
+    return allowed

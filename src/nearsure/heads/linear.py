@@ -1,0 +1,125 @@
+"""A head that is linear in the query: one logit a class, and p(c | z) by softmax."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.neighbors import PADDING_LABEL, ClassScores
+
+# The most probable classes of a query that are listed; the others share what is left.
+MOST_LISTED = 32
+# Logits that are computed at a time.
+BLOCK_ENTRIES = 1 << 21
+# Coordinates of classes that are gathered at a time.
+GATHERED_ENTRIES = 1 << 22
+# A sum of products depends on how many rows are multiplied at once, in its last digits. Rounded, a
+# query has the same logits alone and among others.
+DECIMALS = 9
+# What unlisted classes share, at the least.
+SMALLEST_REST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """logit(c | z) = w_c (z - centre) + b_c.
+
+    Parameters
+    ----------
+    weights : array of shape (n_classes, n_features)
+        w.
+    intercepts : array of shape (n_classes,)
+        b; minus infinity for a class without members.
+    centre : array of shape (n_features,)
+        Where the logits are the intercepts.
+
+    Examples
+    --------
+    >>> head = LinearHead(np.array([[-1.0], [1.0]]), np.zeros(2), np.zeros(1))
+    >>> scores = head.score(np.array([[2.0]]))
+    >>> scores.codes, np.exp(scores.log_shares).round(3)
+    (array([[1, 0]]), array([[0.982, 0.018]]))
+    """
+
+    weights: FloatArray
+    intercepts: FloatArray
+    centre: FloatArray
+
+    def logits(self, vectors: AnyArray) -> FloatArray:
+        """Of all classes, shape (n, n_classes)."""
+        moved = np.asarray(vectors, np.float64) - self.centre
+        logits: FloatArray = np.round(moved @ self.weights.T + self.intercepts, DECIMALS)
+        return logits
+
+    def score(self, vectors: AnyArray, labels: IntArray | None = None) -> ClassScores:
+        """The most probable classes of queries.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, n_features)
+            The queries.
+        labels : array of shape (n, k), optional
+            Classes of their neighbours, -1 for none. They alone are scored then, which costs less
+            than all where classes are many.
+        """
+        n_known = len(self.weights)
+        width = n_known if labels is None else labels.shape[1] * self.weights.shape[1]
+        step = max(1, (BLOCK_ENTRIES if labels is None else GATHERED_ENTRIES) // width)
+        blocks = []
+        for start in range(0, len(vectors), step):
+            rows = slice(start, start + step)
+            if labels is None:
+                blocks.append(_list_best(self.logits(vectors[rows])))
+            else:
+                blocks.append(self._score_near(vectors[rows], labels[rows]))
+        codes, log_shares, rest, level = (
+            np.concatenate(parts) for parts in zip(*blocks, strict=True)
+        )
+        return ClassScores(codes, log_shares, rest, level, n_known)
+
+    def _score_near(
+        self, vectors: AnyArray, labels: IntArray
+    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        codes = np.sort(labels, axis=1)
+        codes[:, 1:][codes[:, 1:] == codes[:, :-1]] = PADDING_LABEL
+        codes = np.where(codes < len(self.weights), codes, PADDING_LABEL)
+        # As few columns as the most classes of a row: duplicates are gone.
+        order = np.argsort(codes == PADDING_LABEL, axis=1, kind="stable")
+        most = max(1, int((codes != PADDING_LABEL).sum(axis=1).max()))
+        codes = np.take_along_axis(codes, order[:, :most], axis=1)
+        moved = np.asarray(vectors, np.float64) - self.centre
+        gathered = self.weights[np.maximum(codes, 0)]
+        logits = np.einsum("nd,nmd->nm", moved, gathered) + self.intercepts[np.maximum(codes, 0)]
+        logits = np.where(codes == PADDING_LABEL, -np.inf, np.round(logits, DECIMALS))
+        level = _log_sums(logits)
+        log_shares = logits - level[:, None]
+        lowest = np.where(codes == PADDING_LABEL, np.inf, log_shares).min(axis=1)
+        return codes, log_shares, np.where(np.isfinite(lowest), lowest, 0.0), level
+
+
+def _list_best(logits: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Codes, log shares, the rest and the level of a block."""
+    n_classes = logits.shape[1]
+    level = _log_sums(logits)
+    n_listed = min(n_classes, MOST_LISTED)
+    if n_listed < n_classes:
+        best = np.argpartition(logits, n_classes - n_listed, axis=1)[:, -n_listed:]
+        # Of classes that are equally probable, which ones are listed must not depend on the others.
+        best = np.sort(best, axis=1)
+        found = np.take_along_axis(logits, best, axis=1)
+    else:
+        best, found = np.broadcast_to(np.arange(n_classes), logits.shape), logits
+    order = np.argsort(-found, axis=1, kind="stable")
+    codes = np.take_along_axis(best, order, axis=1)
+    log_shares = np.take_along_axis(found, order, axis=1) - level[:, None]
+    codes = np.where(np.isfinite(log_shares), codes, PADDING_LABEL)
+    left = np.maximum(1.0 - np.exp(log_shares).sum(axis=1), SMALLEST_REST)
+    rest = np.log(left / max(1, n_classes - n_listed))
+    lowest = np.where(np.isfinite(log_shares), log_shares, np.inf).min(axis=1)
+    return codes, log_shares, np.minimum(rest, lowest), level
+
+
+def _log_sums(logits: FloatArray) -> FloatArray:
+    sums = np.asarray(logsumexp(logits, axis=1), np.float64)
+    return np.where(np.isfinite(sums), sums, 0.0)
