@@ -28,7 +28,7 @@ from nearsure.posterior import Posterior
 from nearsure.probes import fit_probe
 
 K = 15
-NO_HEAD: dict[str, Any] = {}
+NO_HEAD: dict[str, Any] = {"head": None}
 TRIAL = half_trial("own", points(), seed=0)
 GALLERY, QUERIES = TRIAL.searched(K)
 EVERY = (*VARIANTS, *SLOW_VARIANTS, *PROBE_VARIANTS, DEFAULT)

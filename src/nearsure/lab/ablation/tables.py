@@ -40,7 +40,7 @@ PARTS = (
     "+ a query's own scale",
     "+ the leave-one-out correction",
     "+ shrunk Platt (the neighbours alone)",
-    "+ the rest of NEDClassifier (the default)",
+    "+ a head beside the neighbours (the default)",
 )
 
 
