@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,8 +90,9 @@ MARKERS = {
 LABEL_SIZE = 8.5
 # Height of a label beside a panel, as a share of the panel.
 LABEL_HEIGHT = 0.034
-# What is less accurate than the default by more than this is named, not drawn.
-SHOWN_BELOW_DEFAULT = 0.1
+# What is less accurate than the neighbours alone by more than this is named, not drawn.
+SHOWN_BELOW_NEIGHBORS = 0.045
+TITLE_WIDTH = 64
 
 
 def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) -> Path:
@@ -148,7 +150,7 @@ def _panels(n: int, size: tuple[float, float], title: str) -> "tuple[Figure, lis
 
 def _draw_field(ax: "Axes", group: Group) -> None:
     level_of = {variant.base: group.mean(variant).accuracy for variant in group.variants}
-    lowest = level_of[DEFAULT.base] - SHOWN_BELOW_DEFAULT
+    lowest = level_of[NEIGHBORS_ALONE.base] - SHOWN_BELOW_NEIGHBORS
     shown = {base: level for base, level in level_of.items() if level >= lowest}
     for variant in group.variants:
         if variant.base not in shown:
@@ -177,7 +179,8 @@ def _draw_field(ax: "Axes", group: Group) -> None:
     ax.yaxis.set_major_locator(ticker.MultipleLocator(0.01))
     below = [f"{base_title(base)} {level_of[base]:.1%}" for base in level_of if base not in shown]
     title = f"{group.first.dataset}, mean of {len(group.rows(DEFAULT))} splits"
-    ax.set_title(f"{title}\nfar below: {', '.join(below)}" if below else title, fontsize=11)
+    named = fill(f"far below: {', '.join(below)}", TITLE_WIDTH) if below else ""
+    ax.set_title(f"{title}\n{named}", fontsize=11)
     ax.grid(visible=True, alpha=0.25)
     ax.yaxis.set_major_formatter("{x:.0%}")
     _name_levels(ax, shown)
