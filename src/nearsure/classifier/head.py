@@ -10,10 +10,12 @@ from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import Moments
 from nearsure.heads.fitted import (
+    MOST_FOLDS,
     FittedHead,
     LabelledFolds,
     assign_folds,
     fit_logistic_folds,
+    fit_many_means,
     fit_means_head,
 )
 from nearsure.neighbors import ClassScores, Neighbors
@@ -33,6 +35,8 @@ LARGEST_HEAD = 3e7
 # With more classes than this, and more than one for so many points, neighbours' classes alone are
 # scored: a search among the means would cost as much as that among the points.
 MANY_CLASSES, FEW_POINTS = 1000, 20
+# Of such galleries: folds, and points of which the metric is made.
+FOLDS_OF_MANY, MOST_FOR_METRIC = 3, 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,22 +77,24 @@ def fit_heads(
     reason = _why_none(sizes, dimension)
     if not wanted or reason is not None:
         return HeadChoices(left_out=dict.fromkeys(wanted, reason or ""))
+    near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)
     places = draw_places(len(gallery), MOST_READ, np.random.default_rng(READ_SEED))
-    points = _Read(gallery, gallery.ids_at(places), own_ids)
+    points = _Read(gallery, gallery.ids_at(places), own_ids, near_only=near_only)
     left_out = {}
     n_fitted = int(min(len(places), MOST_PRODUCTS // (n_classes * dimension)))
     if "logistic" in wanted and n_fitted < min(len(places), FEWEST_A_CLASS * n_classes):
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
-    moments, drawn = points.read(n_fitted)
-    covariance = sum(moments[1:], start=moments[0]).covariance
-    if not (np.trace(covariance) if covariance.ndim > 1 else covariance.sum()) > 0.0:
+    moments, apart, drawn = points.read(n_fitted)
+    if not (apart if near_only else sum(moments[1:], start=moments[0])).vary():
         reason = "no point differs from the mean of its class"
         return HeadChoices(left_out=dict.fromkeys(wanted, reason))
-    near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)
-    means, shrinkage = fit_means_head(moments, None if near_only else drawn)
-    fitted = {"means": means}
-    if "logistic" in wanted and "logistic" not in left_out:
-        fitted["logistic"] = fit_logistic_folds(drawn, moments, shrinkage)
+    if near_only:
+        fitted = {"means": fit_many_means(moments, apart.covariance)}
+    else:
+        means, shrinkage = fit_means_head(moments, drawn)
+        fitted = {"means": means}
+        if "logistic" in wanted and "logistic" not in left_out:
+            fitted["logistic"] = fit_logistic_folds(drawn, moments, shrinkage)
     heads = {
         name: replace(head, seen_ids=points.ids, seen_folds=points.folds)
         for name, head in fitted.items()
@@ -116,23 +122,35 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 class _Read:
     """Points of a gallery, read once, in portions."""
 
-    def __init__(self, gallery: Gallery, ids: AnyArray, own_ids: AnyArray) -> None:
-        self.gallery, self.ids, self.own_ids = gallery, ids, own_ids
+    def __init__(
+        self, gallery: Gallery, ids: AnyArray, own_ids: AnyArray, *, near_only: bool
+    ) -> None:
+        self.gallery, self.ids, self.own_ids, self.near_only = gallery, ids, own_ids, near_only
         self.codes = gallery.codes_of(ids)
         groups = gallery.groups_beside
         self.folds = assign_folds(
-            self.codes, None if groups is None else values_beside(groups, ids)
+            self.codes,
+            None if groups is None else values_beside(groups, ids),
+            FOLDS_OF_MANY if near_only else MOST_FOLDS,
         )
         self.own_vectors: AnyArray = np.empty(0)
 
-    def read(self, n_drawn: int) -> tuple[list[Moments], LabelledFolds]:
-        """Moments of each fold, and some of the points at random."""
+    def read(self, n_drawn: int) -> tuple[list[Moments], Moments, LabelledFolds]:
+        """Moments of each fold, those of the points for the metric, and some points at random.
+
+        Where classes are many, one metric serves all folds, of points that are none of the own
+        ones if there are enough.
+        """
         n_classes = len(self.gallery.class_counts)
         order = np.random.default_rng(READ_SEED).permutation(len(self.ids))[:n_drawn]
         wanted = np.zeros(len(self.ids), np.bool_)
         wanted[order] = True
         moments: list[Moments] = []
         kept, own = [], []
+        is_own = np.isin(self.ids, self.own_ids, assume_unique=True)
+        for_metric = np.flatnonzero(~is_own if (~is_own).sum() > MOST_FOR_METRIC else is_own)
+        in_metric = np.zeros(len(self.ids), np.bool_)
+        in_metric[for_metric[:: -(-len(for_metric) // MOST_FOR_METRIC)]] = self.near_only
         for start in range(0, len(self.ids), PORTION):
             rows = slice(start, start + PORTION)
             ids, codes, folds = self.ids[rows], self.codes[rows], self.folds[rows]
@@ -140,16 +158,21 @@ class _Read:
             if not moments:
                 centre = vectors.mean(axis=0, dtype=np.float64)
                 n_folds = int(self.folds.max()) + 1
-                moments = [Moments.empty(centre, n_classes) for _ in range(n_folds)]
+                moments = [
+                    Moments.empty(centre, n_classes, with_squares=not self.near_only)
+                    for _ in range(n_folds)
+                ]
+                apart = Moments.empty(centre, n_classes, with_squares=self.near_only)
             for fold, sums in enumerate(moments):
                 sums.add(vectors[folds == fold], codes[folds == fold])
+            apart.add(vectors[in_metric[rows]], codes[in_metric[rows]])
             kept.append(vectors[wanted[rows]])
-            own.append(vectors[np.isin(ids, self.own_ids, assume_unique=True)])
+            own.append(vectors[is_own[rows]])
         self.own_vectors = self._in_order(np.concatenate(own))
         places = np.flatnonzero(wanted)
         points = LabelledFolds(np.concatenate(kept), self.codes[places], self.folds[places])
         # Random order: whoever takes the first has a fair draw.
-        return moments, points.take(np.searchsorted(places, order))
+        return moments, apart, points.take(np.searchsorted(places, order))
 
     def _in_order(self, found: AnyArray) -> AnyArray:
         """Vectors of the own points; those that were not read are fetched."""

@@ -111,7 +111,7 @@ class FittedHead:
         if self.means is None:
             return self
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
-        return replace(self, means=means, full=means.head())
+        return replace(self, means=means, full=means.head(self.full.weights.dtype.type))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
@@ -181,7 +181,7 @@ class FittedHead:
             means = ClassMeans(
                 own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
             )
-            full = means.head()
+            full = means.head(np.float32 if numbers["near_only"] else np.float64)
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
@@ -220,7 +220,9 @@ def _restored(weights: AnyArray, intercepts: AnyArray, centre: FloatArray) -> Li
     return LinearHead(weights.astype(np.float64), plain, centre)
 
 
-def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
+def assign_folds(
+    codes: IntArray, groups: IntArray | None = None, most: int = MOST_FOLDS
+) -> IntArray:
     """Folds of points, shape (n,): those of a class are spread evenly, those of a group together.
 
     Examples
@@ -229,7 +231,7 @@ def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
     True
     """
     sizes = np.bincount(codes)
-    n_folds = int(np.clip(np.median(sizes[codes]), FEWEST_FOLDS, MOST_FOLDS))
+    n_folds = int(np.clip(np.median(sizes[codes]), FEWEST_FOLDS, most))
     first, of_unit = np.arange(len(codes)), np.arange(len(codes))
     if groups is not None:
         _, first, of_unit = np.unique(groups, return_index=True, return_inverse=True)
@@ -245,17 +247,37 @@ def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
     return folds[of_unit]
 
 
-def fit_means_head(
-    folds: list[Moments], chosen_on: "LabelledFolds | None"
-) -> tuple[FittedHead, float]:
+def fit_many_means(folds: list[Moments], covariance: FloatArray) -> FittedHead:
+    """Class means for more classes than can be scored, with what is usual for the rest.
+
+    Parameters
+    ----------
+    folds : list of Moments
+        Of the points of each fold; sums alone.
+    covariance : array
+        Of points about the means of their classes.
+    """
+    total = sum(folds[1:], start=folds[0])
+    means, *others = (
+        fit_class_means(each, USUAL_SHRINKAGE, USUAL_SCALE, covariance)
+        for each in (total, *(total - fold for fold in folds))
+    )
+    heads = tuple(
+        replace(head, intercepts=_in_single(head.intercepts))
+        for head in (each.head(np.float32) for each in others)
+    )
+    return FittedHead("means", means.head(np.float32), heads, means, near_only=True)
+
+
+def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[FittedHead, float]:
     """Class means; shrinkage and scale by the likelihood of points that were left out.
 
     Parameters
     ----------
     folds : list of Moments
         Of the points of each fold.
-    chosen_on : LabelledFolds or None
-        Points to choose by; None takes what is usual, and scores neighbours' classes alone.
+    chosen_on : LabelledFolds
+        Points to choose by.
 
     Returns
     -------
@@ -264,20 +286,17 @@ def fit_means_head(
         Of its metric.
     """
     total = sum(folds[1:], start=folds[0])
-    shrinkage, scale = USUAL_SHRINKAGE, USUAL_SCALE
-    if chosen_on is not None:
-        found = []
-        for candidate in SHRINKAGES:
-            parts = [
-                _without_prior(fit_class_means(total - folds[fold], candidate), some)
-                for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
-            ]
-            found.append((*_temper(parts), candidate))
-        _, scale, shrinkage = min(found)
+    found = []
+    for candidate in SHRINKAGES:
+        parts = [
+            _without_prior(fit_class_means(total - folds[fold], candidate), some)
+            for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
+        ]
+        found.append((*_temper(parts), candidate))
+    _, scale, shrinkage = min(found)
     heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
-    head = FittedHead("means", means.head(), _rounded(heads), means, chosen_on is None)
-    return head, shrinkage
+    return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
 
 
 @dataclass(frozen=True, eq=False)
