@@ -80,8 +80,7 @@ def fit_heads(
     if "logistic" in wanted and n_fitted < min(len(places), FEWEST_A_CLASS * n_classes):
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
     moments, drawn = points.read(n_fitted)
-    covariance = sum(moments[1:], start=moments[0]).covariance
-    if not (np.trace(covariance) if covariance.ndim > 1 else covariance.sum()) > 0.0:
+    if not sum(moments[1:], start=moments[0]).has_spread:
         reason = "no point differs from the mean of its class"
         return HeadChoices(left_out=dict.fromkeys(wanted, reason))
     near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)

@@ -202,7 +202,7 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
 SINGLE_FULL = ("weights", "intercepts")
 SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
 # Of a file; a class without members has minus this for an intercept of minus infinity.
-LARGEST_WEIGHT = 1e30
+LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
@@ -264,20 +264,29 @@ def fit_means_head(
         Of its metric.
     """
     total = sum(folds[1:], start=folds[0])
-    shrinkage, scale = USUAL_SHRINKAGE, USUAL_SCALE
+    # Pairs that two folds divide leave no covariance.
+    is_spread = all((total - fold).has_spread for fold in folds)
+    shrinkage, scale = USUAL_SHRINKAGE if is_spread else 1.0, USUAL_SCALE
     if chosen_on is not None:
         found = []
-        for candidate in SHRINKAGES:
+        for candidate in SHRINKAGES if is_spread else (1.0,):
             parts = [
-                _without_prior(fit_class_means(total - folds[fold], candidate), some)
+                _without_prior(_fit_without(folds[fold], total, candidate), some)
                 for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
             ]
             found.append((*_temper(parts), candidate))
         _, scale, shrinkage = min(found)
-    heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
+    heads = tuple(_fit_without(fold, total, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
     head = FittedHead("means", means.head(), _rounded(heads), means, chosen_on is None)
     return head, shrinkage
+
+
+def _fit_without(fold: Moments, total: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means of all points but a fold."""
+    # Where the metric is the same in all directions, its one number is that of all points.
+    spread = total if shrinkage == 1.0 else None
+    return fit_class_means(total - fold, shrinkage, scale, spread=spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,10 +317,13 @@ _Tempered = tuple[FloatArray, FloatArray, IntArray]
 def _without_prior(means: ClassMeans, points: LabelledFolds) -> _Tempered:
     with np.errstate(divide="ignore"):
         prior = np.log(means.counts)
-    known = np.isfinite(prior)[points.codes]
+    has_members = np.isfinite(prior)
+    known = has_members[points.codes]
     head = means.head()
-    head = replace(head, intercepts=np.where(np.isfinite(prior), head.intercepts - prior, 0.0))
-    return head.logits(points.vectors[known]), prior, points.codes[known]
+    plain = np.zeros(len(prior))
+    plain[has_members] = head.intercepts[has_members] - prior[has_members]
+    logits = replace(head, intercepts=plain).logits(points.vectors[known])
+    return logits, prior, points.codes[known]
 
 
 def _temper(parts: list[_Tempered]) -> tuple[float, float]:
@@ -348,7 +360,11 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
     n_classes = len(total.counts)
 
     def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        means = fit_class_means(total if fold is None else total - folds[fold], shrinkage)
+        means = (
+            fit_class_means(total, shrinkage)
+            if fold is None
+            else _fit_without(folds[fold], total, shrinkage)
+        )
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
         return means, replace(others, vectors=means.whiten(others.vectors))

@@ -150,7 +150,7 @@ def choose_head(
         return HeadFit(gains=gains, errors=errors, left_out=left_out)
     best = max(useful, key=lambda name: gains[name])
     # Classes are not normal: where their means are no better than by chance, they are not taken.
-    if best == "means" and gains.get("logistic", 0.0) > gains[best] - errors[best]:
+    if best == "means" and gains.get("logistic", -np.inf) > gains[best] - errors[best]:
         best = "logistic"
     return HeadFit(best, joints[best], gains, errors, left_out)
 
