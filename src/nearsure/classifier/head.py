@@ -89,7 +89,12 @@ def fit_heads(
     if "logistic" in wanted and "logistic" not in left_out:
         fitted["logistic"] = fit_logistic_folds(drawn, moments, shrinkage)
     heads = {
-        name: replace(head, seen_ids=points.ids, seen_folds=points.folds)
+        name: replace(
+            head,
+            seen_ids=points.ids,
+            seen_folds=points.folds,
+            is_sample=len(points.ids) < len(gallery),
+        )
         for name, head in fitted.items()
         if name in wanted
     }

@@ -163,6 +163,10 @@ class ClassMeans:
         raw: FloatArray = weights @ self.factor.T if self.factor.ndim > 1 else weights * self.factor
         return raw
 
+    def take(self, codes: IntArray) -> "ClassMeans":
+        """Some of the classes."""
+        return replace(self, means=self.means[codes], counts=self.counts[codes])
+
     def head(self) -> LinearHead:
         """The logits that means and metric give."""
         whitened = self._times_factor(self.means)
@@ -185,9 +189,7 @@ class ClassMeans:
         sign : {1, -1}
             Whether they come or go.
         """
-        n_more = max(0, n_classes - len(self.counts))
-        means = np.pad(self.means, ((0, n_more), (0, 0)))
-        counts = np.pad(self.counts, (0, n_more))
+        means, counts = lengthen(self.means, n_classes), lengthen(self.counts, n_classes)
         touched = np.unique(codes)
         sums = means[touched] * counts[touched, None]
         moved = np.asarray(vectors, np.float64) - self.centre
@@ -197,6 +199,12 @@ class ClassMeans:
         means[touched] = sums / np.maximum(counts[touched], 1.0)[:, None]
         means[touched[counts[touched] == 0]] = 0.0
         return replace(self, means=means, counts=counts)
+
+
+def lengthen(values: FloatArray, n: int) -> FloatArray:
+    """A copy of an array of at least n rows; those that it has not are 0."""
+    more = max(0, n - len(values))
+    return np.pad(values, ((0, more), *[(0, 0)] * (values.ndim - 1)))
 
 
 def fit_class_means(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from nearsure.heads.class_means import (
     ClassMeans,
     Moments,
     fit_class_means,
+    lengthen,
 )
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
@@ -66,6 +68,9 @@ class FittedHead:
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
         The points that it was fitted on, by ascending id, and their folds.
+    is_sample : bool
+        Whether they were some of the gallery's points. Those that are added later are seen, too,
+        and no others are taken out of the means.
     """
 
     name: str
@@ -75,6 +80,7 @@ class FittedHead:
     near_only: bool = False
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    is_sample: bool = False
 
     def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
         """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
@@ -95,7 +101,13 @@ class FittedHead:
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
             parts.append((rows, self.folds[fold].score(vectors[rows], near)))
-        return join_scores(parts, len(folds))
+        return replace(join_scores(parts, len(folds)), unheard=self._unheard)
+
+    @cached_property
+    def _unheard(self) -> IntArray:
+        """Classes that no fold has members of."""
+        unheard: IntArray = reduce(np.intersect1d, (each.unheard for each in self.folds))
+        return unheard
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
         if self.seen_ids.dtype.kind != ids.dtype.kind:
@@ -105,20 +117,49 @@ class FittedHead:
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
 
     def changed(
-        self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+        self, ids: AnyArray, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
     ) -> "FittedHead":
-        """With points added (sign 1) or removed (-1), as far as that is possible without a fit."""
+        """With points added (sign 1) or removed (-1), as far as that is possible without a fit.
+
+        Parameters
+        ----------
+        ids, vectors, codes : array of shape (n,), (n, d) and (n,)
+            The points.
+        n_classes, sign
+            As of `ClassMeans.changed`.
+        """
         if self.means is None:
             return self
+        seen_ids, seen_folds = self.seen_ids, self.seen_folds
+        if self.is_sample:
+            is_new = ~np.isin(ids, seen_ids)
+            if sign < 0:
+                vectors, codes = vectors[~is_new], codes[~is_new]
+            else:
+                every = np.concatenate([seen_ids, ids[is_new]])
+                order = np.argsort(every, kind="stable")
+                seen_ids = every[order]
+                seen_folds = np.append(seen_folds, np.zeros(is_new.sum(), np.int64))[order]
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
-        return replace(self, means=means, full=means.head())
+        # Most classes are as they were.
+        touched = np.unique(codes)
+        part = means.take(touched).head()
+        full = LinearHead(
+            lengthen(self.full.weights, n_classes),
+            np.append(self.full.intercepts, np.full(n_classes, -np.inf))[: len(means.counts)],
+            means.centre,
+        )
+        full.weights[touched], full.intercepts[touched] = part.weights, part.intercepts
+        return replace(self, means=means, full=full, seen_ids=seen_ids, seen_folds=seen_folds)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
         numbers = {
             "name": self.name,
             "near_only": self.near_only,
+            "is_sample": self.is_sample,
             "n_classes": len(self.full.weights),
+            "n_fold_classes": len(self.folds[0].weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
             "scale": None if self.means is None else self.means.scale,
@@ -150,14 +191,14 @@ class FittedHead:
         """The inverse of `to_state`; `ModelFileError` for anything else."""
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
-        n_folds, d = numbers["n_folds"], n_features
+        n_folds, n_fold, d = numbers["n_folds"], numbers["n_fold_classes"], n_features
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
             "head_folds": array("int64", m, low=0, high=n_folds - 1),
             "head_centre": array("float64", d, low=-1e150, high=1e150),
-            "head_fold_weights": array("float32", n_folds, n, d, **single),
-            "head_fold_intercepts": array("float32", n_folds, n, **single),
+            "head_fold_weights": array("float32", n_folds, n_fold, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n_fold, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -185,7 +226,14 @@ class FittedHead:
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
-            numbers["name"], full, folds, means, numbers["near_only"], ids, own["head_folds"]
+            numbers["name"],
+            full,
+            folds,
+            means,
+            numbers["near_only"],
+            ids,
+            own["head_folds"],
+            numbers["is_sample"],
         )
 
 
@@ -206,7 +254,9 @@ LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
+    "is_sample": BOOLEAN,
     "n_classes": integer(1),
+    "n_fold_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
     "scale": nullable(POSITIVE),

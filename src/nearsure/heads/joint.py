@@ -326,9 +326,11 @@ def _align(
     alone = np.ones(len(own), np.bool_)
     alone[entries[both]] = False
     others = np.flatnonzero(alone)
-    # On a class that is newer than itself a head has no opinion: it must not stand in its way.
+    # On a class that it has not seen a head has no opinion: it must not stand in its way.
     best = np.where(listed, scores.log_shares, -np.inf).max(axis=1, initial=-np.inf)
     unknown = posterior.codes[others] >= scores.n_known
+    if len(scores.unheard):
+        unknown |= np.isin(posterior.codes[others], scores.unheard)
     beside = np.where(
         unknown & np.isfinite(best[posterior.rows[others]]),
         best[posterior.rows[others]],
