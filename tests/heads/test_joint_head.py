@@ -116,7 +116,7 @@ def draw_answers(weights: Joint, n: int, seed: int) -> tuple[Posterior, ClassSco
 def test_known_weights_are_found(weights: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joint, "MOST_FITTED", 40_000)
     found, alone, together = fit_joint(*draw_answers(weights, 40_000, seed=0))
-    # Of 40,000 points: the standard errors are below a third of this.
+    # Of 40,000 points: the standard errors are below two fifths of this.
     assert found.neighbors == pytest.approx(weights.neighbors, rel=0.15)
     assert found.head == pytest.approx(weights.head, rel=0.05)
     assert np.log(found.floor) == pytest.approx(np.log(weights.floor), abs=0.5)

@@ -186,9 +186,21 @@ class FittedHead:
 
     @classmethod
     def from_state(
-        cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], n_features: int
+        cls,
+        numbers: dict[str, Any],
+        arrays: dict[str, AnyArray],
+        n_features: int,
+        n_classes: int,
     ) -> Self:
-        """The inverse of `to_state`; `ModelFileError` for anything else."""
+        """The inverse of `to_state`; `ModelFileError` for anything else.
+
+        Parameters
+        ----------
+        numbers, arrays : dict
+            What `to_state` gave; the numbers are checked, see `head_arrays`.
+        n_features, n_classes : int
+            Of the gallery.
+        """
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
         n_folds, n_fold, d = numbers["n_folds"], numbers["n_fold_classes"], n_features
@@ -210,6 +222,8 @@ class FittedHead:
         ids = restored_classes(arrays["head_ids"], numbers["ids_dtype"])
         if len(ids) != m or (ids[1:] <= ids[:-1]).any():
             raise unreadable(owner, "its ids must ascend, one for each fold of a point")
+        if max(n, n_fold) > n_classes:
+            raise unreadable(owner, f"it must have at most the {n_classes} classes of the gallery")
         centre = own["head_centre"]
         folds = tuple(
             _restored(weights, intercepts, centre)
@@ -222,7 +236,11 @@ class FittedHead:
             means = ClassMeans(
                 own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
             )
-            full = means.head()
+            with np.errstate(over="ignore", invalid="ignore"):
+                full = means.head()
+            largest = max(np.abs(full.weights).max(), full.intercepts.max())
+            if not largest <= LARGEST_WEIGHT:
+                raise unreadable(owner, "its means and metric must give finite weights")
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
