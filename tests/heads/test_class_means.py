@@ -5,14 +5,14 @@ import pytest
 from head_data import draw_normal, log_shares, moments_of
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from nearsure.arrays import FloatArray
+from nearsure.arrays import FloatArray, IntArray
 from nearsure.heads import ClassMeans, Moments, class_means, fit_class_means
 
 POINTS, CODES, _ = draw_normal(200, seed=0)
 QUERIES, QUERY_CODES, TRUTH = draw_normal(2000, seed=1)
 
 
-def naive_covariance(points: FloatArray, codes: FloatArray) -> FloatArray:
+def naive_covariance(points: FloatArray, codes: IntArray) -> FloatArray:
     """About the means of the classes, unbiased."""
     scatter = np.zeros((points.shape[1], points.shape[1]))
     for code in np.unique(codes):
@@ -28,7 +28,8 @@ def test_moments_are_those_of_the_points() -> None:
     for code in range(4):
         expected = POINTS[code == CODES].mean(axis=0)
         np.testing.assert_allclose(moments.means[code] + moments.centre, expected, rtol=1e-12)
-    np.testing.assert_allclose(moments.covariance, naive_covariance(POINTS, CODES), rtol=1e-10)
+    expected = naive_covariance(POINTS, CODES)
+    np.testing.assert_allclose(moments.covariance, expected, rtol=1e-10)
 
 
 def test_one_variance_a_feature_where_features_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +123,7 @@ def test_changes_are_those_of_the_gallery() -> None:
     ids=["scattered", "far away", "copies", "copies far away", "single members", "tiny"],
 )
 def test_whether_classes_are_scattered(
-    points: FloatArray, codes: FloatArray, *, expected: bool
+    points: FloatArray, codes: IntArray, *, expected: bool
 ) -> None:
-    moments = Moments.empty(points.mean(axis=0), 200).add(points, codes.astype(np.int64))
+    moments = Moments.empty(points.mean(axis=0), 200).add(points, codes)
     assert moments.has_spread == expected

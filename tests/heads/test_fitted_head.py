@@ -174,10 +174,10 @@ def test_the_shrinkage_with_which_left_out_points_are_most_probable() -> None:
             lost = 0.0
             for fold in (0, 1):
                 means = fit_class_means(total - moments[fold], shrinkage, scale)
-                rows = fold == FOLDS
+                rows = np.flatnonzero(fold == FOLDS)
                 logits = means.head().logits(POINTS[rows])
                 p_true = np.exp(
-                    logits[np.arange(rows.sum()), CODES[rows]] - logsumexp(logits, axis=1)
+                    logits[np.arange(len(rows)), CODES[rows]] - logsumexp(logits, axis=1)
                 )
                 lost -= np.log(1e-3 + (1 - 1e-3) * p_true).sum()
             losses[shrinkage, scale] = lost / np.isin(FOLDS, (0, 1)).sum()
