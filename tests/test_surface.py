@@ -34,6 +34,8 @@ MODELS: tuple[dict[str, Any], ...] = (
     {},
     {"rule": "ned"},
     {"engine": "hnsw", "unknown_share": 0.1},
+    {"head": "means"},
+    {"head": "logistic"},
 )
 PACKAGES: tuple[str, ...] = ("audit", "batch", "calibration", "decisions", "displays", "drift")
 PACKAGES += ("embedding_files", "encoders", "engines", "forms", "metrics", "report")

@@ -122,7 +122,9 @@ def fit_heads(
         reason = "no point differs from the mean of its class"
         return HeadChoices(left_out=dict.fromkeys(wanted, reason) | left_out)
     heads = {
-        name: replace(fitted[name], seen_ids=ids, seen_folds=folds)
+        name: replace(
+            fitted[name], seen_ids=ids, seen_folds=folds, is_sample=len(ids) < len(gallery)
+        )
         for name in wanted
         if name in fitted
     }
@@ -166,7 +168,7 @@ def _fit_few(
 ) -> dict[str, FittedHead] | None:
     """Heads for classes whose logits are all computed; None if points do not vary."""
     moments = _add_up(points, n_classes)
-    if not sum(moments[1:], start=moments[0]).vary():
+    if not sum(moments[1:], start=moments[0]).has_spread:
         return None
     # Random order: whoever takes the first has a fair draw.
     drawn = np.random.default_rng(READ_SEED).permutation(order)
@@ -188,10 +190,10 @@ def _fit_many(
     rows = others if len(others) > MOST_FOR_METRIC else np.arange(len(is_own))
     apart = points.take(rows[:: -(-len(rows) // MOST_FOR_METRIC)])
     total = _add_up(replace(apart, folds=np.zeros(len(apart.codes), np.int64)), n_classes)[0]
-    if not total.vary():
+    if not total.has_spread:
         return None
     moments = _add_up(points, n_classes, with_squares=False)
-    return {"means": fit_many_means(moments, total.covariance)}
+    return {"means": fit_many_means(moments, total)}
 
 
 def _add_up(points: LabelledFolds, n_classes: int, *, with_squares: bool = True) -> list[Moments]:

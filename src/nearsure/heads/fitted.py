@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from nearsure.heads.class_means import (
     ClassMeans,
     Moments,
     fit_class_means,
+    lengthen,
 )
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
@@ -66,6 +68,9 @@ class FittedHead:
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
         The points that it was fitted on, by ascending id, and their folds.
+    is_sample : bool
+        Whether they were some of the gallery's points. Those that are added later are seen, too,
+        and no others are taken out of the means.
     """
 
     name: str
@@ -75,6 +80,7 @@ class FittedHead:
     near_only: bool = False
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    is_sample: bool = False
 
     def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
         """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
@@ -95,7 +101,13 @@ class FittedHead:
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
             parts.append((rows, self.folds[fold].score(vectors[rows], near)))
-        return join_scores(parts, len(folds))
+        return replace(join_scores(parts, len(folds)), unheard=self._unheard)
+
+    @cached_property
+    def _unheard(self) -> IntArray:
+        """Classes that no fold has members of."""
+        unheard: IntArray = reduce(np.intersect1d, (each.unheard for each in self.folds))
+        return unheard
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
         if self.seen_ids.dtype.kind != ids.dtype.kind:
@@ -105,23 +117,51 @@ class FittedHead:
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
 
     def changed(
-        self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+        self, ids: AnyArray, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
     ) -> "FittedHead":
-        """With points added (sign 1) or removed (-1), as far as that is possible without a fit."""
+        """With points added (sign 1) or removed (-1), as far as that is possible without a fit.
+
+        Parameters
+        ----------
+        ids, vectors, codes : array of shape (n,), (n, d) and (n,)
+            The points.
+        n_classes, sign
+            As of `ClassMeans.changed`.
+        """
         if self.means is None:
             return self
+        seen_ids, seen_folds = self.seen_ids, self.seen_folds
+        if self.is_sample:
+            is_new = ~np.isin(ids, seen_ids)
+            if sign < 0:
+                vectors, codes = vectors[~is_new], codes[~is_new]
+            else:
+                every = np.concatenate([seen_ids, ids[is_new]])
+                order = np.argsort(every, kind="stable")
+                seen_ids = every[order]
+                seen_folds = np.append(seen_folds, np.zeros(is_new.sum(), np.int64))[order]
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
-        return replace(self, means=means, full=means.head(self.full.weights.dtype.type))
+        # Most classes are as they were.
+        touched = np.unique(codes)
+        part = means.take(touched).head(self.full.weights.dtype.type)
+        full = LinearHead(
+            lengthen(self.full.weights, n_classes),
+            np.append(self.full.intercepts, np.full(n_classes, -np.inf))[: len(means.counts)],
+            means.centre,
+        )
+        full.weights[touched], full.intercepts[touched] = part.weights, part.intercepts
+        return replace(self, means=means, full=full, seen_ids=seen_ids, seen_folds=seen_folds)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
         numbers = {
             "name": self.name,
             "near_only": self.near_only,
+            "is_sample": self.is_sample,
             "n_classes": len(self.full.weights),
+            "n_fold_classes": len(self.folds[0].weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
-            "n_fold_classes": len(self.folds[0].weights),
             "scale": None if self.means is None else self.means.scale,
             "ids_dtype": self.seen_ids.dtype.str,
         }
@@ -146,20 +186,31 @@ class FittedHead:
 
     @classmethod
     def from_state(
-        cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], n_features: int
+        cls,
+        numbers: dict[str, Any],
+        arrays: dict[str, AnyArray],
+        n_features: int,
+        n_classes: int,
     ) -> Self:
-        """The inverse of `to_state`; `ModelFileError` for anything else."""
+        """The inverse of `to_state`; `ModelFileError` for anything else.
+
+        Parameters
+        ----------
+        numbers, arrays : dict
+            What `to_state` gave; the numbers are checked, see `head_arrays`.
+        n_features, n_classes : int
+            Of the gallery.
+        """
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
-        n_folds, d = numbers["n_folds"], n_features
-        n_then = numbers["n_fold_classes"]
+        n_folds, n_fold, d = numbers["n_folds"], numbers["n_fold_classes"], n_features
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
             "head_folds": array("int64", m, low=0, high=n_folds - 1),
             "head_centre": array("float64", d, low=-1e150, high=1e150),
-            "head_fold_weights": array("float32", n_folds, n_then, d, **single),
-            "head_fold_intercepts": array("float32", n_folds, n_then, **single),
+            "head_fold_weights": array("float32", n_folds, n_fold, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n_fold, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -171,6 +222,8 @@ class FittedHead:
         ids = restored_classes(arrays["head_ids"], numbers["ids_dtype"])
         if len(ids) != m or (ids[1:] <= ids[:-1]).any():
             raise unreadable(owner, "its ids must ascend, one for each fold of a point")
+        if max(n, n_fold) > n_classes:
+            raise unreadable(owner, f"it must have at most the {n_classes} classes of the gallery")
         centre = own["head_centre"]
         folds = tuple(
             _restored(weights, intercepts, centre)
@@ -183,11 +236,22 @@ class FittedHead:
             means = ClassMeans(
                 own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
             )
-            full = means.head(np.float32 if numbers["near_only"] else np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                full = means.head(np.float32 if numbers["near_only"] else np.float64)
+            largest = max(np.abs(full.weights).max(), full.intercepts.max())
+            if not largest <= LARGEST_WEIGHT:
+                raise unreadable(owner, "its means and metric must give finite weights")
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
-            numbers["name"], full, folds, means, numbers["near_only"], ids, own["head_folds"]
+            numbers["name"],
+            full,
+            folds,
+            means,
+            numbers["near_only"],
+            ids,
+            own["head_folds"],
+            numbers["is_sample"],
         )
 
 
@@ -204,14 +268,15 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
 SINGLE_FULL = ("weights", "intercepts")
 SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
 # Of a file; a class without members has minus this for an intercept of minus infinity.
-LARGEST_WEIGHT = float(np.float32(1e30))
+LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
+    "is_sample": BOOLEAN,
     "n_classes": integer(1),
+    "n_fold_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
-    "n_fold_classes": integer(1),
     "scale": nullable(POSITIVE),
     "ids_dtype": TEXT,
 }
@@ -250,26 +315,24 @@ def assign_folds(
     return folds[of_unit]
 
 
-def fit_many_means(folds: list[Moments], covariance: FloatArray) -> FittedHead:
+def fit_many_means(folds: list[Moments], apart: Moments) -> FittedHead:
     """Class means for more classes than can be scored, with what is usual for the rest.
 
     Parameters
     ----------
     folds : list of Moments
         Of the points of each fold; sums alone.
-    covariance : array
-        Of points about the means of their classes.
+    apart : Moments
+        Of the points whose metric serves all folds.
     """
     total = sum(folds[1:], start=folds[0])
-    means, *others = (
-        fit_class_means(each, USUAL_SHRINKAGE, USUAL_SCALE, covariance)
-        for each in (total, *(total - fold for fold in folds))
-    )
-    heads = tuple(
-        replace(head, intercepts=_in_single(head.intercepts))
-        for head in (each.head(np.float32) for each in others)
-    )
-    return FittedHead("means", means.head(np.float32), heads, means, near_only=True)
+    means = fit_class_means(total, USUAL_SHRINKAGE, USUAL_SCALE, spread=apart)
+    heads = []
+    for fold in folds:
+        rest = total - fold
+        head = replace(means, means=rest.means, counts=rest.counts).head(np.float32)
+        heads.append(replace(head, intercepts=_in_single(head.intercepts)))
+    return FittedHead("means", means.head(np.float32), tuple(heads), means, near_only=True)
 
 
 def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[FittedHead, float]:
@@ -289,25 +352,26 @@ def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[Fi
         Of its metric.
     """
     total = sum(folds[1:], start=folds[0])
+    # Pairs that two folds divide leave no covariance.
+    is_spread = all((total - fold).has_spread for fold in folds)
     found = []
-    for candidate in SHRINKAGES:
+    for candidate in SHRINKAGES if is_spread else (1.0,):
         parts = [
-            _without_prior(_fit_without(total, folds[fold], candidate), some)
+            _without_prior(_fit_without(folds[fold], total, candidate), some)
             for fold, some in chosen_on.by_fold(len(folds))
         ]
         found.append((*_temper(parts), candidate))
     _, scale, shrinkage = min(found)
-    heads = tuple(_fit_without(total, fold, shrinkage, scale).head() for fold in folds)
+    heads = tuple(_fit_without(fold, total, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
     return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
 
 
-def _fit_without(total: Moments, fold: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
-    """Class means without the points of a fold."""
-    rest = total - fold
-    # Of pairs, a fold leaves one point each, which do not vary: their metric is that of all.
-    covariance = None if rest.vary() else total.covariance
-    return fit_class_means(rest, shrinkage, scale, covariance)
+def _fit_without(fold: Moments, total: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means of all points but a fold."""
+    # Where the metric is the same in all directions, its one number is that of all points.
+    spread = total if shrinkage == 1.0 else None
+    return fit_class_means(total - fold, shrinkage, scale, spread=spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,10 +442,11 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
     n_classes = len(total.counts)
 
     def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        if fold is None:
-            means = fit_class_means(total, shrinkage)
-        else:
-            means = _fit_without(total, folds[fold], shrinkage)
+        means = (
+            fit_class_means(total, shrinkage)
+            if fold is None
+            else _fit_without(folds[fold], total, shrinkage)
+        )
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
         return means, replace(others, vectors=means.whiten(others.vectors))
