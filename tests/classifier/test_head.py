@@ -378,12 +378,13 @@ class TestLargeGalleries:
     def test_a_sample_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The same head as of the points alone that were read; the others change nothing."""
         monkeypatch.setattr(head_module, "MOST_READ", 60)
-        living = NEDClassifier(head="means").fit(Z, Y)
+        living = NEDClassifier(head="means", max_fit_samples=20).fit(Z, Y)
         head = living._fit.gallery.head
         assert head is not None
         assert head.is_sample
         seen = head.seen_ids
-        assert len(seen) == 60
+        # Those of the fit are read, too.
+        assert 60 <= len(seen) <= 80
         moments = Moments.empty(head_means(living).centre, 3).add(Z[seen], Y[seen])
         np.testing.assert_allclose(head_means(living).means, moments.means, atol=1e-12)
         unseen = np.setdiff1d(np.arange(150), seen)
@@ -403,10 +404,10 @@ class TestLargeGalleries:
         self, monkeypatch: pytest.MonkeyPatch, *, near_only: bool
     ) -> None:
         points, codes, queries, query_codes = normal_case(60, 4, 6, 2.0)
-        monkeypatch.setattr(head_module, "MOST_READ", 60)
+        monkeypatch.setattr(head_module, "MOST_READ", 40)
         if near_only:
             monkeypatch.setattr(head_module, "MANY_CLASSES", 10)
-        classifier = NEDClassifier(head="means").fit(points, codes)
+        classifier = NEDClassifier(head="means", max_fit_samples=30).fit(points, codes)
         head = classifier._fit.gallery.head
         assert head is not None
         assert head.near_only == near_only

@@ -63,8 +63,9 @@ def test_neighbours_classes_alone(block: int, monkeypatch: pytest.MonkeyPatch) -
             assert scores.level[row] == scores.rest[row] == 0.0
             continue
         level = np.logaddexp.reduce(logits[row, near])
-        np.testing.assert_allclose(found[row, near], logits[row, near] - level, atol=1e-8)
-        assert scores.level[row] == pytest.approx(level, abs=1e-8)
+        # Weights are gathered in single precision.
+        np.testing.assert_allclose(found[row, near], logits[row, near] - level, atol=1e-5)
+        assert scores.level[row] == pytest.approx(level, abs=1e-5)
         assert scores.rest[row] == found[row, near].min()
 
 

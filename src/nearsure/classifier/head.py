@@ -30,6 +30,8 @@ PORTION = 2048
 # each class that it needs.
 MOST_PRODUCTS = 1e9
 FEWEST_A_CLASS = 5
+# With fewer, whether a head helps is a matter of chance.
+FEWEST_POINTS = 30
 # Classes times features of a head.
 LARGEST_HEAD = 3e7
 # With more classes than this, and more than one for so many points, neighbours' classes alone are
@@ -142,6 +144,8 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
         return "there is one class"
     if sizes.sum() <= n_present:
         return "no class has two points"
+    if sizes.sum() < FEWEST_POINTS:
+        return f"there are fewer than {FEWEST_POINTS} points"
     if len(sizes) * dimension > LARGEST_HEAD:
         return f"{len(sizes):,} classes of {dimension:,} features are too many"
     return None

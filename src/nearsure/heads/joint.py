@@ -21,6 +21,8 @@ from nearsure.posterior import Posterior
 # Bounds of log a, log b and log floor; a floor far above 1 makes the neighbours' part linear.
 BOUNDS = ((-7.0, 5.0), (-9.0, 3.0), (-16.0, 3.0))
 START = (-0.5, -0.7, -5.0)
+# Of the logarithms about these, before any point is seen.
+PRIOR_DEVIATION = 2.0
 MOST_FITTED = 4000
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
@@ -227,7 +229,7 @@ def join_head(
     ... )
     >>> joined = join_head(near, head, Joint(neighbors=1.0, head=1.0, floor=0.01))
     >>> joined.codes, joined.probabilities.round(3)
-    (array([1, 0, 2]), array([0.698, 0.299, 0.002]))
+    (array([1, 0, 2]), array([0.7  , 0.298, 0.002]))
     """
     listed = _align(posterior, scores, possible)
     logits = listed.logits(joint)
@@ -301,7 +303,11 @@ def fit_joint(
             joint.head * (by_entry * listed.log_head).sum(),
             joint.neighbors * joint.floor * (by_entry / above).sum(),
         )
-        return float(-np.log(kept).mean()), np.array(slopes) / len(true)
+        # A few points that are told apart would make weights as large as they may be.
+        far = (logs - np.array(START)) / PRIOR_DEVIATION**2
+        penalty = 0.5 * float((far * (logs - np.array(START))).sum())
+        value = (penalty - np.log(kept).sum()) / len(true)
+        return float(value), (np.array(slopes) + far) / len(true)
 
     def search(bounds: tuple[tuple[float, float], ...], start: tuple[float, ...]) -> Joint:
         found = minimize(
