@@ -12,6 +12,7 @@ from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.neighbors import ClassScores, Neighbors
+from nearsure.posterior import Posterior
 from nearsure.shift import (
     LEVEL,
     Traits,
@@ -309,6 +310,33 @@ def test_shares_that_are_alike_have_ratio_one() -> None:
     shares = estimate_class_shares(answers, codes, answers, np.bincount(codes))
     assert np.allclose(shares.ratios, 1.0)
     assert shares.distance == 0.0
+
+
+def test_rare_classes_that_ask_as_often_as_others_have_their_ratio() -> None:
+    """Normal classes about unit vectors, whose posterior is known."""
+    rng = np.random.default_rng(0)
+    tail = np.exp(-3.0 * np.arange(30) / 30)
+    tail /= tail.sum()
+
+    def ask(shares: AnyArray) -> tuple[Posterior, IntArray]:
+        codes = rng.choice(30, 800, p=shares)
+        logits = 3.0 * (rng.normal(size=(800, 30)) + 3.0 * np.eye(30)[codes]) + np.log(tail)
+        ordered = np.argsort(-logits, axis=1)
+        p = np.exp(np.take_along_axis(logits, ordered, axis=1))
+        p /= p.sum(axis=1, keepdims=True)
+        return Posterior(np.arange(0, 24001, 30), ordered.ravel(), p.ravel(), 30), codes
+
+    own, codes = ask(tail)
+    sizes = np.bincount(codes, minlength=30)
+    balanced = estimate_class_shares(own, codes, ask(np.full(30, 1 / 30))[0], sizes)
+    truth = (1 / 30) / (sizes / 800)
+    rare = np.argsort(sizes)[:10]
+    assert balanced.ratios[rare].mean() == pytest.approx(truth[rare].mean(), rel=0.2)
+    assert balanced.distance == pytest.approx(np.abs(sizes / 800 - 1 / 30).sum() / 2, rel=0.2)
+    # Nothing is explained by a power where queries are like the gallery, or have other favourites.
+    assert estimate_class_shares(own, codes, ask(tail)[0], sizes).distance < 0.1
+    turned = estimate_class_shares(own, codes, ask(tail[::-1])[0], sizes)
+    assert turned.ratios[rare].mean() > 3.0
 
 
 def test_labels_are_compared_by_pearsons_test() -> None:
