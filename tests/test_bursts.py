@@ -10,7 +10,13 @@ from sklearn.datasets import load_digits
 import reference_data
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.bursts import Bursts, draw_one_per_group, find_bursts, group_near_copies
+from nearsure.bursts import (
+    Bursts,
+    draw_one_per_group,
+    find_bursts,
+    group_near_copies,
+    leave_near_copies_out,
+)
 from nearsure.classifier.rule import self_search, self_search_with_more
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import InvalidInputError, ModelFileError, NearCopiesWarning
@@ -75,6 +81,21 @@ def test_points_beyond_a_sample_are_joined_to_their_near_copies_in_it() -> None:
     assert len(np.unique(np.stack([groups, origin])[:, with_one], axis=1).T) == n_bursts
     # Nothing says which of the others belong together.
     assert (np.bincount(groups)[groups[~with_one]] == 1).mean() > 0.9
+
+
+def test_near_copies_are_left_out_of_the_neighbours() -> None:
+    points, codes, _ = with_bursts(*smooth_classes())
+    found, rows = search_all(points, codes), np.arange(len(codes))
+    sizes = np.bincount(codes)
+    groups = group_near_copies(found, codes, rows, class_sizes=sizes)
+    some = rows[::3]
+    left = leave_near_copies_out(found.take(some), codes[some], rows[some], class_sizes=sizes)
+    for row, ids, count in zip(some, np.asarray(left.ids), left.counts, strict=True):
+        burst = set(np.flatnonzero(groups == groups[row]).tolist())
+        others = [near for near in np.asarray(found.ids)[row].tolist() if near not in burst]
+        # Groups of a sample have fewer links, and may be smaller.
+        assert set(others) <= set(ids[:count].tolist())
+        assert count < found.k
 
 
 @pytest.mark.parametrize("head", ["means", "logistic"])

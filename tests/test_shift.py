@@ -268,20 +268,17 @@ def test_noise_of_many_directions_costs_little() -> None:
     # Classes differ in 16 of 256 features, and noise is alike in all.
     points, queries = (np.pad(each, ((0, 0), (0, 240))) for each in (points, queries))
     fitted = NEDClassifier().fit(points, codes)
-    plain = fitted.accept_threshold(precision=0.9)
     little, much = (queries + noise * rng.normal(size=queries.shape) for noise in (0.1, 0.5))
     slightly, strongly = (
         fitted.accept_threshold(precision=0.9, queries=noisy) for noisy in (little, much)
     )
-    assert slightly.state == "holds"
     assert slightly.reasons == ("they lie farther away",)
-    assert slightly.threshold == plain.threshold
-    assert strongly.state == "adjusted"
-    with pytest.warns(QueriesDifferWarning, match="farther away"):
-        prediction = fitted.predict_with_confidence(much)
-    accepted = strongly.accepts(prediction.confidence)
-    assert accepted.mean() > 0.3
-    assert (prediction.labels == asked)[accepted].mean() > 0.88
+    for noisy, chosen, least in ((little, slightly, 0.99), (much, strongly, 0.9)):
+        with pytest.warns(QueriesDifferWarning, match="farther away"):
+            prediction = fitted.predict_with_confidence(noisy)
+        accepted = chosen.accepts(prediction.confidence)
+        assert accepted.mean() > least
+        assert (prediction.labels == asked)[accepted].mean() > 0.88
 
 
 def test_points_are_drawn_in_proportion_to_their_weight() -> None:

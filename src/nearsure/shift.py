@@ -651,17 +651,20 @@ class _Rehearsal:
             surer, margin = _compare_means(posterior.confidence, self.queries.confidence)
             margin = max(SMALLEST_FALL, DEVIATIONS * margin)
             agrees, error = _compare_means(agreement, query_spread[1])
+            agreement_margin = max(LARGEST_DISAGREEMENT, DEVIATIONS * error)
             farther = query_spread[0].mean() - own_spread[0].mean()
             if (
                 surer > margin
-                or agrees > max(LARGEST_DISAGREEMENT, DEVIATIONS * error)
+                or agrees > agreement_margin
                 or farther < EXPLAINED * (far.mean() - own_spread[0].mean())
             ):
                 continue
             correct = posterior.labels == self.codes[self.alone]
-            found.append((surer >= -margin, Reading("noise", posterior.confidence, correct)))
-        as_sure = [reading for close, reading in found if close]
-        return as_sure or [reading for _, reading in found]
+            # Far from all points a head may be as sure as of queries: neighbours tell them apart.
+            close = surer >= -margin and agrees >= -agreement_margin
+            found.append((close, Reading("noise", posterior.confidence, correct)))
+        as_close = [reading for close, reading in found if close]
+        return as_close or [reading for _, reading in found]
 
     def _match_length(self, perturb: Perturb, move: Callable[..., AnyArray]) -> float | None:
         """Length of the noise that puts own points as far away as the queries, by the median."""
