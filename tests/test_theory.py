@@ -81,7 +81,8 @@ def test_confidence_is_calibrated_where_the_theorem_holds() -> None:
     """With support enough, what is left of the ECE is the noise of any perfect forecaster."""
     points, labels = gaussian_classes(16_000, seed=3)
     queries, truth = gaussian_classes(20_000, seed=4)
-    prediction = NEDClassifier(n_neighbors=200).fit(points, labels).predict_with_confidence(queries)
+    classifier = NEDClassifier(n_neighbors=200, head=None).fit(points, labels)
+    prediction = classifier.predict_with_confidence(queries)
     ece = expected_calibration_error(prediction.confidence, prediction.labels == truth)
     floor = calibration_floor(prediction.confidence, n_simulations=200, seed=0)
     assert floor < 0.008

@@ -450,6 +450,7 @@ def check_queries(
     perturb: Perturb | None = None,
     groups: IntArray | None = None,
     copies: IntArray | None = None,
+    near: Score | None = None,
     seed: int = 0,
 ) -> QueryCheck:
     """Compare unlabelled queries with the gallery's own points, and rehearse them if they differ.
@@ -476,6 +477,9 @@ def check_queries(
     copies : array of shape (n,), optional
         Groups of near-copies that `deepen` leaves out together and `own` does not: one point of
         each is rehearsed.
+    near : callable, optional
+        The rule by neighbours alone, by which queries are compared; by default `score`. Heads of
+        own points have seen fewer members of small classes than that of queries.
     seed : int
         Of the members that are taken from queries, and of the points that take part.
     """
@@ -491,7 +495,11 @@ def check_queries(
     start, now = measure_traits(plain, answer), measure_traits(thinned, posterior)
     # Points of a group are no independent draws: counted alone, they would raise false alarms.
     alone = np.arange(len(codes)) if groups is None else draw_one_per_group(groups, seed=seed)
-    reasons = find_differences(measure_traits(plain.take(alone), answer.take(alone)), now)
+    by_near = score if near is None else near
+    ours, theirs = plain.take(alone), thinned
+    reasons = find_differences(
+        measure_traits(ours, by_near(ours)), measure_traits(theirs, by_near(theirs))
+    )
     shares = ClassShares(np.ones(len(class_sizes)), 0.0)
     if OTHER_SHARES in reasons:
         shares = estimate_class_shares(answer.take(alone), codes[alone], posterior, class_sizes)

@@ -223,7 +223,7 @@ def test_confidence_of_the_classifier(
         max_samples=max_samples,
         rows_per_shard=100,
     )
-    classifier = NEDClassifier(OWN_K, metric=metric, max_fit_samples=max_samples)  # type: ignore[arg-type]
+    classifier = NEDClassifier(OWN_K, metric=metric, head=None, max_fit_samples=max_samples)  # type: ignore[arg-type]
     classifier.fit(vectors, labels)
     np.testing.assert_array_equal(own.ids, classifier.fit_indices_)
     np.testing.assert_array_equal(own.classes, classifier.classes_)

@@ -278,7 +278,7 @@ def test_sets_are_searched_deeper_before_they_hold_every_class() -> None:
     vectors = means[codes] + rng.normal(scale=0.7, size=(600, 3))
     queries = means[codes] + rng.normal(scale=0.7, size=(600, 3))
     with pytest.warns(ManyMissesWarning):
-        classifier = NEDClassifier(n_neighbors=2).fit(vectors, codes)
+        classifier = NEDClassifier(n_neighbors=2, head=None).fit(vectors, codes)
     own = classifier.leave_one_out_posterior()
     assert fit_conformal(own, codes, alpha=0.1).everything
     fit = classifier.conformal_fit(0.1)

@@ -228,10 +228,10 @@ class Fit:
         """
         # What is drawn must not depend on the order of the queries.
         neighbors = neighbors.take(np.argsort(neighbors.sq_distances[:, 0], kind="stable"))
-        posterior, sizes = self.gallery_posterior(neighbors), self.class_sizes
+        posterior, sizes = self.near_posterior(neighbors), self.class_sizes
         if np.mean(1.0 / np.maximum(sizes[posterior.labels], 1)) > LARGEST_LOSS:
             neighbors = thin_queries(neighbors, posterior, sizes, seed=DRAW_SEED)
-            posterior = self.gallery_posterior(neighbors)
+            posterior = self.near_posterior(neighbors)
         return measure_traits(neighbors, posterior)
 
     def find_differences(self, neighbors: Neighbors) -> Differences:
@@ -271,7 +271,12 @@ class Fit:
         return reasons
 
     def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
-        return measure_traits(neighbors, self.gallery_posterior(neighbors))
+        return measure_traits(neighbors, self.near_posterior(neighbors))
+
+    def near_posterior(self, neighbors: Neighbors) -> Posterior:
+        """By neighbours alone: heads of own points have seen fewer members than that of queries."""
+        before = self.before_labels()
+        return replace(before, rule=replace(before.rule, head=None)).posterior(neighbors)
 
     def _find_own(self, k: int) -> Traits | None:
         """What queries are compared with; in memory it is measured if the fit had no own pass."""

@@ -11,29 +11,32 @@ from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import Moments
 from nearsure.heads.fitted import (
+    MOST_FOLDS,
     FittedHead,
     LabelledFolds,
     assign_folds,
     fit_logistic_folds,
+    fit_many_means,
     fit_means_head,
 )
 from nearsure.neighbors import ClassScores, Neighbors
 
-HEADS = ("means", "logistic")
 # Larger galleries are read in part: a head needs to know classes, not all of their members.
-MOST_READ = 100_000
+MOST_READ, MOST_NUMBERS_READ = 100_000, 5e7
 READ_SEED = 0
-# Points whose vectors are fetched at a time.
+# Points whose vectors are fetched, and added up, at a time.
 PORTION = 2048
 # Points times features times classes that logistic regression takes at most, and the points for
 # each class that it needs.
-MOST_PRODUCTS = 6e8
+MOST_PRODUCTS = 1e9
 FEWEST_A_CLASS = 5
-# Classes times features of a head and its folds.
+# Classes times features of a head.
 LARGEST_HEAD = 3e7
 # With more classes than this, and more than one for so many points, neighbours' classes alone are
 # scored: a search among the means would cost as much as that among the points.
 MANY_CLASSES, FEW_POINTS = 1000, 20
+# Of such galleries: folds, and points of which the metric is made.
+FOLDS_OF_MANY, MOST_FOR_METRIC = 3, 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,7 @@ def fit_heads(
     *,
     has_copies: bool = False,
 ) -> HeadChoices:
-    """Fit heads on a gallery, in one pass over its points.
+    """Fit heads on a gallery, whose points are read once, in portions.
 
     Parameters
     ----------
@@ -81,37 +84,51 @@ def fit_heads(
     reason = _why_none(sizes, dimension)
     if not wanted or reason is not None:
         return HeadChoices(left_out=dict.fromkeys(wanted, reason or ""))
-    places = draw_places(len(gallery), MOST_READ, np.random.default_rng(READ_SEED))
+    n_read = int(min(MOST_READ, MOST_NUMBERS_READ // dimension))
+    places = draw_places(len(gallery), n_read, np.random.default_rng(READ_SEED))
     # Own points with all that is left out with them: whoever is not read has no fold.
     ids = np.union1d(gallery.ids_at(places), own_ids)
+    try:
+        vectors, codes = _read(gallery, ids)
+    except LookupError:
+        # Others have removed points meanwhile.
+        ids = ids[gallery.holds(ids)]
+        vectors, codes = _read(gallery, ids)
     beside = gallery.groups_beside
     groups = None if beside is None else values_beside(beside, ids)
     if groups is None and has_copies:
         own_codes = gallery.codes_of(own_ids)
         groups = group_near_copies(own, own_codes, own_ids, class_sizes=sizes, among=ids)
-    points = _Read(gallery, ids, own_ids, groups)
+    near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)
+    order = _order_by_content(vectors, codes)
+    folds = np.empty(len(ids), np.int64)
+    folds[order] = assign_folds(
+        codes[order],
+        None if groups is None else groups[order],
+        FOLDS_OF_MANY if near_only else MOST_FOLDS,
+    )
+    points = LabelledFolds(vectors, codes, folds)
     left_out = {}
     n_fitted = int(min(len(ids), MOST_PRODUCTS // (n_classes * dimension)))
     if "logistic" in wanted and n_fitted < min(len(ids), FEWEST_A_CLASS * n_classes):
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
-    moments, drawn = points.read(n_fitted)
-    covariance = sum(moments[1:], start=moments[0]).covariance
-    if not (np.trace(covariance) if covariance.ndim > 1 else covariance.sum()) > 0.0:
+        wanted = tuple(name for name in wanted if name != "logistic")
+    fitted = (
+        _fit_many(points, n_classes, np.isin(ids, own_ids))
+        if near_only
+        else _fit_few(points, n_classes, order, n_fitted, wanted)
+    )
+    if fitted is None:
         reason = "no point differs from the mean of its class"
-        return HeadChoices(left_out=dict.fromkeys(wanted, reason))
-    near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)
-    means, shrinkage = fit_means_head(moments, None if near_only else drawn)
-    fitted = {"means": means}
-    if "logistic" in wanted and "logistic" not in left_out:
-        fitted["logistic"] = fit_logistic_folds(drawn, moments, shrinkage)
+        return HeadChoices(left_out=dict.fromkeys(wanted, reason) | left_out)
     heads = {
-        name: replace(head, seen_ids=points.ids, seen_folds=points.folds)
-        for name, head in fitted.items()
-        if name in wanted
+        name: replace(fitted[name], seen_ids=ids, seen_folds=folds)
+        for name in wanted
+        if name in fitted
     }
+    own_vectors = vectors[np.searchsorted(ids, own_ids)]
     scores = {
-        name: head.score_own(points.own_vectors, own.labels, own_ids)
-        for name, head in heads.items()
+        name: head.score_own(own_vectors, own.labels, own_ids) for name, head in heads.items()
     }
     return HeadChoices(heads, scores, left_out)
 
@@ -128,39 +145,64 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
     return None
 
 
-class _Read:
-    """Points of a gallery, read once, in portions."""
+def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, IntArray]:
+    blocks = np.split(ids, np.arange(PORTION, len(ids), PORTION))
+    vectors = [gallery.vectors_of(block) for block in blocks]
+    return np.concatenate(vectors), gallery.codes_of(ids)
 
-    def __init__(
-        self, gallery: Gallery, ids: AnyArray, own_ids: AnyArray, groups: IntArray | None
-    ) -> None:
-        self.gallery, self.ids, self.own_ids = gallery, ids, own_ids
-        self.codes = gallery.codes_of(ids)
-        self.folds = assign_folds(self.codes, groups)
-        self.own_vectors: AnyArray = np.empty(0)
 
-    def read(self, n_drawn: int) -> tuple[list[Moments], LabelledFolds]:
-        """Moments of each fold, and some of the points at random."""
-        n_classes = len(self.gallery.class_counts)
-        order = np.random.default_rng(READ_SEED).permutation(len(self.ids))[:n_drawn]
-        wanted = np.zeros(len(self.ids), np.bool_)
-        wanted[order] = True
-        moments: list[Moments] = []
-        kept, own = [], []
-        for start in range(0, len(self.ids), PORTION):
-            rows = slice(start, start + PORTION)
-            ids, codes, folds = self.ids[rows], self.codes[rows], self.folds[rows]
-            vectors = np.asarray(self.gallery.engine.fetch(ids).vectors)
-            if not moments:
-                centre = vectors.mean(axis=0, dtype=np.float64)
-                n_folds = int(self.folds.max()) + 1
-                moments = [Moments.empty(centre, n_classes) for _ in range(n_folds)]
-            for fold, sums in enumerate(moments):
-                sums.add(vectors[folds == fold], codes[folds == fold])
-            kept.append(vectors[wanted[rows]])
-            own.append(vectors[np.isin(ids, self.own_ids, assume_unique=True)])
-        self.own_vectors = np.concatenate(own)
-        places = np.flatnonzero(wanted)
-        points = LabelledFolds(np.concatenate(kept), self.codes[places], self.folds[places])
-        # Random order: whoever takes the first has a fair draw.
-        return moments, points.take(np.searchsorted(places, order))
+def _order_by_content(vectors: AnyArray, codes: IntArray) -> IntArray:
+    """An order of points that is the same whatever their ids are, in whatever engine."""
+    direction = np.random.default_rng(READ_SEED).normal(size=(vectors.shape[1], 1))
+    return np.lexsort(((vectors @ direction.astype(vectors.dtype))[:, 0], codes))
+
+
+def _fit_few(
+    points: LabelledFolds,
+    n_classes: int,
+    order: IntArray,
+    n_fitted: int,
+    wanted: tuple[str, ...],
+) -> dict[str, FittedHead] | None:
+    """Heads for classes whose logits are all computed; None if points do not vary."""
+    moments = _add_up(points, n_classes)
+    if not sum(moments[1:], start=moments[0]).vary():
+        return None
+    # Random order: whoever takes the first has a fair draw.
+    drawn = np.random.default_rng(READ_SEED).permutation(order)
+    means, shrinkage = fit_means_head(moments, points.take(drawn))
+    heads = {"means": means}
+    if "logistic" in wanted:
+        heads["logistic"] = fit_logistic_folds(points.take(drawn[:n_fitted]), moments, shrinkage)
+    return heads
+
+
+def _fit_many(
+    points: LabelledFolds, n_classes: int, is_own: AnyArray
+) -> dict[str, FittedHead] | None:
+    """Class means for many classes; None if points do not vary.
+
+    One metric serves all folds, of points that are none of the own ones if there are enough.
+    """
+    others = np.flatnonzero(~is_own)
+    rows = others if len(others) > MOST_FOR_METRIC else np.arange(len(is_own))
+    apart = points.take(rows[:: -(-len(rows) // MOST_FOR_METRIC)])
+    total = _add_up(replace(apart, folds=np.zeros(len(apart.codes), np.int64)), n_classes)[0]
+    if not total.vary():
+        return None
+    moments = _add_up(points, n_classes, with_squares=False)
+    return {"means": fit_many_means(moments, total.covariance)}
+
+
+def _add_up(points: LabelledFolds, n_classes: int, *, with_squares: bool = True) -> list[Moments]:
+    """Moments of the points of each fold."""
+    centre = points.vectors[:PORTION].mean(axis=0, dtype=np.float64)
+    moments = []
+    for fold in range(int(points.folds.max()) + 1):
+        sums = Moments.empty(centre, n_classes, with_squares=with_squares)
+        rows = np.flatnonzero(points.folds == fold)
+        for start in range(0, len(rows), PORTION):
+            some = rows[start : start + PORTION]
+            sums.add(points.vectors[some], points.codes[some])
+        moments.append(sums)
+    return moments

@@ -127,6 +127,7 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         perturb=None if with_unknowns or copies is not None else perturb,
         groups=_groups_of(fit, ids),
         copies=copies,
+        near=fit.near_posterior,
         seed=DRAW_SEED,
     )
     if not with_unknowns:
@@ -148,10 +149,10 @@ def compare_with_own(fit: Fit, own: SelfSearch, found: Neighbors, *, seed: int) 
     thinned = thin_queries(found, asked, fit.class_sizes, seed=seed)
     fair = compare_queries(
         neighbors,
-        fit.posterior(neighbors),
+        fit.near_posterior(neighbors),
         own.codes,
         thinned,
-        fit.posterior(thinned),
+        fit.near_posterior(thinned),
         alarm_level=2 * LEVEL,
         n_resamples=1,
     )

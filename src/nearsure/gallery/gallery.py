@@ -22,7 +22,7 @@ from nearsure.gallery.counts import (
     counted_by_table,
     values_beside,
 )
-from nearsure.index.exact import QUERY_BLOCK
+from nearsure.index.exact import QUERY_BLOCK, unit_vectors
 from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
 from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
@@ -427,7 +427,14 @@ class Gallery:
         """Vectors of points that are to change, if a head follows changes."""
         if self.head is None or self.head.means is None:
             return None
-        return np.asarray(self.engine.fetch(ids).vectors)
+        return self.vectors_of(ids)
+
+    def vectors_of(self, ids: AnyArray) -> AnyArray:
+        """Vectors of points as they are compared: of unit length under cosine."""
+        return self._comparable(np.asarray(self.engine.fetch(ids).vectors))
+
+    def _comparable(self, vectors: AnyArray) -> AnyArray:
+        return unit_vectors(vectors) if self.engine.metric == "cosine" else vectors
 
     def _change_head(self, vectors: AnyArray | None, codes: IntArray, *, sign: int) -> None:
         if self.head is not None and vectors is not None:
@@ -641,7 +648,8 @@ class Gallery:
         """Beside neighbours of own points, what heads say that have not seen the points."""
         if self.head is None:
             return found
-        scores = self.head.score_own(asked.vectors, found.labels, asked.ids)
+        vectors = self._comparable(asked.vectors)
+        scores = self.head.score_own(vectors, found.labels, asked.ids)
         return found.with_scores(scores.without(asked.codes) if without_class else scores)
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:

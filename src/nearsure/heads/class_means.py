@@ -20,6 +20,8 @@ from scipy.linalg import cholesky, solve_triangular
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.heads.linear import LinearHead
 
+# Points vary within their classes if they do so by more than this, to all variation squared.
+ROUNDING = 1e-9
 # Beyond so many features, the metric has one variance for each, and no covariance.
 MOST_CORRELATED = 2048
 
@@ -36,8 +38,8 @@ class Moments:
         Members.
     sums : array of shape (n_classes, d)
         Of the members' vectors.
-    squares : array of shape (d, d) or (d,)
-        Sum of the outer products of all vectors, or of their squares alone.
+    squares : array of shape (d, d), (d,) or (0,)
+        Sum of the outer products of all vectors, or of their squares alone, or nothing.
 
     Examples
     --------
@@ -55,10 +57,12 @@ class Moments:
     squares: FloatArray
 
     @classmethod
-    def empty(cls, centre: FloatArray, n_classes: int) -> "Moments":
+    def empty(cls, centre: FloatArray, n_classes: int, *, with_squares: bool = True) -> "Moments":
         """Of no points."""
         d = len(centre)
         shape = (d, d) if d <= MOST_CORRELATED else (d,)
+        if not with_squares:
+            shape = (0,)
         return cls(centre, np.zeros(n_classes), np.zeros((n_classes, d)), np.zeros(shape))
 
     def add(self, vectors: AnyArray, codes: IntArray, *, sign: int = 1) -> "Moments":
@@ -78,8 +82,10 @@ class Moments:
         present, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
         self.counts[present] += sign * sizes
         self.sums[present] += sign * np.add.reduceat(moved[order], starts, axis=0)
-        correlated = self.squares.ndim > 1
-        self.squares[...] += sign * (moved.T @ moved if correlated else (moved**2).sum(axis=0))
+        if self.squares.ndim > 1:
+            self.squares[...] += sign * (moved.T @ moved)
+        elif len(self.squares):
+            self.squares[...] += sign * (moved**2).sum(axis=0)
         return self
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -103,6 +109,12 @@ class Moments:
         """Of each class, about the centre; 0 for one without members."""
         means: FloatArray = self.sums / np.maximum(self.counts, 1.0)[:, None]
         return means
+
+    def vary(self) -> bool:
+        """Whether any point differs from the mean of its class."""
+        diagonal = self.squares.diagonal() if self.squares.ndim > 1 else self.squares
+        within = diagonal.sum() - (self.means**2 * self.counts[:, None]).sum()
+        return bool(within > ROUNDING * diagonal.sum())
 
     @property
     def covariance(self) -> FloatArray:
@@ -141,9 +153,7 @@ class ClassMeans:
 
     def whiten(self, vectors: AnyArray) -> FloatArray:
         """Points in the metric: covariance about the class means is near 1."""
-        return self._times_factor(np.asarray(vectors, np.float64) - self.centre)
-
-    def _times_factor(self, moved: FloatArray) -> FloatArray:
+        moved = np.asarray(vectors, np.float64) - self.centre
         whitened: FloatArray = moved @ self.factor if self.factor.ndim > 1 else moved * self.factor
         return whitened
 
@@ -152,13 +162,17 @@ class ClassMeans:
         raw: FloatArray = weights @ self.factor.T if self.factor.ndim > 1 else weights * self.factor
         return raw
 
-    def head(self) -> LinearHead:
-        """The logits that means and metric give."""
-        whitened = self._times_factor(self.means)
+    def head(self, dtype: type[np.floating] = np.float64) -> LinearHead:
+        """The logits that means and metric give, with weights of a precision."""
+        # The inverse of the covariance first: classes may be many more than features.
+        metric = self.factor @ self.factor.T if self.factor.ndim > 1 else self.factor**2
+        metric = (self.scale * metric).astype(dtype)
+        means = self.means.astype(dtype, copy=False)
+        weights = means @ metric if metric.ndim > 1 else means * metric
         with np.errstate(divide="ignore"):
             prior = np.log(self.counts)
-        intercepts = prior - 0.5 * self.scale * (whitened**2).sum(axis=1)
-        return LinearHead(self.scale * self.unwhiten(whitened), intercepts, self.centre)
+        intercepts = prior - 0.5 * np.einsum("cd,cd->c", weights, means)
+        return LinearHead(weights, intercepts, self.centre)
 
     def changed(
         self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
@@ -188,7 +202,12 @@ class ClassMeans:
         return replace(self, means=means, counts=counts)
 
 
-def fit_class_means(moments: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+def fit_class_means(
+    moments: Moments,
+    shrinkage: float,
+    scale: float = 1.0,
+    covariance: FloatArray | None = None,
+) -> ClassMeans:
     """Class means in the metric of the covariance that all classes share.
 
     Parameters
@@ -199,16 +218,20 @@ def fit_class_means(moments: Moments, shrinkage: float, scale: float = 1.0) -> C
         In (0, 1]: how much of a covariance that is the same in all directions is mixed in.
     scale : float
         t.
+    covariance : array of shape (d, d) or (d,), optional
+        Of points about the means of their classes; by default that of `moments`.
 
     Examples
     --------
     >>> points, codes = np.array([[0.0], [2.0], [9.0], [11.0]]), np.array([0, 0, 1, 1])
     >>> moments = Moments.empty(np.zeros(1), 2).add(points, codes)
     >>> head = fit_class_means(moments, shrinkage=0.5).head()
-    >>> head.logits([[5.5]]).round(6)  # half way between the means 1 and 10
-    array([[5.44..., 5.44...]])
+    >>> logits = head.logits(np.array([[5.5]]))[0]  # half way between the means 1 and 10
+    >>> bool(logits[0] == logits[1])
+    True
     """
-    covariance = moments.covariance
+    if covariance is None:
+        covariance = moments.covariance
     if covariance.ndim > 1:
         usual = float(np.trace(covariance)) / len(covariance)
         shrunk = (1.0 - shrinkage) * covariance

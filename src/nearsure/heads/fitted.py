@@ -35,14 +35,14 @@ from nearsure.schema import (
 # classes are divided into few folds.
 FEWEST_FOLDS, MOST_FOLDS = 2, 5
 FOLD_SEED = 0
-# Shrinkage and strength are chosen on points of so many folds, and on so many of them at most; the
-# strength by heads that are fitted on so many points at most, as it hardly depends on their number.
-CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 4000
+# The strength is chosen on points of so many folds, it and the shrinkage on so many points at most;
+# and by heads that are fitted on so many at most, as it hardly depends on their number.
+CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 3000
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 1.0)
 # Where classes are too many to choose by all their logits: what most galleries choose.
 USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
 # From the strongest penalty on, as long as likelihood grows.
-STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0)
+STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 SCALES = (-7.0, 3.0)  # logarithms
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
@@ -111,7 +111,7 @@ class FittedHead:
         if self.means is None:
             return self
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
-        return replace(self, means=means, full=means.head())
+        return replace(self, means=means, full=means.head(self.full.weights.dtype.type))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
@@ -121,6 +121,7 @@ class FittedHead:
             "n_classes": len(self.full.weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
+            "n_fold_classes": len(self.folds[0].weights),
             "scale": None if self.means is None else self.means.scale,
             "ids_dtype": self.seen_ids.dtype.str,
         }
@@ -151,13 +152,14 @@ class FittedHead:
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
         n_folds, d = numbers["n_folds"], n_features
+        n_then = numbers["n_fold_classes"]
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
             "head_folds": array("int64", m, low=0, high=n_folds - 1),
             "head_centre": array("float64", d, low=-1e150, high=1e150),
-            "head_fold_weights": array("float32", n_folds, n, d, **single),
-            "head_fold_intercepts": array("float32", n_folds, n, **single),
+            "head_fold_weights": array("float32", n_folds, n_then, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n_then, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -181,7 +183,7 @@ class FittedHead:
             means = ClassMeans(
                 own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
             )
-            full = means.head()
+            full = means.head(np.float32 if numbers["near_only"] else np.float64)
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
@@ -202,13 +204,14 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
 SINGLE_FULL = ("weights", "intercepts")
 SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
 # Of a file; a class without members has minus this for an intercept of minus infinity.
-LARGEST_WEIGHT = 1e30
+LARGEST_WEIGHT = float(np.float32(1e30))
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
     "n_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
+    "n_fold_classes": integer(1),
     "scale": nullable(POSITIVE),
     "ids_dtype": TEXT,
 }
@@ -220,7 +223,9 @@ def _restored(weights: AnyArray, intercepts: AnyArray, centre: FloatArray) -> Li
     return LinearHead(weights.astype(np.float64), plain, centre)
 
 
-def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
+def assign_folds(
+    codes: IntArray, groups: IntArray | None = None, most: int = MOST_FOLDS
+) -> IntArray:
     """Folds of points, shape (n,): those of a class are spread evenly, those of a group together.
 
     Examples
@@ -229,7 +234,7 @@ def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
     True
     """
     sizes = np.bincount(codes)
-    n_folds = int(np.clip(np.median(sizes[codes]), FEWEST_FOLDS, MOST_FOLDS))
+    n_folds = int(np.clip(np.median(sizes[codes]), FEWEST_FOLDS, most))
     first, of_unit = np.arange(len(codes)), np.arange(len(codes))
     if groups is not None:
         _, first, of_unit = np.unique(groups, return_index=True, return_inverse=True)
@@ -245,17 +250,37 @@ def assign_folds(codes: IntArray, groups: IntArray | None = None) -> IntArray:
     return folds[of_unit]
 
 
-def fit_means_head(
-    folds: list[Moments], chosen_on: "LabelledFolds | None"
-) -> tuple[FittedHead, float]:
+def fit_many_means(folds: list[Moments], covariance: FloatArray) -> FittedHead:
+    """Class means for more classes than can be scored, with what is usual for the rest.
+
+    Parameters
+    ----------
+    folds : list of Moments
+        Of the points of each fold; sums alone.
+    covariance : array
+        Of points about the means of their classes.
+    """
+    total = sum(folds[1:], start=folds[0])
+    means, *others = (
+        fit_class_means(each, USUAL_SHRINKAGE, USUAL_SCALE, covariance)
+        for each in (total, *(total - fold for fold in folds))
+    )
+    heads = tuple(
+        replace(head, intercepts=_in_single(head.intercepts))
+        for head in (each.head(np.float32) for each in others)
+    )
+    return FittedHead("means", means.head(np.float32), heads, means, near_only=True)
+
+
+def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[FittedHead, float]:
     """Class means; shrinkage and scale by the likelihood of points that were left out.
 
     Parameters
     ----------
     folds : list of Moments
         Of the points of each fold.
-    chosen_on : LabelledFolds or None
-        Points to choose by; None takes what is usual, and scores neighbours' classes alone.
+    chosen_on : LabelledFolds
+        Points to choose by.
 
     Returns
     -------
@@ -264,20 +289,25 @@ def fit_means_head(
         Of its metric.
     """
     total = sum(folds[1:], start=folds[0])
-    shrinkage, scale = USUAL_SHRINKAGE, USUAL_SCALE
-    if chosen_on is not None:
-        found = []
-        for candidate in SHRINKAGES:
-            parts = [
-                _without_prior(fit_class_means(total - folds[fold], candidate), some)
-                for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
-            ]
-            found.append((*_temper(parts), candidate))
-        _, scale, shrinkage = min(found)
-    heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
+    found = []
+    for candidate in SHRINKAGES:
+        parts = [
+            _without_prior(_fit_without(total, folds[fold], candidate), some)
+            for fold, some in chosen_on.by_fold(len(folds))
+        ]
+        found.append((*_temper(parts), candidate))
+    _, scale, shrinkage = min(found)
+    heads = tuple(_fit_without(total, fold, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
-    head = FittedHead("means", means.head(), _rounded(heads), means, chosen_on is None)
-    return head, shrinkage
+    return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
+
+
+def _fit_without(total: Moments, fold: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means without the points of a fold."""
+    rest = total - fold
+    # Of pairs, a fold leaves one point each, which do not vary: their metric is that of all.
+    covariance = None if rest.vary() else total.covariance
+    return fit_class_means(rest, shrinkage, scale, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,12 +336,12 @@ _Tempered = tuple[FloatArray, FloatArray, IntArray]
 
 
 def _without_prior(means: ClassMeans, points: LabelledFolds) -> _Tempered:
-    with np.errstate(divide="ignore"):
-        prior = np.log(means.counts)
-    known = np.isfinite(prior)[points.codes]
-    head = means.head()
-    head = replace(head, intercepts=np.where(np.isfinite(prior), head.intercepts - prior, 0.0))
-    return head.logits(points.vectors[known]), prior, points.codes[known]
+    present = means.counts > 0
+    known = points.take(present[points.codes])
+    # With a member each, classes have a prior of 0.
+    logits = replace(means, counts=np.ones(len(present))).head().logits(known.vectors)
+    prior = np.where(present, np.log(np.maximum(means.counts, 1.0)), -np.inf)
+    return logits, prior, known.codes
 
 
 def _temper(parts: list[_Tempered]) -> tuple[float, float]:
@@ -348,7 +378,10 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
     n_classes = len(total.counts)
 
     def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        means = fit_class_means(total if fold is None else total - folds[fold], shrinkage)
+        if fold is None:
+            means = fit_class_means(total, shrinkage)
+        else:
+            means = _fit_without(total, folds[fold], shrinkage)
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
         return means, replace(others, vectors=means.whiten(others.vectors))

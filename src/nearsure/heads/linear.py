@@ -1,12 +1,13 @@
 """A head that is linear in the query: one logit a class, and p(c | z) by softmax."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.neighbors import PADDING_LABEL, ClassScores
+from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
 
 # The most probable classes of a query that are listed; the others share what is left.
 MOST_LISTED = 32
@@ -46,6 +47,11 @@ class LinearHead:
     intercepts: FloatArray
     centre: FloatArray
 
+    @cached_property
+    def _single(self) -> AnyArray:
+        """Weights in single precision: what is gathered is as large as the memory is slow."""
+        return self.weights.astype(np.float32, copy=False)
+
     def logits(self, vectors: AnyArray) -> FloatArray:
         """Of all classes, shape (n, n_classes)."""
         moved = np.asarray(vectors, np.float64) - self.centre
@@ -70,13 +76,11 @@ class LinearHead:
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             if labels is None:
-                blocks.append(_list_best(self.logits(vectors[rows])))
+                found = _list_best(self.logits(vectors[rows]))
             else:
-                blocks.append(self._score_near(vectors[rows], labels[rows]))
-        codes, log_shares, rest, level = (
-            np.concatenate(parts) for parts in zip(*blocks, strict=True)
-        )
-        return ClassScores(codes, log_shares, rest, level, n_known)
+                found = self._score_near(vectors[rows], labels[rows])
+            blocks.append((rows, ClassScores(*found, n_known)))
+        return blocks[0][1] if len(blocks) == 1 else join_scores(blocks, len(vectors))
 
     def _score_near(
         self, vectors: AnyArray, labels: IntArray
@@ -88,9 +92,10 @@ class LinearHead:
         order = np.argsort(codes == PADDING_LABEL, axis=1, kind="stable")
         most = max(1, int((codes != PADDING_LABEL).sum(axis=1).max()))
         codes = np.take_along_axis(codes, order[:, :most], axis=1)
-        moved = np.asarray(vectors, np.float64) - self.centre
-        gathered = self.weights[np.maximum(codes, 0)]
-        logits = np.einsum("nd,nmd->nm", moved, gathered) + self.intercepts[np.maximum(codes, 0)]
+        moved = (np.asarray(vectors, np.float64) - self.centre).astype(np.float32)
+        gathered = self._single[np.maximum(codes, 0)]
+        products = np.matmul(gathered, moved[:, :, None])[:, :, 0]
+        logits = products.astype(np.float64) + self.intercepts[np.maximum(codes, 0)]
         logits = np.where(codes == PADDING_LABEL, -np.inf, np.round(logits, DECIMALS))
         level = _log_sums(logits)
         log_shares = logits - level[:, None]

@@ -13,6 +13,8 @@ from nearsure.arrays import FloatArray, IntArray
 # held-out points gain nothing from the last digits.
 MOST_STEPS = 30
 SMALLEST_GAIN = 1e-4
+# Points times features times classes that are multiplied in double precision.
+LARGEST_IN_DOUBLE = 2e7
 # Hardly a penalty, so that the intercept of a class is as free as it can be.
 INTERCEPT_PENALTY = 1e-6
 
@@ -53,8 +55,9 @@ def fit_logistic_head(
     """
     present, own = np.unique(codes, return_inverse=True)
     n, d = points.shape
-    # Single precision halves the time; the sums of the loss are in double.
-    inputs = np.ones((n, d + 1), np.float32)
+    # Single precision halves the time of what is large; the sums of the loss are in double.
+    precision = np.float64 if n * (d + 1) * len(present) < LARGEST_IN_DOUBLE else np.float32
+    inputs = np.ones((n, d + 1), precision)
     inputs[:, :d] = points
     rows = np.arange(n)
     penalty = np.full(d + 1, strength / n)
@@ -62,7 +65,7 @@ def fit_logistic_head(
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         weights = flat.reshape(len(present), d + 1)
-        logits = inputs @ weights.T.astype(np.float32)
+        logits = inputs @ weights.T.astype(precision)
         logits -= logits.max(axis=1, keepdims=True)
         shares = np.exp(logits)
         sums = shares.sum(axis=1, keepdims=True)
