@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from nearsure import Neighbors, score
-from nearsure.comparison import compare_rules, title_of
+from nearsure import Neighbors, comparison, score
+from nearsure.calibration import PosteriorTemperature
+from nearsure.comparison import compare_rules, score_probes, title_of
 from nearsure.metrics import accuracy, brier_score, expected_calibration_error
+from nearsure.probes import fit_probe
 from nearsure.rules import RULE_NAMES, RuleName
 
 
@@ -82,3 +84,82 @@ def test_another_posterior_stands_in_the_same_table(
     mine = comparison.results[1]
     assert mine.brier.estimate == pytest.approx(brier_score(posterior, truth))
     assert comparison.to_text(bold=("", "")).splitlines()[-1].startswith("mine ")
+
+
+def drawn(seed: int, n: int = 90) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % 3
+    return np.eye(3)[codes] + 0.7 * rng.normal(size=(n, 3)), codes
+
+
+def test_probes_stand_in_the_same_table(neighbors: Neighbors, truth: np.ndarray) -> None:
+    vectors, codes = drawn(0)
+    queries, _ = drawn(1, n=200)
+    scores = score_probes(vectors, codes, queries, seed=4, n_classes=5)
+    assert not scores.left_out
+    for name in ("means", "logistic"):
+        fitted = fit_probe(name, vectors, codes, n_classes=5, seed=4)
+        expected = PosteriorTemperature.fit(fitted.own, codes)(fitted.probe(queries))
+        found = scores.posteriors[name].probabilities
+        np.testing.assert_array_equal(found, expected.probabilities)
+    table = compare_rules(
+        neighbors,
+        truth,
+        temperature=0.2,
+        seed=0,
+        rules=["knn"],
+        others=scores.posteriors,
+        n_resamples=20,
+    )
+    titles = [line.split("  ")[0] for line in table.to_text(bold=("", "")).splitlines()[2:]]
+    assert titles == ["kNN", "Class means, tempered", "Logistic regression, tempered"]
+
+
+def test_without_queries_no_probe_has_seen_the_point_that_it_scores() -> None:
+    rng = np.random.default_rng(0)
+    vectors, codes = rng.normal(size=(60, 100)), np.arange(60) % 2
+    for posterior in score_probes(vectors, codes, seed=0).posteriors.values():
+        assert (posterior.labels == codes).mean() < 0.7
+    seen = score_probes(vectors, codes, vectors, seed=0).posteriors
+    assert all((posterior.labels == codes).mean() > 0.8 for posterior in seen.values())
+
+
+def test_groups_are_left_out_together() -> None:
+    # Every point has a copy, and labels have no other meaning.
+    rng = np.random.default_rng(0)
+    vectors, groups = np.repeat(rng.normal(size=(40, 100)), 2, axis=0), np.repeat(np.arange(40), 2)
+    codes = np.repeat(np.arange(40) % 2, 2)
+    alone = score_probes(vectors, codes, seed=0).posteriors["logistic"]
+    together = score_probes(vectors, codes, seed=0, groups=groups).posteriors["logistic"]
+    assert (alone.labels == codes).mean() > 0.75
+    assert (together.labels == codes).mean() < 0.7
+
+
+def test_a_probe_that_would_take_long_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors, codes = drawn(0)
+    monkeypatch.setitem(comparison.LARGEST_PROBE, "logistic", 90 * 3 * 3 - 1)
+    scores = score_probes(vectors, codes, seed=0)
+    assert list(scores.posteriors) == ["means"]
+    (sentence,) = scores.left_out
+    assert sentence.startswith("Logistic regression, tempered, was left out: 90 points of 3 feat")
+    monkeypatch.setitem(comparison.LARGEST_PROBE, "logistic", 90 * 3 * 3)
+    assert not score_probes(vectors, codes, drawn(1, n=200)[0], seed=0).left_out
+    monkeypatch.setattr(comparison, "LARGEST_SCORES", 200 * 3 - 1)
+    scores = score_probes(vectors, codes, drawn(1, n=200)[0], seed=0)
+    assert not scores.posteriors
+    assert [sentence.partition(": ")[2][:10] for sentence in scores.left_out] == ["200 points"] * 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "groups"),
+    [([0, 0, 0, 0], None), ([0, 1, 2, 3], None), ([0, 0, 1, 1], [5, 5, 6, 6])],
+    ids=["one class", "single members", "single groups"],
+)
+def test_probes_need_something_to_be_scored_on(codes: list[int], groups: list[int] | None) -> None:
+    scores = score_probes(
+        np.eye(4), codes, seed=0, groups=None if groups is None else np.array(groups)
+    )
+    assert not scores.posteriors
+    assert "two classes" in scores.left_out[0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2_contingency, ks_2samp
 
+from moved_queries import draw
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
@@ -27,16 +28,6 @@ from nearsure.shift import (
     rehearse_queries,
     thin_queries,
 )
-
-CENTRES = np.random.default_rng(99).normal(size=(12, 16))
-
-
-def draw(
-    n: int, *, seed: int, noise: float = 1.0, n_classes: int = 12
-) -> tuple[AnyArray, IntArray]:
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, n_classes, n)
-    return CENTRES[codes] + noise * rng.normal(size=(n, 16)), codes
 
 
 @pytest.fixture(scope="module")

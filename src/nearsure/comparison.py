@@ -1,4 +1,4 @@
-"""The rules side by side on the same neighbours, as the paper's tables have them."""
+"""The rules side by side on the same neighbours, as the paper's tables have them, and probes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nearsure.arrays import AnyArray, IntArray
+from nearsure.calibration import PosteriorTemperature
 from nearsure.metrics import (
     Interval,
     accuracy,
@@ -20,7 +22,9 @@ from nearsure.metrics import (
 )
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
+from nearsure.probes import ProbeName, fit_probe
 from nearsure.rules import RULE_NAMES, RuleName
+from nearsure.validation import check_labels
 
 TITLES: dict[RuleName, str] = {
     "1nn": "1NN",
@@ -29,6 +33,14 @@ TITLES: dict[RuleName, str] = {
     "gou": "WkNN (Gou)",
     "ned": "NED",
 }
+PROBE_TITLES: dict[ProbeName, str] = {
+    "means": "Class means, tempered",
+    "logistic": "Logistic regression, tempered",
+}
+# Points x features x classes that a probe is fitted to: about ten seconds.
+LARGEST_PROBE: dict[ProbeName, float] = {"means": 1e10, "logistic": 1e8}
+# Points or queries x classes: some hundred megabytes.
+LARGEST_SCORES = 5e6
 BOLD = "\033[1m", "\033[0m"
 Better = Literal["more", "less"]
 
@@ -136,7 +148,7 @@ def best_places(cells: Sequence[str], better: Better) -> list[bool]:
 
 def title_of(rule: str) -> str:
     """What a rule is called in tables; another name stands for itself."""
-    return cast("dict[str, str]", TITLES).get(rule, rule)
+    return cast("dict[str, str]", TITLES | PROBE_TITLES).get(rule, rule)
 
 
 def score_by(rule: RuleName, neighbors: Neighbors, temperature: float) -> Posterior:
@@ -198,6 +210,83 @@ def compare_rules(
             )
         )
     return RuleComparison(tuple(results))
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeScores:
+    """What linear probes make of queries; `score_probes` makes it.
+
+    Parameters
+    ----------
+    posteriors : mapping of str to Posterior
+        By the name of the probe, "means" or "logistic"; `others` of `compare_rules`.
+    left_out : tuple of str
+        Sentences on the probes that were left out.
+    """
+
+    posteriors: Mapping[str, Posterior]
+    left_out: tuple[str, ...] = ()
+
+
+def score_probes(
+    vectors: AnyArray,
+    labels: ArrayLike,
+    queries: AnyArray | None = None,
+    *,
+    seed: int,
+    n_classes: int | None = None,
+    groups: IntArray | None = None,
+) -> ProbeScores:
+    """Score queries by class means and logistic regression, each with one temperature.
+
+    They use vectors and no neighbours. Where one does better than `NEDClassifier` on queries of
+    your own, a probe is what your classes ask for. The temperature is fitted out of fold. A probe
+    that would take long is left out, and so are both where no class has two points, or groups.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, n_features)
+        The gallery.
+    labels : array of shape (n,)
+        Its class codes.
+    queries : array of shape (n_queries, n_features), optional
+        Without them each point of the gallery is scored by a probe that was fitted without it.
+    seed : int
+        Of the folds.
+    n_classes : int, optional
+        Number of classes; by default one more than the largest code.
+    groups : array of shape (n,), optional
+        Points of one group are left out together.
+
+    Examples
+    --------
+    >>> gallery = np.array([[0.0], [1.0], [1.5], [8.0], [9.0], [9.5]])
+    >>> scores = score_probes(gallery, [0, 0, 0, 1, 1, 1], np.array([[2.0], [7.0]]), seed=0)
+    >>> scores.posteriors["logistic"].labels
+    array([0, 1])
+    """
+    codes = check_labels(labels, n_rows=len(vectors))
+    sizes = np.bincount(codes, minlength=n_classes or 0)
+    n, d = vectors.shape
+    units = np.unique(np.column_stack([codes, np.arange(n) if groups is None else groups]), axis=0)
+    if (sizes > 0).sum() == 1 or np.bincount(units[:, 0]).max() == 1:
+        # Nothing can be scored out of fold.
+        left_out = "Probes were left out: they need two classes, and one of two points or groups."
+        return ProbeScores({}, (left_out,))
+    posteriors: dict[str, Posterior] = {}
+    too_large = []
+    for name, largest in LARGEST_PROBE.items():
+        n_scored = max(n, 0 if queries is None else len(queries))
+        if n * d * len(sizes) > largest or n_scored * len(sizes) > LARGEST_SCORES:
+            too_large.append(
+                f"{title_of(name)}, was left out: {n_scored:,} points of {d:,} features and "
+                f"{len(sizes):,} classes would take too long."
+            )
+            continue
+        fitted = fit_probe(name, vectors, codes, n_classes=len(sizes), seed=seed, groups=groups)
+        temper = PosteriorTemperature.fit(fitted.own, codes)
+        posteriors[name] = temper(fitted.own if queries is None else fitted.probe(queries))
+    return ProbeScores(posteriors, tuple(too_large))
 
 
 def _width(cell: str) -> int:

@@ -6,7 +6,7 @@ class that are nearer than a radius, until the rule is as unsure of them as of t
 (novelty). What is promised for the queries is then chosen on these points.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -16,7 +16,7 @@ from scipy.special import chdtrc
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.bursts import draw_one_per_group
 from nearsure.decisions import AcceptThreshold
-from nearsure.drift import FEWEST, SMALLEST_GAP, Evidence, certainty, fit_cut
+from nearsure.drift import FEWEST, SMALLEST_GAP, fit_cut, gather_evidence
 from nearsure.errors import InvalidInputError
 from nearsure.loo import keep_first
 from nearsure.neighbors import Neighbors
@@ -88,10 +88,6 @@ class Traits:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def take(self, rows: IntArray) -> "Traits":
-        """Those of some of the points."""
-        return Traits(self.labels[rows], self.confidence[rows], self.near[rows])
 
     def join(self, others: "Traits") -> "Traits":
         """Those of these points and of others."""
@@ -167,14 +163,14 @@ def lower_own_class(own: Neighbors, codes: IntArray, queries: Neighbors) -> Neig
     return own.with_scores(lowered)
 
 
-def move_isotropically(vectors: AnyArray, length: float, seed: int = 0) -> AnyArray:
+def move_isotropically(vectors: AnyArray, length: float, seed: int) -> AnyArray:
     """Vectors with normal noise, alike in all directions, of this root mean square length."""
     drawn = np.random.default_rng(seed).normal(size=vectors.shape)
     moved = vectors + (length / vectors.shape[1] ** 0.5) * drawn
     return np.asarray(moved, vectors.dtype)
 
 
-def move_like_data(vectors: AnyArray, length: float, seed: int = 0) -> AnyArray:
+def move_like_data(vectors: AnyArray, length: float, seed: int) -> AnyArray:
     """Vectors moved along differences of random pairs of them: noise in the directions of the data.
 
     The root mean square length of the way is `length`.
@@ -327,8 +323,7 @@ N_HALVINGS = 4
 EXPLAINED = 0.4
 # Neighbours of queries agree less than those of points that explain them, by this at most.
 LARGEST_DISAGREEMENT = 0.02
-# Where no radius makes own points unsure enough, all members of the class are left out. Its square
-# is finite.
+# Within it are all members of a class; its square is finite.
 LARGEST_RADIUS = 1e150
 
 
@@ -405,8 +400,6 @@ class QueryCheck:
     readings : tuple of Reading
         Of which none can be ruled out; the plain one if queries are alike.
     shares : ClassShares
-    own_confidence, query_confidence : float
-        Means, the latter of thinned queries.
     accuracy : tuple of float
         Range that should hold the share of right answers (95%).
     """
@@ -415,8 +408,6 @@ class QueryCheck:
     outside: bool
     readings: tuple[Reading, ...]
     shares: ClassShares
-    own_confidence: float
-    query_confidence: float
     accuracy: tuple[float, float]
 
     @property
@@ -424,18 +415,13 @@ class QueryCheck:
         """Whether the queries are like the gallery's own points."""
         return not self.reasons
 
-    @property
-    def is_noise(self) -> bool:
-        """Whether points with noise are like the queries."""
-        return {own.name for own in self.readings} == {"noise"}
 
-
-def check_enough(name: str, found: Neighbors) -> None:
-    """An error unless there are enough points to be compared with others."""
-    if len(found) < FEWEST:
+def check_enough(queries: Neighbors) -> None:
+    """An error unless there are enough queries to be compared with others."""
+    if len(queries) < FEWEST:
         raise InvalidInputError(
-            f"The '{name}' parameter must hold at least {FEWEST} points, or chance drowns any "
-            f"shift. Got {len(found)} instead: collect more before comparing."
+            f"The 'queries' parameter must hold at least {FEWEST} points, or chance drowns any "
+            f"shift. Got {len(queries)} instead: collect more before comparing."
         )
 
 
@@ -483,8 +469,7 @@ def check_queries(
     seed : int
         Of the members that are taken from queries, and of the points that take part.
     """
-    check_enough("own", own)
-    check_enough("queries", queries)
+    check_enough(queries)
     k = min(queries.k, own.k)
     # What is drawn must not depend on the order of the queries.
     queries = queries.first(k).take(np.argsort(queries.sq_distances[:, 0], kind="stable"))
@@ -535,8 +520,6 @@ def check_queries(
         outside=outside,
         readings=tuple(readings),
         shares=shares,
-        own_confidence=float(start.confidence.mean()),
-        query_confidence=float(now.confidence.mean()),
         # Beyond the gallery own points stand for nothing, and confidence means little.
         accuracy=(0.0 if outside else low, high),
     )
@@ -558,10 +541,7 @@ def _estimate_range(  # noqa: PLR0917
     readings: list[Reading],
 ) -> tuple[float, float]:
     """From the lowest to the highest of all estimates, widened by the chance of the draw."""
-    own, found = (
-        Evidence(p.confidence, certainty(p), np.sqrt(n.sq_distances[:, 0]))
-        for n, p in ((plain, answer), (queries, asked))
-    )
+    own, found = gather_evidence(plain, answer), gather_evidence(queries, asked)
     sure, right = float(found.confidence.mean()), float(correct.mean())
     estimates = [
         sure,
@@ -629,12 +609,6 @@ class _Rehearsal:
     queries: Traits
     score: Score
     k: int
-
-    @property
-    def target(self) -> float:
-        """Mean confidence that rehearsed points shall have, on the careful side."""
-        _, error = _compare_means(self.start.confidence, self.queries.confidence)
-        return float(self.queries.confidence.mean()) - error
 
     def play_noise(
         self,
@@ -709,9 +683,25 @@ class _Rehearsal:
 
     def play_novelty(self, weights: FloatArray, name: str = "novelty") -> Reading:
         """Own points without the members of their class that are nearer than a radius."""
-        radius = _match_radius(self.own, self.codes, weights, self.target, self.score, self.k)
-        new = rehearse_queries(self.own, self.codes, radius=min(radius, LARGEST_RADIUS), k=self.k)
-        return self._read(name, self.score(new), weights)
+        # As unsure as the queries, on the careful side.
+        _, error = _compare_means(self.start.confidence, self.queries.confidence)
+        target = self.queries.confidence.mean() - error
+        for radius in self._list_radii():
+            new = self.score(rehearse_queries(self.own, self.codes, radius=radius, k=self.k))
+            if np.average(new.confidence, weights=weights) <= target:
+                break
+        return self._read(name, new, weights)
+
+    def _list_radii(self) -> Iterator[float]:
+        """Radii to try: 0, a grid over the members of the class, and one that holds them all."""
+        yield 0.0
+        own = self.own
+        same = (own.labels == self.codes[:, None]) & own.valid
+        some = same.any(axis=1)
+        nearest = np.sqrt(own.sq_distances[some, same.argmax(axis=1)[some]])
+        last = np.sqrt(own.sq_distances[np.arange(len(own)), np.maximum(own.counts, 1) - 1])
+        yield from np.linspace(np.quantile(nearest, 0.02), np.quantile(last, 0.9), N_RADII)
+        yield LARGEST_RADIUS
 
     def _read(self, name: str, posterior: Posterior, weights: FloatArray) -> Reading:
         confidence, correct = posterior.confidence[self.alone], posterior.labels == self.codes
@@ -723,32 +713,6 @@ def _explains(own: FloatArray, rehearsed: float, queries: FloatArray) -> bool:
     """Whether a mean moves with the queries' far enough; if that rises beyond chance at all."""
     fall, error = _compare_means(own, queries)
     return -fall <= DEVIATIONS * error or rehearsed - own.mean() >= EXPLAINED * -fall
-
-
-def _match_radius(  # noqa: PLR0917
-    own: Neighbors,
-    codes: IntArray,
-    weights: FloatArray,
-    confidence: float,
-    score: Score,
-    k: int,
-) -> float:
-    """The smallest radius of a grid at which own points are as unsure as the queries."""
-
-    def mean_at(radius: float) -> float:
-        rehearsed = rehearse_queries(own, codes, radius=radius, k=k)
-        return float(np.average(score(rehearsed).confidence, weights=weights))
-
-    if mean_at(0.0) <= confidence:
-        return 0.0
-    same = (own.labels == codes[:, None]) & own.valid
-    nearest = np.sqrt(own.sq_distances[same.any(axis=1), same.argmax(axis=1)[same.any(axis=1)]])
-    last = np.sqrt(own.sq_distances[np.arange(len(own)), np.maximum(own.counts, 1) - 1])
-    radii = np.linspace(np.quantile(nearest, 0.02), np.quantile(last, 0.9), N_RADII)
-    for radius in radii:
-        if mean_at(float(radius)) <= confidence:
-            return float(radius)
-    return float("inf")
 
 
 def draw_by_weight(confidence: FloatArray, weights: FloatArray) -> IntArray:
@@ -805,7 +769,7 @@ def choose_for_queries(
         return plain
     candidates = [plain, *(choose(own.confidence, own.correct) for own in check.readings)]
     strictest = max(candidates, key=lambda chosen: chosen.threshold)
-    if check.is_noise and strictest is plain:
+    if strictest is plain and {own.name for own in check.readings} == {"noise"}:
         # Points that lie as far away keep it.
         return replace(plain, reasons=check.reasons)
     strictest = replace(strictest, rests_on=plain.rests_on, reasons=check.reasons)

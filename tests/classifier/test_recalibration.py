@@ -1,5 +1,6 @@
 """`NEDClassifier.recalibrate`, against simulated truth."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from nearsure.classifier.recalibration import (
     fit_line,
 )
 from nearsure.decisions import choose_threshold, fit_conformal
-from nearsure.errors import InvalidInputError, ModelFileError, QueriesDifferWarning
+from nearsure.errors import EngineError, InvalidInputError, ModelFileError, QueriesDifferWarning
 from nearsure.metrics import expected_calibration_error
 from nearsure.model_file import read_model, write_model
 
@@ -328,6 +329,23 @@ class TestClassifier:
         other.recalibrate(SHIFTED[:200], TRUTH[:200])
         assert_same_answers(classifier, other, QUERIES)
         assert classifier.fit(GALLERY, LABELS).recalibrated_ is None
+
+    def test_a_refit_that_fails_keeps_the_labels_and_the_fit(
+        self, classifier: NEDClassifier, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        classifier.recalibrate(SHIFTED[:200], TRUTH[:200])
+        before, labelled = copy.deepcopy(classifier), classifier.recalibrated_
+
+        def fail(*_: object, **__: object) -> None:
+            raise EngineError("The engine does not answer.")
+
+        classifier.set_params(n_neighbors=7)
+        with monkeypatch.context() as patch:
+            patch.setattr("nearsure.classifier.estimator.fit_to_labelled", fail)
+            with pytest.raises(EngineError):
+                classifier.refit()
+        assert classifier.recalibrated_ is labelled
+        assert_same_answers(classifier, before, QUERIES)
 
     def test_thresholds_follow_a_gallery_that_changes(self, classifier: NEDClassifier) -> None:
         classifier.recalibrate(SHIFTED[:200], TRUTH[:200])

@@ -6,13 +6,14 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from report_examples import FEW, drawn, metric, usual
+from report_examples import FEW, drawn, fitted, metric, usual
 from scipy.stats import binomtest
 
-from nearsure import NEDClassifier
+from nearsure import NEDClassifier, comparison
+from nearsure.comparison import score_probes
 from nearsure.decisions import choose_threshold
-from nearsure.metrics import bootstrap_interval, expected_calibration_error
-from nearsure.report import Estimate, query_report
+from nearsure.metrics import bootstrap_interval, brier_score, expected_calibration_error
+from nearsure.report import Estimate, gallery_report, query_report
 
 
 def scored() -> list[tuple[float, bool, str, str]]:
@@ -161,7 +162,8 @@ def test_promises_are_those_of_choose_threshold_and_among_the_points() -> None:
 def test_methods_are_scored_on_the_same_neighbours() -> None:
     classifier, queries, labels, report = usual()
     methods = {method.name: method for method in report.methods}
-    assert list(methods) == ["1nn", "knn", "dudani", "gou", "ned", "nearsure"]
+    rules, probes = ["1nn", "knn", "dudani", "gou", "ned"], ["means", "logistic"]
+    assert list(methods) == [*rules, *probes, "nearsure"]
     neighbors = classifier.kneighbors(queries)
     fit = classifier.temperature_fit_
     assert fit is not None
@@ -182,6 +184,61 @@ def test_methods_are_scored_on_the_same_neighbours() -> None:
     assert own.ece == metric(report, "ece").estimate
     assert own.brier == metric(report, "brier").estimate
     assert own.ece_floor == metric(report, "ece").floor
+
+
+def test_probes_are_scored_on_the_same_queries() -> None:
+    classifier, queries, labels, report = usual()
+    gallery, names = drawn(120, seed=0)
+    codes = classifier.encode(names)
+    expected = score_probes(gallery, codes, queries, seed=0).posteriors
+    for method in report.methods[-3:-1]:
+        right = classifier.classes_[expected[method.name].labels] == labels
+        assert_exact(method.accuracy, int(right.sum()), len(labels))
+        assert method.brier.value == pytest.approx(
+            brier_score(expected[method.name], classifier.encode(labels))
+        )
+
+
+@pytest.mark.filterwarnings("ignore::nearsure.errors.DegenerateTemperatureWarning")
+def test_own_points_are_scored_by_probes_that_have_not_seen_them() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.arange(80) % 2
+    vectors = rng.normal(size=(80, 100))
+    classifier = NEDClassifier(metric="cosine").fit(vectors, codes)
+    methods = {m.name: m for m in gallery_report(classifier, title="x", n_resamples=FEW).methods}
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for name, posterior in score_probes(units, codes, seed=0).posteriors.items():
+        right = int((posterior.labels == codes).sum())
+        assert right < 56
+        assert_exact(methods[name].accuracy, right, 80)
+    shown = query_report(classifier, 3 * vectors, codes, title="x", n_resamples=FEW)
+    seen = {method.name: method for method in shown.methods}["logistic"]
+    assert seen.accuracy.value == 1.0
+
+
+def test_groups_of_the_fit_are_left_out_of_probes_together() -> None:
+    rng = np.random.default_rng(0)
+    vectors, codes = np.repeat(rng.normal(size=(40, 100)), 2, axis=0), np.arange(80) // 2 % 2
+    order = rng.permutation(80)
+    groups = np.repeat(np.arange(40), 2)[order]
+    classifier = NEDClassifier().fit(vectors[order], codes[order], groups=groups)
+    methods = {m.name: m for m in gallery_report(classifier, title="x", n_resamples=FEW).methods}
+    accuracy = methods["logistic"].accuracy.value
+    assert accuracy is not None
+    assert accuracy < 0.7
+
+
+def test_a_probe_that_is_missing_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(comparison.LARGEST_PROBE, "logistic", 1.0)
+    report = gallery_report(fitted(max_fit_samples=50), title="x", n_resamples=FEW)
+    assert [method.name for method in report.methods][-2:] == ["means", "nearsure"]
+    (note,) = [note for note in report.about.notes if "left out: 50 points" in note]
+    assert note.startswith("Logistic regression, tempered")
+    assert note.endswith("Probes were fitted on 50 of the 120 points, those of the fit.")
+    single = gallery_report(
+        NEDClassifier(temperature=1.0).fit([[0.0], [1.0]], ["a", "b"]), title="x", n_resamples=FEW
+    )
+    assert any(note.startswith("Probes were left out") for note in single.about.notes)
 
 
 def test_risk_coverage_points_lie_on_the_curve() -> None:

@@ -214,6 +214,44 @@ def test_queries_are_labelled_by_keyboard(page: Page, served: Served) -> None:
     assert served.call("/v1/labels")["n_labels"] == 0
 
 
+def test_the_last_label_can_be_corrected(page: Page, served: Served) -> None:
+    served.call("/v1/predict/batch", {"vectors": draw_queries(40, 1).tolist()})
+    opened(page, served, "labels")
+    place = page.locator("#label-place")
+    expect(place).to_have_text("Query 1 of 20")
+    place.focus()
+    for _ in range(20):
+        page.keyboard.press("1")
+    expect(page.locator("#label-card")).to_be_hidden()
+    page.get_by_role("button", name="Back").press("Enter")
+    expect(place).to_have_text("Query 20 of 20")
+    expect(place).to_be_focused()
+    chosen = page.locator('#label-suggestions [aria-pressed="true"]')
+    expect(chosen).to_have_count(1)
+    page.keyboard.press("2")
+    page.get_by_role("button", name="Back").press("Enter")
+    expect(chosen.locator("kbd")).to_have_text("2")
+
+
+def test_queries_that_differ_from_those_labelled_are_told_so(page: Page, served: Served) -> None:
+    served.call("/v1/threshold", {"precision": 0.6}, "PUT")
+    vectors = draw_queries(100, 1).tolist()
+    answers = served.call("/v1/predict/batch", {"vectors": vectors})["answers"]
+    labelled = [
+        {"vector": vector, "label": answer["label"]}
+        for vector, answer in zip(vectors, answers, strict=True)
+    ]
+    served.call("/v1/labels", {"queries": labelled})
+    promise = ask_until(served, "withdrawn", moved=3.0)
+    assert promise["compared_with"] == "labelled queries"
+    opened(page, served)
+    banner = page.locator("#promise")
+    expect(banner).to_contain_text("are not like those labelled: ")
+    paste(page, SURE)
+    expect(page.locator("#judgement")).to_contain_text("which are not like those labelled")
+    expect(page.locator("#panel-ask")).not_to_contain_text("not like the gallery")
+
+
 def test_names_and_labels_are_text_never_markup(page: Page, served: Served) -> None:
     body = {"vectors": draw_queries(40, 1).tolist(), "names": [HOSTILE] * 40}
     served.call("/v1/predict/batch", body)

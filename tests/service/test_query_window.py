@@ -101,16 +101,6 @@ def test_a_person_recognises_a_query_as_long_as_it_is_there() -> None:
     assert window.read().looks[-1] == Look()
 
 
-def test_labelled_queries_are_proposed_again_only_if_labels_are_forgotten() -> None:
-    window = QueryWindow()
-    added(window, range(5))
-    window.mark_labelled([1, 3, 77])
-    assert window.read(unlabelled=True).keys == [0, 2, 4]
-    assert window.read().keys == [0, 1, 2, 3, 4]
-    window.forget_labelled()
-    assert window.read(unlabelled=True).keys == [0, 1, 2, 3, 4]
-
-
 def test_an_empty_window_reads_as_empty() -> None:
     kept = QueryWindow().read()
     assert (kept.keys, kept.looks, len(kept.vectors)) == ([], [], 0)

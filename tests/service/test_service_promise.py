@@ -11,8 +11,9 @@ import pytest
 from served_examples import DIMENSION, LONGEST_WAIT, clusters, refitted, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
+from nearsure import NEDClassifier
 from nearsure.service import watch
-from nearsure.service.promise import keep_promise
+from nearsure.service.promise import Promise, keep_promise
 from nearsure.service.service import RunningService
 
 FAR = 6.0
@@ -227,6 +228,31 @@ def test_a_refit_begins_a_new_check(client: TestClient) -> None:
     promise = promise_when(client, n_queries=120)
     assert promise["state"] == "withdrawn"
     assert {one["model"] for one in ask(client, 3, seed=5)} == {2}
+
+
+def test_a_refit_is_checked_without_another_query(client: TestClient) -> None:
+    ask(client, 60, seed=2)
+    wait_for_checks(client, 1)
+    assert refitted(client)["model"] == 2
+    wait_for_checks(client, 2)
+    fit = running(client).gallery.fit
+    assert (fit.number, fit.promise.n_queries) == (2, 60)
+
+
+def test_a_threshold_that_comes_during_a_check_is_checked_after_it(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gallery = running(client).gallery
+
+    def keep(classifier: NEDClassifier, n_queries: int) -> Promise:
+        if gallery.fit.threshold.threshold != 0.5:
+            gallery.set_threshold(0.5)
+        return keep_promise(classifier, n_queries)
+
+    monkeypatch.setattr(watch, "keep_promise", keep)
+    ask(client, 60, seed=2)
+    wait_for_checks(client, 2)
+    promise_when(client, n_queries=60)
 
 
 def test_what_was_found_about_an_old_fit_is_not_said_of_the_new_one(client: TestClient) -> None:

@@ -369,15 +369,16 @@ class NEDClassifier(
         if find_groups:
             gallery.forget_groups()
         names = None if find_groups else before.group_names
+        kept = before, self.n_neighbors_, self.fit_indices_
         self._fit_on(gallery, before.metric, names, find_groups=find_groups)
-        self._fit.adapted = before.adapted
-        if before.adapted and before.known is not None and self._fit.known is not None:
-            shift = before.known.model
-            model = self._fit.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
-            self._fit.known = self._fit.known.with_model(model, before.known.unknown_share)
-            self._fit.traits = before.traits
+        self._fit.adapt_like(before)
         if before.recalibration is not None:
-            self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
+            try:
+                self._recalibrate(before.recalibration.vectors, before.recalibration.labels)
+            except BaseException:
+                # Without its labels the new fit would answer as if there had been none.
+                self._fit, self.n_neighbors_, self.fit_indices_ = kept
+                raise
         return self
 
     def use_engine(self, engine: Engine) -> Self:
@@ -718,7 +719,7 @@ class NEDClassifier(
             return plain
         found = self.kneighbors(queries)
         if self._fit.recalibration is not None:
-            check_enough("queries", found)
+            check_enough(found)
             differences = self._fit.find_differences(found)
             return withdraw(plain, differences) if differences else plain
         check = check_against_own(self._fit, self._self_search(), found)

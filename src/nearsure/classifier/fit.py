@@ -137,6 +137,11 @@ class Fit:
         """Points of each class now."""
         return class_sizes(self.gallery, len(self.gallery.classes))
 
+    @property
+    def expects_unknowns(self) -> bool:
+        """Whether some queries are of no class of the gallery."""
+        return self.known is not None and self.known.unknown_share > 0
+
     def prior_factors(self) -> FloatArray | None:
         """What another prior than the gallery's multiplies each class by."""
         if isinstance(self.prior, str) and self.prior == "support":
@@ -181,6 +186,15 @@ class Fit:
         verdicts = judge(p_known, within).names if recognizes else None
         return with_p_known(within, p_known), p_known, verdicts
 
+    def adapt_like(self, before: "Fit") -> None:
+        """Keep what the fit before has learned about queries."""
+        self.adapted = before.adapted
+        if before.adapted and before.known is not None and self.known is not None:
+            shift = before.known.model
+            model = self.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
+            self.known = self.known.with_model(model, before.known.unknown_share)
+            self.traits = before.traits
+
     def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
         some = own.take(draw_places(len(own.ids), WATCHED, np.random.default_rng(DRAW_SEED)))
@@ -196,11 +210,15 @@ class Fit:
 
         Points of a group are no independent draws: they are right or wrong together.
         """
-        some = np.arange(len(own.codes))
-        beside = self.gallery.groups_beside
-        if beside is not None:
-            some = draw_one_per_group(values_beside(beside, own.ids), seed=DRAW_SEED)
+        some, groups = np.arange(len(own.codes)), self.groups_of(own.ids)
+        if groups is not None:
+            some = draw_one_per_group(groups, seed=DRAW_SEED)
         return some[draw_by_prior(self.prior_factors(), own.codes[some])]
+
+    def groups_of(self, ids: AnyArray) -> IntArray | None:
+        """Groups of points, by code; None if there are none."""
+        beside = self.gallery.groups_beside
+        return None if beside is None else values_beside(beside, ids)
 
     def mix_traits(self, own: SelfSearch, some: IntArray) -> Traits:
         """Traits of own points, and of points without their class in the share that is expected.
@@ -212,11 +230,10 @@ class Fit:
         some : array of int
             Those of them that take part.
         """
-        share = 0.0 if self.known is None else self.known.unknown_share
-        if not share:
+        if self.known is None or not self.known.unknown_share:
             return self._measure_as_they_are(own.neighbors.take(some))
         rng = np.random.default_rng(DRAW_SEED)
-        n_known, n_unknown = count_in_proportion(len(some), len(some), share)
+        n_known, n_unknown = count_in_proportion(len(some), len(some), self.known.unknown_share)
         known = own.neighbors.take(rng.permutation(some)[:n_known])
         unknown = self.gallery.leave_class_out(own.ids[rng.permutation(some)[:n_unknown]], known.k)
         return self._measure_as_they_are(known).join(self.measure_queries(unknown))
@@ -257,18 +274,22 @@ class Fit:
         if self.recalibration is None:
             own, measure, fewest = self._find_own(neighbors.k), self.measure_queries, FEWEST
         else:
-            own, measure = self._measure_labelled(neighbors.k), self._measure_as_they_are
-            fewest = FEWEST_LABELS
+            own = self._measure_labelled(self.recalibration.vectors, neighbors.k)
+            measure, fewest = self._measure_as_they_are, FEWEST_LABELS
         if own is None or len(own) < fewest:
             return None
         traits = measure(neighbors)
         if len(traits) < FEWEST:
             return None
-        reasons = find_differences(own, traits)
-        if self.known is not None and self.known.unknown_share:
-            # Unknown queries have favourite classes of their own.
-            reasons = tuple(reason for reason in reasons if reason != OTHER_SHARES)
-        return reasons
+        return self.compare_traits(own, traits)
+
+    def compare_traits(self, own: Traits, queries: Traits) -> tuple[str, ...]:
+        """How queries differ; other class shares do not count if some are of unknown classes."""
+        reasons = find_differences(own, queries)
+        if not self.expects_unknowns:
+            return reasons
+        # Unknown queries have favourite classes of their own.
+        return tuple(reason for reason in reasons if reason != OTHER_SHARES)
 
     def _measure_as_they_are(self, neighbors: Neighbors) -> Traits:
         return measure_traits(neighbors, self.near_posterior(neighbors))
@@ -286,13 +307,10 @@ class Fit:
             self.traits = self.measure_own(self_search(self.gallery, ids, k))
         return self.traits
 
-    def _measure_labelled(self, k: int) -> Traits | None:
-        if self.recalibration is None:
-            return None
+    def _measure_labelled(self, vectors: AnyArray, k: int) -> Traits:
         mark, kept = self.gallery.n_changes, self.labelled_traits
         if kept is None or kept[0] != mark:
-            found = self.gallery.search(self.recalibration.vectors, k)
-            kept = mark, self._measure_as_they_are(found)
+            kept = mark, self._measure_as_they_are(self.gallery.search(vectors, k))
             self.labelled_traits = kept
         return kept[1]
 

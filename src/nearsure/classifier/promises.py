@@ -31,7 +31,6 @@ from nearsure.decisions.conformal import ROUNDING
 from nearsure.drift import FEWEST, QueryDrift, compare_queries
 from nearsure.errors import InvalidInputError
 from nearsure.forms.sharpened import query_scales
-from nearsure.gallery.counts import values_beside
 from nearsure.index import unit_vectors
 from nearsure.labels import codes_of, labels_like
 from nearsure.neighbors import Neighbors
@@ -43,7 +42,6 @@ from nearsure.shift import (
     ClassShares,
     QueryCheck,
     check_queries,
-    find_differences,
     thin_queries,
 )
 from nearsure.unknowns import Rehearsal, ShareEstimate, estimate_unknown_share, fit_shift
@@ -115,26 +113,24 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
         return leave_near_copies_out(more, codes, ids, class_sizes=sizes)
 
     # Where unknown queries are expected, no own points can stand for those that differ.
-    with_unknowns = fit.known is not None and fit.known.unknown_share > 0
     check = check_queries(
         own.neighbors.take(some),
         codes,
         found,
         sizes,
         fit.posterior,
-        deepen=None if with_unknowns else deepen,
+        deepen=None if fit.expects_unknowns else deepen,
         # Points of bursts stand for no query that is of none, wherever they are moved.
-        perturb=None if with_unknowns or copies is not None else perturb,
-        groups=_groups_of(fit, ids),
+        perturb=None if fit.expects_unknowns or copies is not None else perturb,
+        groups=fit.groups_of(ids),
         copies=copies,
         near=fit.near_posterior,
         seed=DRAW_SEED,
     )
-    if not with_unknowns:
+    if not fit.expects_unknowns:
         return check
     mixture = fit.mix_traits(own, some)
-    differences = find_differences(mixture, fit.measure_queries(found.first(k)))
-    reasons = tuple(reason for reason in differences if reason != OTHER_SHARES)
+    reasons = fit.compare_traits(mixture, fit.measure_queries(found.first(k)))
     return replace(check, reasons=reasons, readings=(), outside=bool(reasons))
 
 
@@ -359,8 +355,3 @@ def fit_sets(
         conformal = fit_conformal(posterior.take(some), codes[some], alpha=alpha, score=score)
         conformal = replace(conformal, n_neighbors=k)
     return replace(conformal, rests_on=rests_on), to_posterior
-
-
-def _groups_of(fit: Fit, ids: AnyArray) -> IntArray | None:
-    beside = fit.gallery.groups_beside
-    return None if beside is None else values_beside(beside, ids)

@@ -199,8 +199,7 @@ def choose_rows(
 
 
 _FRACTION = number("a number in [0, 1]", 0.0, 1.0)
-_STORED = {
-    "labels_dtype": TEXT,
+_NUMBERS = {
     "n_right": COUNT,
     "mean_before": _FRACTION,
     "mean_after": _FRACTION,
@@ -247,7 +246,7 @@ class Recalibration:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
-        numbers = {name: getattr(self, name) for name in _STORED if name != "labels_dtype"}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
         arrays = {
             "labelled_vectors": self.vectors,
             "labelled_labels": stored_classes(self.labels),
@@ -260,12 +259,12 @@ class Recalibration:
     ) -> Self:
         """The inverse of `to_state`; `ModelFileError` for anything else."""
         owner = "The recalibration of the model"
-        check_fields(owner, numbers, _STORED)
+        check_fields(owner, numbers, {"labels_dtype": TEXT, **_NUMBERS})
         labels = restored_classes(arrays["labelled_labels"], numbers["labels_dtype"])
         vectors = array("float32 float64", len(labels), n_features, low=-1e150, high=1e150)
         own = {"labelled_vectors": arrays["labelled_vectors"]}
         check_fields(owner, own, {"labelled_vectors": vectors})
-        if not 0 <= numbers["n_right"] <= len(labels) or not len(labels):
+        if numbers["n_right"] > len(labels) or not len(labels):
             raise unreadable(owner, "there must be some, and no more right than there are")
-        fields = {name: numbers[name] for name in _STORED if name != "labels_dtype"}
+        fields = {name: numbers[name] for name in _NUMBERS}
         return cls(vectors=own["labelled_vectors"], labels=labels, **fields)

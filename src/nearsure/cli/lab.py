@@ -132,7 +132,7 @@ def ablation(
     ),
     cache: Cache = CACHE,
 ) -> None:
-    """Every rule and form with every calibrator, on glyphs, birds and sentences.
+    """Every rule and form with every calibrator, and linear probes, on eight data sets.
 
     Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
     is absent is skipped and said. Interrupted at any moment, the same command goes on where it

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.classifier.results import Prediction
+from nearsure.comparison import ProbeScores, score_probes
 from nearsure.errors import InvalidInputError
+from nearsure.index import unit_vectors
 from nearsure.labels import codes_of
 from nearsure.neighbors import Neighbors
 from nearsure.report.document import Label, plain_label
@@ -136,6 +138,37 @@ def ned_temperature(classifier: NEDClassifier) -> float | None:
         return fit_temperature(own.neighbors, classifier.encode(labels)).temperature
     except InvalidInputError:
         return None
+
+
+def probes_of(classifier: NEDClassifier, queries: ArrayLike | None, *, seed: int) -> ProbeScores:
+    """What linear probes make of queries, fitted on the points of the classifier's fit.
+
+    Parameters
+    ----------
+    classifier : NEDClassifier
+        Fitted.
+    queries : array of shape (n, n_features) or None
+        None: the points themselves, `own_ids`, each by a probe that was fitted without it.
+    seed : int
+        Of the folds.
+    """
+    try:
+        ids = classifier.own_ids()
+    except InvalidInputError as error:
+        return ProbeScores({}, (f"Probes were left out. {error}",))
+    gallery = classifier._fitted.gallery  # noqa: SLF001
+    groups = gallery.groups
+    asked = None if queries is None else np.asarray(queries)
+    if asked is not None and classifier.metric_ == "cosine":
+        asked = unit_vectors(asked)
+    return score_probes(
+        np.asarray(gallery.engine.fetch(ids).vectors),
+        gallery.codes_of(ids),
+        asked,
+        seed=seed,
+        n_classes=len(classifier.classes_),
+        groups=None if groups is None else groups[np.searchsorted(gallery.ids, ids)],
+    )
 
 
 # Of the squared distance to the second neighbour: similarities of half-precision vectors put a

@@ -21,6 +21,7 @@ from nearsure.report.answers import (
     nearly_found,
     ned_temperature,
     one_each,
+    probes_of,
 )
 from nearsure.report.document import About, Report
 from nearsure.report.sections import (
@@ -49,6 +50,7 @@ FEWEST_RESAMPLES = 200
 def _assemble(
     classifier: NEDClassifier,
     answered: Answered,
+    queries: ArrayLike | None,
     *,
     kind: Literal["held-out", "leave-one-out"],
     scores: tuple[FloatArray, BoolArray],
@@ -71,6 +73,8 @@ def _assemble(
         What answered.
     answered : Answered
         The queries.
+    queries : array of shape (n, n_features) or None
+        Their vectors; None if they are the classifier's own points.
     kind : {"held-out", "leave-one-out"}
         Where the queries came from.
     scores : pair of arrays of shape (m,)
@@ -97,12 +101,14 @@ def _assemble(
     n_drawn = min(n_resamples, max(FEWEST_RESAMPLES, LARGEST_BOOTSTRAP // len(answered)))
     thumbnails = Thumbnails()
     promises = tuple(map(promise_of, chosen))
+    probes = probes_of(classifier, queries, seed=seed)
     methods, own = compare_methods(
         answered,
         title=f"nearsure ({rule})"
         if calibration == "none"
         else f"nearsure ({rule}, {calibration})",
         temperature=temperature,
+        probes=probes.posteriors,
         seed=seed,
         n_resamples=n_drawn,
     )
@@ -132,6 +138,7 @@ def _assemble(
         *notes,
         remarks.on_near_copies(classifier.bursts_),
         remarks.on_missing_temperature(temperature),
+        remarks.on_probes(probes, len(classifier.fit_indices_), classifier.n_support_),
         remarks.on_few_queries(len(answered)),
         remarks.on_fewer_resamples(n_resamples, n_drawn),
         remarks.on_long_tables(len(np.unique(answered.truth))),
@@ -241,6 +248,7 @@ def query_report(
     return _assemble(
         classifier,
         answered,
+        queries,
         kind="held-out",
         scores=scores,
         chosen=(choose_threshold(*scores, precision=target) for target in TARGETS),
@@ -301,6 +309,7 @@ def gallery_report(
     return _assemble(
         classifier,
         Answered(prediction, classes, ids, truth, codes),
+        None,
         kind="leave-one-out",
         scores=classifier.rehearsed_scores(),
         chosen=(classifier.accept_threshold(precision=target) for target in TARGETS),

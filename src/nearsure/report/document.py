@@ -141,12 +141,13 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Method:
-    """One rule on the same neighbours.
+    """One rule on the same neighbours, or a linear probe on the same vectors.
 
     Parameters
     ----------
     name : str
-        "1nn", "knn", "dudani", "gou", "ned", or "nearsure" for the classifier itself.
+        "1nn", "knn", "dudani", "gou", "ned"; "means", "logistic"; or "nearsure" for the classifier
+        itself.
     accuracy, ece, brier : Estimate
         The headline numbers.
     ece_floor : float

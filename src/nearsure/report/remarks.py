@@ -4,6 +4,7 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray
 from nearsure.bursts import Bursts
+from nearsure.comparison import ProbeScores
 from nearsure.report.answers import Answered, are_most
 from nearsure.report.sections import LARGEST_TABLE
 from nearsure.shift import describe_differences
@@ -136,6 +137,16 @@ def on_missing_temperature(temperature: float | None) -> str | None:
     if temperature is not None:
         return None
     return "NED is not among the methods: no point has a neighbour of its own class."
+
+
+def on_probes(probes: ProbeScores, n_fitted: int, n_gallery: int) -> str | None:
+    """On linear probes that were left out, or saw a part of the gallery."""
+    found = list(probes.left_out)
+    if probes.posteriors and n_fitted < n_gallery:
+        found.append(
+            f"Probes were fitted on {n_fitted:,} of the {n_gallery:,} points, those of the fit."
+        )
+    return " ".join(found) or None
 
 
 def _names(labels: AnyArray) -> str:

@@ -1,6 +1,6 @@
 """The sections of a report, a function for each."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -322,6 +322,7 @@ def compare_methods(
     *,
     title: str,
     temperature: float | None,
+    probes: Mapping[str, Posterior],
     seed: int,
     n_resamples: int,
 ) -> tuple[tuple[Method, ...], RuleResult]:
@@ -335,6 +336,8 @@ def compare_methods(
         What the classifier is called in the table.
     temperature : float or None
         T of NED; without one, NED is left out.
+    probes : mapping of str to Posterior
+        What linear probes make of the same queries, by name.
     seed, n_resamples : int
         Of the bootstrap.
     """
@@ -346,14 +349,15 @@ def compare_methods(
     posteriors: dict[str, Posterior] = {
         rule: score_by(rule, neighbors, any_temperature) for rule in rules
     }
-    posteriors[OWN_NAME] = own
+    others = {**probes, OWN_NAME: own}
+    posteriors |= others
     comparison = compare_rules(
         neighbors,
         answered.codes,
         temperature=any_temperature,
         seed=seed,
         rules=rules,
-        others={OWN_NAME: own},
+        others=others,
         n_resamples=n_resamples,
     )
     methods = tuple(

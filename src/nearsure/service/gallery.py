@@ -514,10 +514,14 @@ class Refits:
         What is fitted.
     threads : WorkThreads
         Where it is fitted.
+    on_fit : callable
+        Called after each new fit.
     """
 
-    def __init__(self, gallery: ServedGallery, threads: WorkThreads) -> None:
-        self._gallery, self._threads = gallery, threads
+    def __init__(
+        self, gallery: ServedGallery, threads: WorkThreads, on_fit: Callable[[], None]
+    ) -> None:
+        self._gallery, self._threads, self._on_fit = gallery, threads, on_fit
         self._lock = Lock()
         # It returns why it failed.
         self._last: Future[str | None] | None = None
@@ -562,4 +566,5 @@ class Refits:
             log.exception("The fit failed.")
             return "The fit failed for a reason that the log of the service tells."
         log.info("Fit %d answers from now on.", fit.number)
+        self._on_fit()
         return None

@@ -19,24 +19,64 @@ MOST_LABELS = 5000
 PRECISIONS = 0.9, 0.95, 0.99
 
 
-def parse_true_labels(texts: list[str | None], engine: Engine) -> AnyArray:
-    """True labels of queries as the engine has them; None is for a query of no class."""
+def parse_true_labels(
+    texts: list[str | None], classifier: NEDClassifier, engine: Engine
+) -> AnyArray:
+    """True labels of queries as the engine has them; None is for a query of no class.
+
+    Raises
+    ------
+    ProblemError
+        422 if one is no class of the gallery, or None where no such queries are expected.
+    """
+    if classifier.unknown_share_ is None and None in texts:
+        raise ProblemError(
+            422,
+            "invalid_request",
+            "A label may only be null where queries of no class are expected (unknown_share). "
+            "Give each query its class, or leave it out.",
+        )
     is_text = (engine.capabilities.labels or "text") == "text"
     nobody = "" if is_text else str(SMALLEST_INTEGER)
-    return parse_labels([nobody if text is None else text for text in texts], engine)
+    labels = parse_labels([nobody if text is None else text for text in texts], engine)
+    is_strange = classifier.encode(labels) == len(classifier.classes_)
+    strange = set(np.array(texts, object)[is_strange]) - {None}
+    if strange:
+        named = ", ".join(repr(text) for text in sorted(strange)[:3])
+        remedy = "leave these queries out" if classifier.unknown_share_ is None else "send null"
+        raise ProblemError(
+            422,
+            "invalid_request",
+            f"The labels must be classes of the gallery. Got {named}: correct this, or {remedy}.",
+        )
+    return labels
+
+
+def find_unlabelled(classifier: NEDClassifier, vectors: AnyArray) -> list[int]:
+    """Which queries, shape (n, dimension), have no label yet."""
+    learned = classifier.recalibrated_
+    labelled = set() if learned is None else set(_digest_rows(classifier, learned.vectors))
+    digests = _digest_rows(classifier, vectors)
+    return [row for row, digest in enumerate(digests) if digest not in labelled]
+
+
+def _digest_rows(classifier: NEDClassifier, vectors: AnyArray) -> list[bytes]:
+    """What tells queries apart."""
+    if classifier.metric_ == "cosine" and len(vectors):
+        # Rounded, as a vector that is brought to unit length once more may change a little.
+        vectors = unit_vectors(vectors).round(5) + 0.0
+    return [row.tobytes() for row in vectors.astype(np.float32)]
 
 
 def learn_labels(classifier: NEDClassifier, *, vectors: AnyArray, labels: AnyArray) -> None:
     """Recalibrate with labelled queries, and those before unless they are labelled anew."""
-    if classifier.metric_ == "cosine":
-        vectors = unit_vectors(vectors)
     # Copies of a query are one piece of evidence; the last label counts.
-    last = sorted({row.tobytes(): place for place, row in enumerate(vectors)}.values())
+    new = {digest: row for row, digest in enumerate(_digest_rows(classifier, vectors))}
+    last = sorted(new.values())
     vectors, labels = vectors[last], labels[last]
     before = classifier.recalibrated_
     if before is not None:
-        new = {row.tobytes() for row in vectors}
-        stay = np.array([row.astype(vectors.dtype).tobytes() not in new for row in before.vectors])
+        stay = [digest not in new for digest in _digest_rows(classifier, before.vectors)]
         vectors = np.concatenate([before.vectors[stay], vectors])
         labels = np.concatenate([before.labels[stay], labels])
     n_useful = int((classifier.encode(labels) < len(classifier.classes_)).sum())

@@ -268,7 +268,10 @@ class Promise(Message):
 
     state: PromiseState | None = Field(description="As in answers.")
     sentence: str
-    reasons: list[str] = Field(description="What tells recent queries from the gallery.")
+    reasons: list[str] = Field(description="What tells recent queries from the others.")
+    compared_with: Literal["gallery", "labelled queries"] = Field(
+        description="The others: queries that were labelled, once there are any."
+    )
     threshold: float | None = Field(
         description="From which confidence answers are accepted now; null: none is."
     )

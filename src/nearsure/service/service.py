@@ -216,10 +216,10 @@ class RunningService:
         )
         self._pictures = WorkThreads(1, "pictures", largest_queue=WAITING_PICTURES)
         self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
-        self.refits = Refits(self.gallery, self._background)
+        self.watch = PromiseWatch(self.gallery, self._background, measurements)
+        self.refits = Refits(self.gallery, self._background, self.watch.start_if_due)
         self.report = LiveDocument(self.gallery, report_document, self._background)
         self.audit = LiveDocument(self.gallery, audit_document, self._background)
-        self.watch = PromiseWatch(self.gallery, self._background, measurements)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,

@@ -99,6 +99,8 @@ class PromiseWatch:
             pause = (thread_time() - start) / SHARE_OF_TIME
             self._not_before = max(self._failed_until, monotonic() + pause)
             self._is_running = False
+        # A fit or a threshold may have come meanwhile, and no query may follow.
+        self.start_if_due()
 
     def _look(self) -> None:
         fit, n_seen = self._gallery.fit, self.window.n_seen

@@ -91,7 +91,6 @@ class QueryWindow:
         self._portions: deque[_Portion] = deque()
         self._keys: dict[int, int] = {}
         self._looks: dict[int, Look] = {}
-        self._labelled: set[int] = set()
         self._n_seen = 0
         self._waiting: deque[tuple[AnyArray, Neighbors, int]] = deque(maxlen=size)
 
@@ -152,9 +151,7 @@ class QueryWindow:
             self._n_seen += len(new)
             while len(self._keys) - len(self._portions[0].digests) >= self._size:
                 for digest in self._portions.popleft().digests:
-                    key = self._keys.pop(digest)
-                    self._looks.pop(key, None)
-                    self._labelled.discard(key)
+                    self._looks.pop(self._keys.pop(digest), None)
 
     def describe(self, vector: AnyArray, look: Look) -> None:
         """Keep how a person recognises a query of shape (dimension,), if it is still there."""
@@ -178,32 +175,19 @@ class QueryWindow:
         with self._lock:
             return self._proposed | dict(zip(recent.keys, recent.vectors, strict=True))
 
-    def mark_labelled(self, keys: Sequence[int]) -> None:
-        """Propose these queries no more."""
-        with self._lock:
-            self._labelled.update(set(keys).intersection(self._keys.values()))
-
-    def forget_labelled(self) -> None:
-        """Propose all queries again."""
-        with self._lock:
-            self._labelled.clear()
-
-    def read(self, *, unlabelled: bool = False) -> WindowedQueries:
-        """All queries, or those that were not labelled yet."""
+    def read(self) -> WindowedQueries:
+        """All queries."""
         self._take_in()
         with self._lock:
             portions, looks = list(self._portions), dict(self._looks)
-            labelled = self._labelled.copy() if unlabelled else set()
-        rows = [
-            (portion.first_key + row, portion.vectors[row])
-            for portion in portions
-            for row in range(len(portion.digests))
-            if portion.first_key + row not in labelled
+        keys = [
+            portion.first_key + row for portion in portions for row in range(len(portion.digests))
         ]
+        vectors = [portion.vectors for portion in portions]
         return WindowedQueries(
-            [key for key, _ in rows],
-            np.array([vector for _, vector in rows]),
-            [looks.get(key, Look()) for key, _ in rows],
+            keys,
+            np.concatenate(vectors) if vectors else np.empty((0, 0)),
+            [looks.get(key, Look()) for key in keys],
         )
 
     def neighbors(self, model: int, search: Callable[[AnyArray], Neighbors]) -> Neighbors:

@@ -6,11 +6,18 @@ import numpy as np
 
 from nearsure.lab.ablation.results import AblationResults, CorruptedResult, Measured, TrialResult
 from nearsure.lab.ablation.trials import Condition, Labelled
-from nearsure.lab.ablation.variants import MAIN_VARIANTS, SLOW_VARIANTS, VARIANTS
+from nearsure.lab.ablation.variants import (
+    DEFAULT,
+    MAIN_VARIANTS,
+    PROBE_VARIANTS,
+    SLOW_VARIANTS,
+    VARIANTS,
+)
 from nearsure.lab.robust.methods import Method
 from nearsure.metrics import Interval
 
 K = 50
+EVERY = (*VARIANTS, *PROBE_VARIANTS, DEFAULT)
 
 
 @cache
@@ -31,7 +38,7 @@ def results() -> AblationResults:
         condition: Condition,
         seed: int = 0,
         k: int = K,
-        variants: tuple[Method, ...] = VARIANTS,
+        variants: tuple[Method, ...] = EVERY,
     ) -> TrialResult:
         rows = tuple(_any_row(rng, v, single=condition in {"given", "all"}) for v in variants)
         return TrialResult(dataset, condition, seed, k, 100, 90, 5, rows, ())
@@ -42,7 +49,8 @@ def results() -> AblationResults:
         for seed in range(2)
         for k in (20, K)
     ]
-    others = [trial("second", "given"), trial("first", "all"), trial("first", "scarce")]
+    others = [trial("second", "given"), trial("first", "scarce")]
+    others.append(trial("first", "all", variants=VARIANTS))
     slow = [trial("first", "half", variants=SLOW_VARIANTS)]
     tables = (tuple(_any_row(rng, v, single=False) for v in MAIN_VARIANTS) for _ in range(2))
     damaged = CorruptedResult("first", K, 80, 80, 75, *tables)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import isotonic_regression
-from small_ablation import results
+from small_ablation import EVERY, results
 
 from nearsure.lab.ablation.report import make_page, spread, write_ablation
 from nearsure.lab.ablation.results import AblationResults
 from nearsure.lab.ablation.tables import group_table, ladder_table
-from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS, VARIANTS
+from nearsure.lab.ablation.variants import DEFAULT, SLOW_VARIANTS
 from nearsure.lab.cache import from_plain, to_plain
 
 RESULTS = Path(__file__).parents[3] / "results" / "ablation"
@@ -51,8 +51,8 @@ def test_a_report_is_a_page_numbers_and_pictures(tmp_path: Path) -> None:
         assert f"]({path.name})" in text
     assert "Made by `nearsure ablation`." in text
     assert "- skipped: third: it is not there" in text
-    assert text.count("of 16 are met") == 1  # two data sets at two k, four goals each
-    assert all(variant.title in text for variant in VARIANTS)
+    assert text.count("of 20 are met") == 1  # two data sets at two k, five goals each
+    assert all(variant.title in text for variant in EVERY)
 
 
 def test_results_come_back_from_json() -> None:

@@ -1,23 +1,24 @@
 """The run takes what is there, says what is not, and does nothing twice."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from small_ablation import points
 
 from nearsure.cli import main
-from nearsure.errors import NearsureError
+from nearsure.lab.ablation import report, run, variants
 from nearsure.lab.ablation import results as trial_result
-from nearsure.lab.ablation import run
 from nearsure.lab.ablation import run as plan
 from nearsure.lab.ablation.results import CELLS, cached_corrupted, measure
 from nearsure.lab.ablation.run import AbsentError, load_birds, load_sentences
 from nearsure.lab.ablation.trials import Labelled
-from nearsure.lab.ablation.variants import DEFAULT
+from nearsure.lab.ablation.variants import DEFAULT, PROBE_VARIANTS
 from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.model import frozen_supports
 from nearsure.posterior import Posterior
+from nearsure.probes import FittedProbe, ProbeName, fit_probe
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "KS", (5,))
     monkeypatch.setattr(plan, "MAIN_K", 5)
-    monkeypatch.setattr(plan, "HALF_SEEDS", {"cub200": 2})
+    monkeypatch.setattr(plan, "HALF_SEEDS", {"cub200": 2, "digits": 0})
     monkeypatch.setattr(plan, "SCARCE_SEEDS", 1)
     monkeypatch.setattr(plan, "SLOW_SEEDS", 1)
     monkeypatch.setattr(run, "glyphs", _no_glyphs)
@@ -69,6 +70,10 @@ def test_what_is_absent_is_said_and_what_is_done_is_kept(
     assert said[0] == "skipped: glyphs: not in cache"
     assert said[1] == "skipped: clinc150: clinc150_minilm.npz is not in the data folder"
     assert [line.partition(":")[2].split(",")[0] for line in said[2:]] == [
+        " hwu64: hwu64_minilm.npz is not in the data folder",
+        " atis: atis_minilm.npz is not in the data folder",
+        " trec: trec6_minilm.npz is not in the data folder",
+        " esc50: esc50_logmel.npz is not in the data folder",
         " glyphs",
         " cub200",
         " cars196",
@@ -94,19 +99,63 @@ def test_only_single_splits_have_bootstrap_intervals(data: Path, tmp_path: Path)
                 assert row.ece_interval is not None
 
 
-def test_with_nothing_there_the_command_says_so(
+@pytest.mark.usefixtures("few_trials")
+def test_probes_are_fitted_once_for_all_k(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "KS", (5, 7))
+    fitted: list[str] = []
+
+    def counting(name: ProbeName, *given: Any, **settings: Any) -> FittedProbe:  # noqa: ANN401
+        fitted.append(name)
+        return fit_probe(name, *given, **settings)
+
+    monkeypatch.setattr(variants, "fit_probe", counting)
+    results = run.run_ablation(data=data, cache=tmp_path, n_resamples=10, say=lambda _: None)
+    # Two halves and a scarce gallery.
+    assert fitted == ["means", "lda", "logistic"] * 3
+    halves = [trial for trial in results.trials if trial.condition == "half"]
+    first, second = halves[:2]
+    assert (first.seed, first.k, second.seed, second.k) == (0, 5, 0, 7)
+    by_name = [{row.variant: row for row in trial.rows} for trial in (first, second)]
+    for variant in PROBE_VARIANTS:
+        assert by_name[0][variant.name] == by_name[1][variant.name]
+    assert by_name[0]["knn"] != by_name[1]["knn"]
+    assert DEFAULT.name in by_name[0]
+    everyone = next(trial for trial in results.trials if trial.condition == "all")
+    assert not {row.variant for row in everyone.rows} & {DEFAULT.name, "LDA + temperature"}
+
+
+@pytest.mark.usefixtures("few_trials")
+def test_without_a_data_folder_the_command_measures_digits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("NEARSURE_DATA", raising=False)
-    monkeypatch.setattr(run, "glyphs", _no_glyphs)
-    with pytest.raises(NearsureError, match="nothing to measure"):
-        run.run_ablation(data=None, cache=tmp_path, n_resamples=10, say=lambda _: None)
-    words = ["nearsure", "ablation", "--cache", str(tmp_path), "--output", str(tmp_path / "out")]
-    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setattr(plan, "HALF_SEEDS", {"digits": 1})
+    monkeypatch.setattr(report, "MAIN_K", 5)
+    monkeypatch.setattr(run, "digits", points)
+    output = tmp_path / "out"
+    words = ["nearsure", "ablation", "--cache", str(tmp_path), "--output", str(output)]
+    monkeypatch.setattr("sys.argv", [*words, "--resamples", "10"])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code == 2
-    assert "no data folder was given: use --data" in capsys.readouterr().err
+    assert end.value.code == 0
+    assert "skipped: esc50: no data folder was given: use --data" in capsys.readouterr().out
+    assert "### digits, k = 5, one split" in (output / "README.md").read_text(encoding="utf-8")
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    found = run.digits()
+    assert found.vectors.shape == (1797, 64)
+    np.testing.assert_array_equal(np.unique(found.codes), np.arange(10))
+
+
+def test_points_of_a_file_are_x_and_y(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float16)
+    np.savez(tmp_path / "trec6_minilm.npz", x=vectors, y=np.array(["b", "a", "b", "c"]))
+    found = run.load_points(tmp_path, "trec")
+    np.testing.assert_array_equal(found.vectors, vectors.astype(np.float32))
+    np.testing.assert_array_equal(found.codes, [1, 0, 1, 2])
 
 
 def test_birds_have_codes_of_their_sorted_names(data: Path) -> None:

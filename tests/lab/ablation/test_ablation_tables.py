@@ -13,6 +13,7 @@ from nearsure.lab.ablation.tables import (
     BRIER,
     CALIBRATION,
     FLOOR,
+    PROBE,
     Goal,
     all_goals,
     goal_sentence,
@@ -24,6 +25,7 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     NED,
     RAW_BASELINES,
+    TEMPERED_PROBES,
 )
 from nearsure.lab.cache import to_plain
 from nearsure.lab.robust.methods import Method
@@ -34,7 +36,7 @@ def goals(ours: dict[str, float], **rivals: dict[str, float]) -> dict[str, Goal]
     special = {name.replace("_", " + "): changes for name, changes in rivals.items()}
     rows = [
         made_up(variant.name, **special.get(variant.name, {}))
-        for variant in (*RAW_BASELINES, *CALIBRATED_BASELINES)
+        for variant in (*RAW_BASELINES, *CALIBRATED_BASELINES, *TEMPERED_PROBES)
     ]
     trial = made_up_trial([*rows, made_up(DEFAULT.name, **ours)])
     return {goal.goal: goal for goal in goals_of(Group((trial,)))}
@@ -45,7 +47,9 @@ def test_equal_accuracy_and_ece_are_enough_but_equal_brier_is_not() -> None:
     assert found[ACCURACY].met
     assert found[CALIBRATION].met
     assert not found[BRIER].met
+    assert found[PROBE].met
     assert goals({"brier": 0.499})[BRIER].met
+    assert not goals({"brier": 0.50001})[PROBE].met
 
 
 def test_the_hundredth_part_of_a_point_is_a_miss() -> None:
@@ -68,6 +72,18 @@ def test_the_best_rival_counts() -> None:
     assert (found[BRIER].rival, found[BRIER].bound) == ("dudani + bbq", 0.3)
 
 
+def test_probes_are_rivals_in_their_own_goal_alone() -> None:
+    found = goals({"brier": 0.4}, LDA_temperature={"accuracy": 0.9, "ece": 0.0, "brier": 0.3})
+    assert (found[PROBE].rival, found[PROBE].bound, found[PROBE].met) == (
+        "LDA + temperature",
+        0.3,
+        False,
+    )
+    assert all(goal.met for name, goal in found.items() if name != PROBE)
+    table = goal_table(list(found.values()))
+    assert "**missed**: 0.4000 against 0.3000 (LDA + temperature)" in table
+
+
 def test_raw_and_1nn_are_no_calibrated_baselines() -> None:
     found = goals({}, knn={"ece": 0.001}, **{"1nn": {"ece": 0.0}})
     assert found[CALIBRATION].bound == 0.03
@@ -80,9 +96,9 @@ def test_the_table_says_it_plainly() -> None:
     assert "**missed**: 55.00 against 60.00 (1NN)" in table
     assert "met: 0.4000 against 0.5000 (1NN)" in table
     assert goal_sentence(found) == (
-        "3 of 4 are met. Missed: accuracy not below the best baseline's (own at k = 50)."
+        "4 of 5 are met. Missed: accuracy not below the best baseline's (own at k = 50)."
     )
-    assert goal_sentence([goal for goal in found if goal.met]) == "3 of 3 are met."
+    assert goal_sentence([goal for goal in found if goal.met]) == "4 of 4 are met."
 
 
 def test_the_interval_is_students() -> None:
@@ -109,6 +125,6 @@ def test_differences_are_paired_by_seed() -> None:
 def test_goals_of_a_run_are_strict_json() -> None:
     found = list(all_goals(results()))
     assert {goal.condition for goal in found} == {"half", "given", "scarce"}
-    assert len(found) == 4 * (4 + 2)
+    assert len(found) == 5 * (4 + 2)
     text = json.dumps(to_plain(found), allow_nan=False)
     assert json.loads(text)[0]["n_seeds"] == 2

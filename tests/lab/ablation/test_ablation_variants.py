@@ -1,10 +1,13 @@
 """Every variant is what it is called: compared with the classifier and with plain formulas."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from small_ablation import points
 
 from nearsure import NEDClassifier, fit_temperature, score
+from nearsure.calibration import PosteriorTemperature
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.lab.ablation.trials import half_trial
 from nearsure.lab.ablation.variants import (
@@ -12,6 +15,9 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     LADDER,
     MAIN_VARIANTS,
+    NEIGHBORS_ALONE,
+    PROBE_VARIANTS,
+    PROBES,
     RAW_BASELINES,
     SLOW_VARIANTS,
     VARIANTS,
@@ -19,31 +25,52 @@ from nearsure.lab.ablation.variants import (
 )
 from nearsure.lab.robust.methods import Method
 from nearsure.posterior import Posterior
+from nearsure.probes import fit_probe
 
 K = 15
+NO_HEAD: dict[str, Any] = {"head": None}
 TRIAL = half_trial("own", points(), seed=0)
 GALLERY, QUERIES = TRIAL.searched(K)
+EVERY = (*VARIANTS, *SLOW_VARIANTS, *PROBE_VARIANTS, DEFAULT)
 
 
 @pytest.fixture(scope="module")
 def posteriors() -> dict[Method, Posterior]:
-    competition = Competition.fit(GALLERY, (*VARIANTS, *SLOW_VARIANTS))
+    competition = Competition.fit(GALLERY, EVERY)
     return dict(competition.posteriors(QUERIES))
 
 
 def test_every_variant_answers_every_query(posteriors: dict[Method, Posterior]) -> None:
-    assert set(posteriors) == {*VARIANTS, *SLOW_VARIANTS}
-    assert len(posteriors) == len(VARIANTS) + len(SLOW_VARIANTS)
+    assert set(posteriors) == set(EVERY)
+    assert len(posteriors) == len(EVERY)
     for posterior in posteriors.values():
         assert len(posterior) == len(QUERIES.vectors)
         assert posterior.n_classes == GALLERY.n_classes
 
 
-def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Method, Posterior]) -> None:
-    classifier = NEDClassifier(n_neighbors=K).fit(GALLERY.own.vectors, GALLERY.codes)
+@pytest.mark.parametrize(
+    ("variant", "settings"), [(DEFAULT, {}), (NEIGHBORS_ALONE, NO_HEAD)], ids=["whole", "alone"]
+)
+def test_the_default_is_the_classifier_as_it_comes(
+    posteriors: dict[Method, Posterior], variant: Method, settings: dict[str, Any]
+) -> None:
+    classifier = NEDClassifier(n_neighbors=K, **settings).fit(GALLERY.own.vectors, GALLERY.codes)
     expected = classifier.predict_posterior(QUERIES.vectors)
-    np.testing.assert_array_equal(posteriors[DEFAULT].codes, expected.codes)
-    np.testing.assert_array_equal(posteriors[DEFAULT].probabilities, expected.probabilities)
+    np.testing.assert_array_equal(posteriors[variant].codes, expected.codes)
+    np.testing.assert_array_equal(posteriors[variant].probabilities, expected.probabilities)
+
+
+def test_probes_are_fitted_on_the_gallery_and_tempered_out_of_fold(
+    posteriors: dict[Method, Posterior],
+) -> None:
+    vectors, codes = GALLERY.own.vectors, GALLERY.codes
+    for base, name in PROBES.items():
+        fitted = fit_probe(name, vectors, codes, n_classes=8, seed=0)
+        raw = fitted.probe(QUERIES.vectors)
+        np.testing.assert_array_equal(posteriors[Method(base)].probabilities, raw.probabilities)
+        expected = PosteriorTemperature.fit(fitted.own, codes)(raw)
+        found = posteriors[Method(base, "temperature")]
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +86,7 @@ def test_the_default_is_the_classifier_as_it_comes(posteriors: dict[Method, Post
 def test_others_are_the_classifier_with_these_settings(
     posteriors: dict[Method, Posterior], name: str, rule: str, calibration: str
 ) -> None:
-    classifier = NEDClassifier(n_neighbors=K, rule=rule, calibration=calibration)
+    classifier = NEDClassifier(n_neighbors=K, rule=rule, calibration=calibration, **NO_HEAD)
     expected = classifier.fit(GALLERY.own.vectors, GALLERY.codes).predict_posterior(QUERIES.vectors)
     found = posteriors[Method.from_name(name)]
     np.testing.assert_array_equal(found.probabilities, expected.probabilities)
@@ -118,10 +145,10 @@ def test_a_class_variance_is_not_calibrated_by_points_that_it_has_seen() -> None
 
 
 def test_names_come_back_and_none_is_twice() -> None:
-    every = (*VARIANTS, *SLOW_VARIANTS)
-    assert [Method.from_name(variant.name) for variant in every] == list(every)
-    assert len({variant.title for variant in every}) == len(every)
-    assert {*LADDER, *MAIN_VARIANTS, *RAW_BASELINES, *CALIBRATED_BASELINES, DEFAULT} <= set(every)
+    assert [Method.from_name(variant.name) for variant in EVERY] == list(EVERY)
+    assert len({variant.title for variant in EVERY}) == len(EVERY)
+    assert {*LADDER, *MAIN_VARIANTS, *RAW_BASELINES, *CALIBRATED_BASELINES} <= set(EVERY)
+    assert Method("LDA", "temperature").title == "LDA + temperature"
 
 
 def test_1nn_is_no_calibrated_baseline() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,14 @@ from nearsure.lab.ablation.run import MAIN_K
 from nearsure.lab.ablation.variants import (
     BASELINE_RULES,
     CALIBRATED_BASELINES,
+    CLASSIFIER,
     DEFAULT,
     MAIN_VARIANTS,
     NED,
+    NEIGHBORS_ALONE,
+    PROBES,
     RAW_BASELINES,
+    TEMPERED_PROBES,
     UNCORRECTED,
 )
 from nearsure.lab.cache import to_plain
@@ -67,7 +72,9 @@ def spread(
     return found
 
 
-PALE = "#9a9a9a"
+PALE, DARK, ORANGE, VIOLET = "#9a9a9a", "#333333", "#c98500", "#7b4ea3"
+# Panels beside each other; more data sets go on below.
+PANELS_A_ROW = 4
 MARKERS = {
     RAW: "o",
     "isotonic": "^",
@@ -83,8 +90,9 @@ MARKERS = {
 LABEL_SIZE = 8.5
 # Height of a label beside a panel, as a share of the panel.
 LABEL_HEIGHT = 0.034
-# What is less accurate than the default by more than this is named, not drawn.
-SHOWN_BELOW_DEFAULT = 0.045
+# What is less accurate than the neighbours alone by more than this is named, not drawn.
+SHOWN_BELOW_NEIGHBORS = 0.045
+TITLE_WIDTH = 64
 
 
 def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) -> Path:
@@ -104,8 +112,8 @@ def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) 
     """
     groups = [group for group in results.groups("half") if group.first.k == k]
     what = f"Accuracy and calibration of every variant, k = {k}, half splits"
-    figure = new_figure((6.0 * len(groups), 8.5), what)
-    for ax, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
+    figure, panels = _panels(len(groups), (6.0, 8.5), what)
+    for ax, group in zip(panels, groups, strict=True):
         _draw_field(ax, group)
     _marker_legend(figure)
     return save_figure(figure, path)
@@ -121,17 +129,28 @@ def draw_calibration_by_k(results: AblationResults, path: Path) -> Path:
     """
     names = results.datasets
     what = "ECE against the number of neighbours, half splits"
-    figure = new_figure((5.4 * len(names), 5.6), what)
-    for ax, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+    figure, panels = _panels(len(names), (5.4, 5.6), what)
+    for ax, name in zip(panels, names, strict=True):
         _draw_curves(ax, [group for group in _half(results) if group.first.dataset == name])
         ax.set_title(name)
     legend_below(figure, 4)
     return save_figure(figure, path)
 
 
+def _panels(n: int, size: tuple[float, float], title: str) -> "tuple[Figure, list[Axes]]":
+    """A figure with n panels of a size in inches, as many in each row as possible."""
+    n_columns = min(n, PANELS_A_ROW)
+    n_rows = -(-n // n_columns)
+    figure = new_figure((n_columns * size[0], n_rows * size[1]), title)
+    axes = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
+    for ax in axes[n:]:
+        ax.remove()
+    return figure, axes[:n]
+
+
 def _draw_field(ax: "Axes", group: Group) -> None:
     level_of = {variant.base: group.mean(variant).accuracy for variant in group.variants}
-    lowest = level_of[DEFAULT.base] - SHOWN_BELOW_DEFAULT
+    lowest = level_of[NEIGHBORS_ALONE.base] - SHOWN_BELOW_NEIGHBORS
     shown = {base: level for base, level in level_of.items() if level >= lowest}
     for variant in group.variants:
         if variant.base not in shown:
@@ -160,7 +179,8 @@ def _draw_field(ax: "Axes", group: Group) -> None:
     ax.yaxis.set_major_locator(ticker.MultipleLocator(0.01))
     below = [f"{base_title(base)} {level_of[base]:.1%}" for base in level_of if base not in shown]
     title = f"{group.first.dataset}, mean of {len(group.rows(DEFAULT))} splits"
-    ax.set_title(f"{title}\nfar below: {', '.join(below)}" if below else title, fontsize=11)
+    named = fill(f"far below: {', '.join(below)}", TITLE_WIDTH) if below else ""
+    ax.set_title(f"{title}\n{named}", fontsize=11)
     ax.grid(visible=True, alpha=0.25)
     ax.yaxis.set_major_formatter("{x:.0%}")
     _name_levels(ax, shown)
@@ -200,7 +220,7 @@ def _marker_legend(figure: "Figure") -> None:
     """What the shapes mean; colours are named beside the panels."""
     lines = require("matplotlib.lines", extra="plot", purpose="A figure")
     shapes = [(STEP_TITLES.get(step, step), shape, GREY, 7) for step, shape in MARKERS.items()]
-    shapes.append(("default: adaptive + shrunk", "*", VERMILION, 15))
+    shapes.append(("the default of NEDClassifier", "*", VERMILION, 15))
     handles = [
         lines.Line2D([], [], linestyle="", marker=shape, color=color, markersize=size, label=name)
         for name, shape, color, size in shapes
@@ -217,17 +237,16 @@ def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
     for place, variant in enumerate(RAW_BASELINES[1:]):
         dash = ("-", "--", "-.")[place]
         line(variant, color=PALE, linestyle=dash, marker="o", markersize=4, label=variant.title)
-    best = [group.best(CALIBRATED_BASELINES, "ece") for group in groups]
-    ax.plot(
-        ks,
-        [group.mean(variant).ece for group, variant in zip(groups, best, strict=True)],
-        color=GREY,
-        linestyle=":",
-        marker="s",
-        label="best calibrated baseline, chosen at each k",
-    )
+    for rivals, what, marker in (
+        (CALIBRATED_BASELINES, "best calibrated baseline, chosen at each k", "s"),
+        (TEMPERED_PROBES, "best tempered probe, which has no k", "x"),
+    ):
+        least = [group.mean(group.best(rivals, "ece")).ece for group in groups]
+        color = GREY if rivals is CALIBRATED_BASELINES else DARK
+        ax.plot(ks, least, color=color, linestyle=":", marker=marker, label=what)
     line(NED, color=BLUE, marker="o", label=NED.title)
     line(Method("adaptive"), color=GREEN, marker="^", label="Adaptive, before Platt")
+    line(NEIGHBORS_ALONE, color=ORANGE, marker="D", label="Neighbours alone")
     line(DEFAULT, color=VERMILION, marker="*", markersize=12, linewidth=2, label="Default")
     floors = [group.mean(DEFAULT).floor for group in groups]
     ax.plot(ks, floors, color=VERMILION, linestyle=(0, (1, 3)), label="Default's floor")
@@ -242,15 +261,19 @@ def _color(variant: Method) -> str:
     base = variant.base.removesuffix(UNCORRECTED)
     if base in BASELINE_RULES:
         return PALE
-    return {"ned": BLUE, "adaptive": VERMILION, "sharpened": GREEN}.get(base, "#7b4ea3")
+    if base in PROBES:
+        return DARK
+    named = {"ned": BLUE, "adaptive": ORANGE, "sharpened": GREEN, CLASSIFIER: VERMILION}
+    return named.get(base, VIOLET)
 
 
 INTRODUCTION = """\
 Every rule and form of nearsure with every calibrator, all fitted on the gallery's leave-one-out
 scores and measured on queries that no fit has seen (but for "every point against all others", where
-it says so). The default of `NEDClassifier` is the adaptive form with the leave-one-out correction
-and shrunk Platt scaling. Here everything is fitted on all gallery points; the classifier takes
-10,000 at most. The full class covariance is slow, and is measured at k = 50 on fewer half splits.
+it says so). "Nearsure (default)" is `NEDClassifier` as it comes, and what the goals are about. What
+it makes of the neighbours alone is the adaptive form with the leave-one-out correction and shrunk
+Platt scaling. Here that is fitted on all gallery points; the classifier takes 10,000 at most. The
+full class covariance is slow, and is measured at k = 50 on fewer half splits.
 
 ECE has 15 bins of equal width. Its floor is what a perfectly calibrated forecaster with the same
 confidences would show. Brier scores are over all classes. "Half and half": a random half of every
@@ -263,7 +286,14 @@ baseline" is the best of kNN, Dudani and Gou with any of seven calibrators. It i
 number that it is compared in, which favours it; and histograms and BBQ have few distinct
 confidences, which fill fewer bins and have a lower floor. 1NN is not among them: its confidence is
 always 1, calibrated it is one number for every query, the base rate, and the ECE of that is about 0
-and says nothing."""
+and says nothing.
+
+Probes use the vectors and no neighbours, and are the same at every k: the nearest class mean,
+linear discriminant analysis with Ledoit and Wolf's shrinkage, and multinomial logistic regression,
+raw and with one temperature, which is fitted on scores out of fold (5 folds of the gallery), as is
+the penalty of logistic regression. "The best tempered probe" is chosen by the very number, too.
+
+Halves of ESC-50 are random: clips of one recording may be on both sides."""
 ALL_AGAINST_OTHERS = """\
 Every point asks all the others, and everything is fitted on the very points that are scored: an
 isotonic or histogram calibrator has an ECE of 0 here by construction, so no goal is read off these
@@ -368,7 +398,7 @@ def _half(results: AblationResults) -> list[Group]:
 
 
 def _circumstances(group: Group) -> str:
-    first, n = group.first, len(group.rows(DEFAULT))
+    first, n = group.first, len(group.rows(NEIGHBORS_ALONE))
     splits = f"mean of {n} splits" if n > 1 else "one split"
     return (
         f"{first.dataset}, k = {first.k}, {splits}: {first.n_gallery:,} gallery points of "

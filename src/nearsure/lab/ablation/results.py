@@ -1,7 +1,7 @@
 """Numbers that the ablation measured, cached, and paired by split."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from tqdm import tqdm
 from nearsure.arrays import IntArray
 from nearsure.lab.ablation.trials import Condition, Labelled, Trial
 from nearsure.lab.ablation.variants import (
+    DEFAULT,
     MAIN_VARIANTS,
+    PROBE_VARIANTS,
     SLOW_VARIANTS,
     Competition,
     Gallery,
@@ -133,8 +135,8 @@ def mean_of(rows: Sequence[Measured]) -> Measured:
 
 # Raised when a variant means something else, so that old numbers are not taken for new ones.
 VERSION = 2
-# Of the slow variants, which share no code with the others' fits.
-SLOW_VERSION = 1
+# Of variants that share no code with the others' fits.
+OTHER_VERSIONS: dict[tuple[Method, ...], int] = {SLOW_VARIANTS: 1, PROBE_VARIANTS: 1, (DEFAULT,): 1}
 SINGLE: tuple[Condition, ...] = ("given", "all")
 
 
@@ -209,21 +211,28 @@ def run_trial(trial: Trial, variants: Sequence[Method], *, k: int, n_resamples: 
     )
 
 
+def join(parts: Sequence[TrialResult]) -> TrialResult:
+    """What was measured of several sets of variants in one trial, as the first describes it."""
+    rows = tuple(row for part in parts for row in part.rows)
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return replace(parts[0], rows=rows, notes=tuple(notes))
+
+
 def cached_trial(
     cache: Path, trial: Trial, variants: Sequence[Method], *, k: int, n_resamples: int
 ) -> TrialResult:
-    """The same, kept in a folder of stages."""
+    """What `run_trial` gives, kept in a folder of stages; that of probes under no k."""
     inputs = {
         "dataset": trial.dataset,
         "gallery": trial.gallery.key,
         "queries": trial.asking.key,
         "condition": trial.condition,
         "seed": trial.seed,
-        "k": k,
+        "k": None if tuple(variants) == PROBE_VARIANTS else k,
         "variants": [variant.name for variant in variants],
         "n_simulations": N_SIMULATIONS,
         "n_resamples": n_resamples if trial.condition in SINGLE else None,
-        "version": SLOW_VERSION if tuple(variants) == SLOW_VARIANTS else VERSION,
+        "version": OTHER_VERSIONS.get(tuple(variants), VERSION),
     }
     return CachedStep(cache, "ablation", inputs).result(
         TrialResult, "result", lambda: run_trial(trial, variants, k=k, n_resamples=n_resamples)
@@ -335,6 +344,10 @@ class Group:
         """Who was measured at least once, in the order of the trials."""
         names = dict.fromkeys(row.variant for trial in self.trials for row in trial.rows)
         return list(map(Method.from_name, names))
+
+    def measured(self, variants: Sequence[Method]) -> list[Method]:
+        """Those that were measured at least once."""
+        return [variant for variant in variants if variant in self.variants]
 
     def rows(self, variant: Method) -> dict[int, Measured]:
         """What was measured of a variant, by seed."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 from nearsure.arrays import IntArray
@@ -17,9 +18,10 @@ from nearsure.lab.ablation.results import (
     CorruptedResult,
     cached_corrupted,
     cached_trial,
+    join,
 )
 from nearsure.lab.ablation.trials import Labelled, Trial, half_trial, scarce_trial
-from nearsure.lab.ablation.variants import SLOW_VARIANTS, VARIANTS
+from nearsure.lab.ablation.variants import DEFAULT, PROBE_VARIANTS, SLOW_VARIANTS, VARIANTS
 from nearsure.lab.cache import CachedStep
 from nearsure.lab.datasets import load_split
 from nearsure.lab.embedding import FEATURE_CHUNK, EmbeddingRun, embeddings_step
@@ -32,14 +34,25 @@ from nearsure.lab.robust.settings import robust_settings
 
 KS = (20, 50, 100)
 MAIN_K = 50
-HALF_SEEDS = {"cub200": 8, "glyphs": 5, "clinc150": 5}
+# Embeddings and labels as x and y.
+POINT_FILES = {
+    "hwu64": "hwu64_minilm.npz",
+    "atis": "atis_minilm.npz",
+    "trec": "trec6_minilm.npz",
+    "esc50": "esc50_logmel.npz",
+}
+HALF_SEEDS = {"cub200": 8, "glyphs": 5, "clinc150": 5, **dict.fromkeys(POINT_FILES, 5), "digits": 5}
 SCARCE_SETS = ("glyphs", "cub200")
+# Every point against all others, and the slow variants.
+FULL_SETS = ("glyphs", "cub200", "clinc150")
 SCARCE_SEEDS = 3
 SLOW_SEEDS = 4
 
 
-# A trial that is yet to be made, the numbers of neighbours, and the variants to measure.
-Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[Method, ...]]
+# A trial that is yet to be made, the numbers of neighbours, and the variants to measure, in parts
+# that are kept apart.
+Planned = tuple[Callable[[], Trial], tuple[int, ...], tuple[tuple[Method, ...], ...]]
+EVERY_PART = (VARIANTS, PROBE_VARIANTS, (DEFAULT,))
 
 
 def plan_trials(
@@ -56,18 +69,19 @@ def plan_trials(
     """
     for name, points in sets.items():
         for seed in range(HALF_SEEDS[name]):
-            yield partial(half_trial, name, points, seed), KS, VARIANTS
+            yield partial(half_trial, name, points, seed), KS, EVERY_PART
     for name, parts in own_splits.items():
-        yield partial(Trial, name, "given", 0, *parts), KS, VARIANTS
-    for name, points in sets.items():
+        yield partial(Trial, name, "given", 0, *parts), KS, EVERY_PART
+    full = {name: sets[name] for name in FULL_SETS if name in sets}
+    for name, points in full.items():
         if name not in own_splits:
-            yield partial(Trial, name, "all", 0, points, None), KS, VARIANTS
+            yield partial(Trial, name, "all", 0, points, None), KS, (VARIANTS,)
     for name in filter(sets.__contains__, SCARCE_SETS):
         for seed in range(SCARCE_SEEDS):
-            yield partial(scarce_trial, name, sets[name], seed), (MAIN_K,), VARIANTS
-    for name, points in sets.items():
+            yield partial(scarce_trial, name, sets[name], seed), (MAIN_K,), EVERY_PART
+    for name, points in full.items():
         for seed in range(SLOW_SEEDS):
-            yield partial(half_trial, name, points, seed), (MAIN_K,), SLOW_VARIANTS
+            yield partial(half_trial, name, points, seed), (MAIN_K,), (SLOW_VARIANTS,)
 
 
 BIRDS_FILE = "cub200_unseen_embeddings.npz"
@@ -85,6 +99,19 @@ def load_birds(data: Path) -> Labelled:
     """Saved embeddings of the unseen birds."""
     found = load_embeddings(_require_file(data / BIRDS_FILE))
     return Labelled(found.vectors, encode_labels(found.labels)[0])
+
+
+def load_points(data: Path, name: str) -> Labelled:
+    """All points of one of the data sets of `POINT_FILES`."""
+    path = _require_file(data / POINT_FILES[name])
+    found = load_embeddings(path, vectors_key="x", labels_key="y")
+    return Labelled(found.vectors, encode_labels(found.labels)[0])
+
+
+def digits() -> Labelled:
+    """The handwritten digits of scikit-learn, as pixels."""
+    pixels, codes = load_digits(return_X_y=True)
+    return Labelled(np.asarray(pixels, np.float32), np.asarray(codes, np.int64))
 
 
 def load_sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
@@ -206,10 +233,15 @@ def run_ablation(
         skipped.append(f"{what}: {error}")
         say(f"skipped: {skipped[-1]}")
 
+    def from_file(name: str) -> Callable[[], tuple[Labelled, ...]]:
+        return lambda: (load_points(_require_folder(data), name),)
+
     sources: dict[str, Callable[[], tuple[Labelled, ...]]] = {
         "glyphs": lambda: (glyphs(cache),),
         "cub200": lambda: (load_birds(_require_folder(data)),),
         "clinc150": lambda: load_sentences(_require_folder(data)),
+        **{name: from_file(name) for name in POINT_FILES},
+        "digits": lambda: (digits(),),
     }
     for name, load in sources.items():
         try:
@@ -219,15 +251,13 @@ def run_ablation(
             continue
         if own_split:
             own_splits[name] = (own_split[0], own_split[1])
-    if not sets:
-        raise NearsureError(f"There is nothing to measure. {'; '.join(skipped)}.")
     plan = list(plan_trials(sets, own_splits))
     trials = []
     with tqdm(total=sum(len(ks) for _, ks, _ in plan), desc="trials", disable=None) as bar:
-        for make_trial, ks, variants in plan:
-            trial = make_trial()
+        for make_trial, ks, parts in plan:
+            measure = partial(cached_trial, cache, make_trial(), n_resamples=n_resamples)
             for k in ks:
-                trials.append(cached_trial(cache, trial, variants, k=k, n_resamples=n_resamples))
+                trials.append(join([measure(variants, k=k) for variants in parts]))
                 bar.update()
     damaged: list[CorruptedResult] = []
     for dataset in CORRUPTED_SETS:

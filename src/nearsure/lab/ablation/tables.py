@@ -19,6 +19,7 @@ from nearsure.lab.ablation.variants import (
     DEFAULT,
     LADDER,
     RAW_BASELINES,
+    TEMPERED_PROBES,
 )
 from nearsure.lab.robust.methods import Method
 from nearsure.lab.tables import bold_best, points, write_table
@@ -38,7 +39,8 @@ PARTS = (
     "+ a sharpness",
     "+ a query's own scale",
     "+ the leave-one-out correction",
-    "+ shrunk Platt (the default)",
+    "+ shrunk Platt (the neighbours alone)",
+    "+ a head beside the neighbours (the default)",
 )
 
 
@@ -61,7 +63,7 @@ def variant_table(rows: Sequence[Measured], *, splits: Sequence[int] | None = No
 
 def group_table(group: Group, variants: Sequence[Method] | None = None) -> str:
     """Means over the splits of a group."""
-    shown = group.variants if variants is None else variants
+    shown = group.variants if variants is None else group.measured(variants)
     splits = [len(group.rows(variant)) for variant in shown]
     return variant_table([group.mean(variant) for variant in shown], splits=splits)
 
@@ -94,6 +96,7 @@ def by_k_table(groups: Sequence[Group], variants: Sequence[Method]) -> str:
 
 def interval_table(group: Group, variants: Sequence[Method]) -> str:
     """A single split: accuracy and ECE with bootstrap intervals."""
+    variants = group.measured(variants)
     rows = [group.rows(variant)[group.first.seed] for variant in variants]
     return write_table(
         {
@@ -130,8 +133,9 @@ ACCURACY = "accuracy not below the best baseline's"
 FLOOR = "ECE at most 1 point above its floor"
 CALIBRATION = "ECE at most that of the best calibrated baseline"
 BRIER = "Brier score below every baseline's, raw or calibrated"
+PROBE = "Brier score at most that of the best tempered probe"
 CONDITIONS_WITH_GOALS: tuple[Condition, ...] = ("half", "given", "scarce")
-GOALS = (ACCURACY, FLOOR, CALIBRATION, BRIER)
+GOALS = (ACCURACY, FLOOR, CALIBRATION, BRIER, PROBE)
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,12 @@ class Goal:
 
 
 def goals_of(group: Group) -> tuple[Goal, ...]:
-    """The four goals for one group of trials, in the order of `GOALS`."""
+    """The goals for one group of trials, in the order of `GOALS`."""
     ours = group.mean(DEFAULT)
     right = group.best(RAW_BASELINES, "accuracy", most=True)
     calibrated = group.best(CALIBRATED_BASELINES, "ece")
     sharp = group.best((*RAW_BASELINES, *CALIBRATED_BASELINES), "brier")
+    probe = group.best(TEMPERED_PROBES, "brier")
     where = group.first
     place = (where.dataset, where.condition, where.k, len(group.rows(DEFAULT)))
 
@@ -200,6 +205,7 @@ def goals_of(group: Group) -> tuple[Goal, ...]:
         Goal(*place, FLOOR, ours.excess, ALLOWED_EXCESS, None, ours.excess <= ALLOWED_EXCESS, None),
         against(CALIBRATION, calibrated, "ece", met=ours.ece <= group.mean(calibrated).ece),
         against(BRIER, sharp, "brier", met=ours.brier < group.mean(sharp).brier),
+        against(PROBE, probe, "brier", met=ours.brier <= group.mean(probe).brier),
     )
 
 
@@ -229,7 +235,7 @@ def goal_table(goals: Sequence[Goal]) -> str:
     Parameters
     ----------
     goals : sequence of Goal
-        The four goals of each place, in the order of `GOALS`.
+        All goals of each place, in the order of `GOALS`.
     """
     rows = []
     for first in range(0, len(goals), len(GOALS)):
@@ -256,7 +262,7 @@ def goal_sentence(goals: Sequence[Goal]) -> str:
 
 def _cell(goal: Goal) -> str:
     """For example: met, 65.25 against 63.55 (WkNN (Gou)), +1.70 (+1.20 to +2.20)."""
-    scale, digits = (1, 4) if goal.goal == BRIER else (100, 2)
+    scale, digits = (1, 4) if goal.goal in {BRIER, PROBE} else (100, 2)
     value, bound = (f"{scale * number:.{digits}f}" for number in (goal.value, goal.bound))
     verdict = "met" if goal.met else "**missed**"
     if goal.rival is None:

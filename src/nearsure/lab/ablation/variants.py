@@ -1,5 +1,6 @@
 """The variants of the ablation: bases, steps, and their fits on one gallery."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,8 +10,9 @@ import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS, Calibrator, PosteriorTemperature
+from nearsure.classifier import NEDClassifier
 from nearsure.classifier.rule import JUST_ABOVE, FittedRule, SelfSearch, fit_rule
-from nearsure.errors import InvalidInputError
+from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
@@ -19,6 +21,7 @@ from nearsure.lab.robust.methods import RAW, Method
 from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
+from nearsure.probes import ProbeName, fit_probe
 
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
 TEMPERATURE = "temperature"
@@ -29,6 +32,14 @@ UNCORRECTED = ", uncorrected"
 CLASS_VARIANCE = "class variance"
 DIAGONAL = "class covariance, diagonal"
 FULL = "class covariance, full"
+CLASSIFIER = "nearsure (default)"
+PROBES: dict[str, ProbeName] = {
+    "class means": "means",
+    "LDA": "lda",
+    "logistic regression": "logistic",
+}
+# Of their folds.
+PROBE_SEED = 0
 
 
 def _forms(name: str) -> tuple[Method, ...]:
@@ -44,8 +55,12 @@ CALIBRATED_BASELINES = tuple(
     Method(rule, step) for rule in BASELINE_RULES[1:] for step in (*CALIBRATOR_STEPS, TEMPERATURE)
 )
 NED = Method("ned")
-# The default of NEDClassifier.
-DEFAULT = Method("adaptive", "shrunk")
+# What NEDClassifier makes of the neighbours, and NEDClassifier as it comes.
+NEIGHBORS_ALONE = Method("adaptive", "shrunk")
+DEFAULT = Method(CLASSIFIER)
+TEMPERED_PROBES = tuple(Method(probe, TEMPERATURE) for probe in PROBES)
+# They have no k, and are measured once for all.
+PROBE_VARIANTS = (*map(Method, PROBES), *TEMPERED_PROBES)
 VARIANTS = (
     *RAW_BASELINES,
     *CALIBRATED_BASELINES,
@@ -66,9 +81,11 @@ LADDER = (
     Method(f"sharpened{UNCORRECTED}"),
     Method(f"adaptive{UNCORRECTED}"),
     Method("adaptive"),
+    NEIGHBORS_ALONE,
     DEFAULT,
 )
-# Measured under every condition.
+# Measured under every condition; the last four not where every point asks all the others, as a
+# probe would have seen what it is asked.
 MAIN_VARIANTS = (
     *RAW_BASELINES,
     NED,
@@ -78,6 +95,8 @@ MAIN_VARIANTS = (
     Method("sharpened"),
     Method("sharpened", "shrunk"),
     Method("adaptive"),
+    NEIGHBORS_ALONE,
+    *TEMPERED_PROBES,
     DEFAULT,
 )
 
@@ -169,6 +188,21 @@ def fit_base(name: str, gallery: Gallery) -> FittedBase:
 
         def weigh(found: Searched) -> FloatArray:
             return class_covariance_weights(found.neighbors, found.vectors, support, form)
+    elif name in PROBES:
+        fitted = fit_probe(
+            PROBES[name], support, gallery.codes, n_classes=n_classes, seed=PROBE_SEED
+        )
+        return FittedBase(lambda queries: fitted.probe(queries.vectors), lambda: fitted.own)
+    elif name == CLASSIFIER:
+        classifier = NEDClassifier(n_neighbors=neighbors.k).fit(support, gallery.codes)
+
+        def ask(queries: Searched) -> Posterior:
+            with warnings.catch_warnings():
+                # Corrupted queries do differ, and are measured to see what comes of it.
+                warnings.simplefilter("ignore", QueriesDifferWarning)
+                return classifier.predict_posterior(queries.vectors)
+
+        return FittedBase(ask)
     else:
         return _fit_rule_base(name, gallery)
     return FittedBase(

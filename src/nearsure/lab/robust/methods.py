@@ -21,7 +21,7 @@ STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
 
 def base_title(base: str) -> str:
     """What the base of a method is called in tables."""
-    return title_of(base) if base in RULE_NAMES else base.capitalize()
+    return title_of(base) if base in RULE_NAMES else base[:1].upper() + base[1:]
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,8 @@
     ];
   }
 
-  const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4]];
-  const MARKS = ["circle", "triangle", "rect", "rectRot", "crossRot", "star"];
+  const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4], [1, 4], [14, 3, 5, 3]];
+  const MARKS = ["circle", "triangle", "rect", "rectRot", "crossRot", "star", "cross", "rectRounded"];
 
   function methodLine(palette, method, place, isOwn) {
     const last = method.risk_coverage.length - 1;
@@ -249,7 +249,7 @@
       context,
       "methods",
       "Methods side by side",
-      "Each rule on the same neighbours of the same queries.",
+      "Each rule on the same neighbours of the same queries; class means and logistic regression on their vectors.",
       all.length === 0 && nothing("No other rules were compared."),
       all.length > 0 &&
         element(

@@ -21,12 +21,8 @@ const labelled = () => [...given].filter(([, label]) => label !== undefined);
 /** How many answers must be right, and none wrong, for a precision to be promised. */
 const needed = (precision) => Math.ceil(Math.log(1 - CERTAINTY) / Math.log(precision));
 
-function titleOf(query) {
-  return query.name || (query.text === null ? `Query ${query.key}` : null);
-}
-
 function look(query) {
-  const title = titleOf(query);
+  const title = query.name || (query.text === null ? `Query ${query.key}` : null);
   return element("div", { class: "look" },
     query.picture === null ? null : element("span", { class: "thumb large" }, element("img", { src: query.picture, alt: "The picture of the query" })),
     element("div", {},

@@ -15,6 +15,9 @@ const TITLES = { adjusted: "Promise adjusted.", withdrawn: "Promise withdrawn.",
 /** Whether what was measured on the gallery is in doubt for recent queries. */
 export const queriesDiffer = () => session.promise !== null && session.promise.reasons.length > 0;
 
+/** What recent queries are compared with. */
+export const others = () => (session.promise?.compared_with === "labelled queries" ? "those labelled" : "the gallery");
+
 function consequence({ state, threshold }, precision) {
   if (state === "adjusted") {
     return `Answers are accepted only from a confidence of ${shortThreshold(threshold)} on, which should keep ${targetPercent(precision)} of them right.`;
@@ -33,7 +36,7 @@ function estimate(accuracy) {
 function words(promise, precision) {
   if (promise.reasons.length === 0) return [promise.sentence];
   return [
-    `The last ${plural(promise.n_queries, "query", "queries")} are not like the gallery: ${listed(promise.reasons)}.`,
+    `The last ${plural(promise.n_queries, "query", "queries")} are not like ${others()}: ${listed(promise.reasons)}.`,
     consequence(promise, precision),
     estimate(promise.accuracy),
     session.model.writable ? "Label some of them to find out more." : "Somebody with a write token can label some of them to find out more.",

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { attempt, byId, confidencePercent, element, notify, percent, shortThreshold, targetPercent } from "./elements.js";
-import { queriesDiffer } from "./promise.js";
+import { others, queriesDiffer } from "./promise.js";
 import { loadModel, on, session } from "./session.js";
 
 // Of the slider: an exact value, such as that for a precision, may lie between its steps.
@@ -60,7 +60,7 @@ function acceptanceText({ verdict, promise: state }) {
     return `You may act on this: the threshold was adjusted to recent queries, so that ${targetPercent(inUse.precision)} of accepted answers should be right.`;
   }
   if (queriesDiffer() || isReplaced() || ["adjusted", "withdrawn"].includes(state)) {
-    return "Its confidence reaches the threshold, but recent queries are not like the gallery, on which that was measured: look twice.";
+    return `Its confidence reaches the threshold, but recent queries are not like ${others()}, on which that was measured: look twice.`;
   }
   const right = pointAt(value)?.precision.value ?? null;
   if (right === null) return "Its confidence reaches the threshold; the report will show how often such answers are right.";
@@ -71,7 +71,7 @@ function acceptanceText({ verdict, promise: state }) {
 /** Whether the answer is accepted where the slider stands, and what that means for a person. */
 export function judgement(answer) {
   if (value === null && isReplaced()) {
-    return { accepted: false, words: "Review by hand: nothing can be promised for recent queries, which are not like the gallery, so nothing is accepted." };
+    return { accepted: false, words: `Review by hand: nothing can be promised for recent queries, which are not like ${others()}, so nothing is accepted.` };
   }
   if (value === null && inUse.precision !== null) {
     return { accepted: false, words: "No threshold reaches the precision in use, so nothing is accepted." };

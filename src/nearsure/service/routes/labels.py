@@ -9,7 +9,7 @@ from nearsure.arrays import AnyArray
 from nearsure.drift import FEWEST
 from nearsure.service.auth import may_read, may_write
 from nearsure.service.errors import ProblemError
-from nearsure.service.labels import describe_labels, parse_true_labels
+from nearsure.service.labels import describe_labels, find_unlabelled, parse_true_labels
 from nearsure.service.routes import make_router, problems
 from nearsure.service.routes.queries import check_batch, read_many
 from nearsure.service.schemas import (
@@ -56,24 +56,26 @@ async def get_queries_to_label(
     service = get_service(request)
 
     def propose() -> dict[str, Any]:
-        recent = service.watch.window.read(unlabelled=True)
-        keys = recent.keys
-        if len(service.watch.window) < FEWEST or not keys:
+        window, classifier = service.watch.window, service.gallery.fit.classifier
+        recent = window.read()
+        unlabelled = np.array(find_unlabelled(classifier, recent.vectors), np.int64)
+        if len(recent.keys) < FEWEST or not len(unlabelled):
             raise ProblemError(
                 409,
                 "too_few_queries",
                 f"{FEWEST} different queries must have come since the start of the service, and "
-                f"some must be without a label. There are {len(service.watch.window)}, and "
-                f"{len(keys)} without: ask more.",
+                f"some must be without a label. There are {len(recent.keys)}, and "
+                f"{len(unlabelled)} without: ask more.",
             )
-        rows = service.gallery.fit.classifier.choose_queries_to_label(
-            recent.vectors, min(n, len(keys)), seed=seed
+        chosen = classifier.choose_queries_to_label(
+            recent.vectors[unlabelled], min(n, len(unlabelled)), seed=seed
         )
-        service.watch.window.keep_proposed([keys[row] for row in rows], recent.vectors[rows])
+        rows = unlabelled[chosen]
+        window.keep_proposed([recent.keys[row] for row in rows], recent.vectors[rows])
         answered = service.gallery.predict(recent.vectors[rows])
         queries = [
             {
-                "key": keys[row],
+                "key": recent.keys[row],
                 "name": recent.looks[row].name,
                 "text": recent.looks[row].text,
                 "picture": recent.looks[row].picture,
@@ -81,7 +83,7 @@ async def get_queries_to_label(
             }
             for row, (answers, place) in zip(rows.tolist(), answered, strict=True)
         ]
-        return {"queries": queries, "window": len(keys)}
+        return {"queries": queries, "window": len(unlabelled)}
 
     return json_answer(await service.surveys.run(propose))
 
@@ -97,22 +99,13 @@ async def add_labels(request: Request) -> Response:
     service = get_service(request)
     new = (await read_many(request, LabelledQueries)).queries
     check_batch(len(new), service)
-    if service.gallery.fit.classifier.unknown_share_ is None and any(
-        one.label is None for one in new
-    ):
-        raise ProblemError(
-            422,
-            "invalid_request",
-            "A label may only be null where queries of no class are expected (unknown_share). "
-            "Give each query its class, or leave it out.",
-        )
     vectors = _find_vectors(service, new)
-    labels = parse_true_labels([one.label for one in new], service.gallery.engine)
-    keys = [one.key for one in new if one.key is not None]
+    labels = parse_true_labels(
+        [one.label for one in new], service.gallery.fit.classifier, service.gallery.engine
+    )
 
     def learn() -> dict[str, Any]:
         service.gallery.recalibrate(vectors, labels)
-        service.watch.window.mark_labelled(keys)
         service.watch.start_if_due()
         return _describe(service)
 
@@ -130,7 +123,6 @@ async def forget_labels(request: Request) -> Response:
 
     def forget() -> dict[str, Any]:
         service.gallery.forget_labels()
-        service.watch.window.forget_labelled()
         service.watch.start_if_due()
         return _describe(service)
 

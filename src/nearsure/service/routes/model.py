@@ -180,11 +180,13 @@ async def get_promise(request: Request) -> Response:
     watch.start_if_due()
     promise, accuracy = fit.promise, fit.promise.accuracy
     is_made = fit.promise_state is not None or promise.reasons
+    has_labels = fit.classifier.recalibrated_ is not None
     return json_answer(
         {
             "state": fit.promise_state,
             "sentence": promise.sentence if is_made else fit.threshold.sentence,
             "reasons": promise.reasons,
+            "compared_with": "labelled queries" if has_labels else "gallery",
             "threshold": fit.accepting.threshold,
             "accuracy": accuracy and {"low": accuracy[0], "high": accuracy[1]},
             "n_queries": promise.n_queries,

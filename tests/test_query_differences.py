@@ -6,20 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from moved_queries import draw
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import QueriesDifferWarning
 from nearsure.model_file import read_model, write_model
-
-CENTRES = np.random.default_rng(99).normal(size=(12, 16))
-
-
-def draw(
-    n: int, *, seed: int, noise: float = 1.0, n_classes: int = 12
-) -> tuple[AnyArray, IntArray]:
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, n_classes, n)
-    return CENTRES[codes] + noise * rng.normal(size=(n, 16)), codes
 
 
 @pytest.fixture(scope="module")
