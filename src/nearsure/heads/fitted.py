@@ -21,6 +21,7 @@ from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import ClassScores, join_scores
 from nearsure.schema import (
     BOOLEAN,
+    NUMBER,
     POSITIVE,
     TEXT,
     array,
@@ -66,6 +67,9 @@ class FittedHead:
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
         The points that it was fitted on, by ascending id, and their folds.
+    farthest : float or None
+        Squared distance to the nearest neighbour up to which queries are as points are. What is
+        beyond it is noise, alike in all directions. None takes no query for noisy.
     """
 
     name: str
@@ -75,26 +79,53 @@ class FittedHead:
     near_only: bool = False
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    farthest: float | None = None
 
-    def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
-        """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
-        return self.full.score(vectors, labels if self.near_only else None)
+    def score(
+        self, vectors: AnyArray, labels: IntArray, sq_distances: FloatArray | None = None
+    ) -> ClassScores:
+        """Of queries.
 
-    def score_own(self, vectors: AnyArray, labels: IntArray, ids: AnyArray) -> ClassScores:
+        Parameters
+        ----------
+        vectors : array of shape (n, d)
+            The queries.
+        labels, sq_distances : array of shape (n, k)
+            Of their neighbours; without distances, no query is taken for noisy.
+        """
+        near = labels if self.near_only else None
+        return self.full.score(vectors, near, self._noise_of(sq_distances, vectors.shape[1]))
+
+    def _noise_of(self, sq_distances: FloatArray | None, n_features: int) -> FloatArray | None:
+        if self.farthest is None or sq_distances is None:
+            return None
+        nearest = sq_distances[:, 0]
+        noise: FloatArray = np.where(np.isfinite(nearest), nearest - self.farthest, 0.0)
+        return np.maximum(noise, 0.0) / n_features
+
+    def score_own(
+        self,
+        vectors: AnyArray,
+        labels: IntArray,
+        ids: AnyArray,
+        sq_distances: FloatArray | None = None,
+    ) -> ClassScores:
         """Of points of the gallery, each by the head that has not seen its fold.
 
         Parameters
         ----------
-        vectors, labels : array of shape (n, d) and (n, k)
+        vectors, labels, sq_distances : array of shape (n, d), (n, k) and (n, k)
             As of `score`.
         ids : array of shape (n,)
             Of the points.
         """
+        noise = self._noise_of(sq_distances, vectors.shape[1])
         parts, folds = [], self._folds_of(ids)
         for fold in np.unique(folds).tolist():
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
-            parts.append((rows, self.folds[fold].score(vectors[rows], near)))
+            some = None if noise is None else noise[rows]
+            parts.append((rows, self.folds[fold].score(vectors[rows], near, some)))
         return join_scores(parts, len(folds))
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
@@ -123,6 +154,7 @@ class FittedHead:
             "n_folds": len(self.folds),
             "n_fold_classes": len(self.folds[0].weights),
             "scale": None if self.means is None else self.means.scale,
+            "farthest": self.farthest,
             "ids_dtype": self.seen_ids.dtype.str,
         }
         arrays = {
@@ -187,7 +219,14 @@ class FittedHead:
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
-            numbers["name"], full, folds, means, numbers["near_only"], ids, own["head_folds"]
+            numbers["name"],
+            full,
+            folds,
+            means,
+            numbers["near_only"],
+            ids,
+            own["head_folds"],
+            numbers["farthest"],
         )
 
 
@@ -213,6 +252,7 @@ _STORED = {
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
     "n_fold_classes": integer(1),
     "scale": nullable(POSITIVE),
+    "farthest": nullable(NUMBER),
     "ids_dtype": TEXT,
 }
 
