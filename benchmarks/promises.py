@@ -1,7 +1,7 @@
 """Whether promises of precision are kept: on queries like the gallery, and on others.
 
 ``python -m benchmarks.promises --plain`` asks `accept_threshold(precision=...)` alone. Without
-``--plain``, and where nearsure has them, the threshold sees the unlabelled queries (``queries=``),
+``--plain`` the threshold sees the unlabelled queries (``queries=``),
 says whether its promise "holds", is "adjusted" or "withdrawn" (`state`), and galleries without
 groups are fitted with ``groups="auto"``. Cases: `benchmarks.promise_cases`. What a table counts:
 
@@ -38,7 +38,6 @@ with ``--strict`` only.
 """
 
 import argparse
-import inspect
 import shlex
 import sys
 import warnings
@@ -48,7 +47,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import binom
@@ -57,7 +56,6 @@ from benchmarks.promise_cases import CASES, DATASETS, LIKE, Case, Groups, Points
 from benchmarks.report import finish, say
 from nearsure import NEDClassifier
 from nearsure.arrays import BoolArray, FloatArray
-from nearsure.errors import InvalidInputError
 
 PROMISES = (0.90, 0.95, 0.99)
 SPLITS = 20
@@ -140,25 +138,11 @@ Outcomes = dict[Cell, list[Outcome]]
 
 @dataclass(frozen=True)
 class Features:
-    """What the installed nearsure is asked for."""
+    """What nearsure is asked for."""
 
     queries: bool
     auto_groups: bool
-
-    @classmethod
-    def installed(cls) -> "Features":
-        """What this nearsure can do."""
-        points, labels = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
-        fit: Any = NEDClassifier().fit
-        try:
-            fit(points, labels, groups="auto")
-        except InvalidInputError:
-            auto_groups = False
-        else:
-            auto_groups = True
-        return cls(
-            "queries" in inspect.signature(NEDClassifier.accept_threshold).parameters, auto_groups
-        )
+    head: Literal["auto"] | None
 
 
 def main() -> None:
@@ -171,16 +155,12 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE")
     parser.add_argument("--splits", type=int, default=SPLITS, help="trials of each cell")
     parser.add_argument("--seen", type=int, help="queries that a threshold is shown; default all")
+    parser.add_argument("--head", choices=("auto", "none"), default="auto", help="of the default")
     parser.add_argument("--output", type=Path, help="Markdown file for the table")
     parser.add_argument("--strict", action="store_true", help="bars on other queries fail as well")
     arguments = parser.parse_args()
-    features = Features(queries=False, auto_groups=False)
-    if not arguments.plain:
-        features = Features.installed()
-        if not features.queries:
-            print("      this nearsure has no accept_threshold(queries=...): measured without")
-        if not features.auto_groups:
-            print('      this nearsure has no fit(groups="auto"): measured without')
+    head = None if arguments.head == "none" else arguments.head
+    features = Features(queries=not arguments.plain, auto_groups=not arguments.plain, head=head)
     start = perf_counter()
     cases = [case for case in CASES if case.make.__name__ in arguments.cases]
     outcomes = measure_all(cases, arguments.sets, arguments.splits, features, arguments.seen)
@@ -235,7 +215,7 @@ def measure(
     given: Any = {"none": None, "auto": "auto", "given": trial.given}[groups]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        classifier = NEDClassifier(unknown_share=trial.unknown_share)
+        classifier = NEDClassifier(unknown_share=trial.unknown_share, head=features.head)
         classifier.fit(trial.gallery.vectors, trial.gallery.codes, groups=given)
     warned = tuple(sorted({found.category.__name__ for found in caught}))
     own_accuracy = float(classifier.rehearsed_scores()[1].mean())

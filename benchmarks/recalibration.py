@@ -220,13 +220,21 @@ def measure(case: Case) -> Found:
 
 def remember(search: Callable[..., Neighbors]) -> Callable[..., Neighbors]:
     """Keep what was found, as long as no gallery changes."""
-    kept: dict[tuple[int, bytes, int], Neighbors] = {}
+    # With the gallery: the number of one that is gone may be given to another.
+    kept: dict[tuple[int, bytes, int], tuple[Gallery, Neighbors]] = {}
 
-    def find(gallery: Gallery, ids: AnyArray | None, k: int) -> Neighbors:
+    def find(
+        gallery: Gallery,
+        ids: AnyArray | None,
+        k: int,
+        move: Callable[[AnyArray], AnyArray] | None = None,
+    ) -> Neighbors:
+        if move is not None:
+            return search(gallery, ids, k, move)
         key = id(gallery), b"" if ids is None else ids.tobytes(), k
         if key not in kept:
-            kept[key] = search(gallery, ids, k)
-        return kept[key]
+            kept[key] = gallery, search(gallery, ids, k)
+        return kept[key][1]
 
     return find
 

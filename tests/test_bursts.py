@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_near_copies_are_left_out_of_the_neighbours() -> None:
 
 
 @pytest.mark.parametrize("head", ["means", "logistic"])
-def test_near_copies_are_left_out_of_a_head_together(head: str) -> None:
+def test_near_copies_are_left_out_of_a_head_together(head: Literal["means", "logistic"]) -> None:
     # Each point is a burst, and its class is nearly a matter of chance.
     rng = np.random.default_rng(0)
     codes = np.arange(300) % 6
