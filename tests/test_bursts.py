@@ -11,7 +11,13 @@ from sklearn.datasets import load_digits
 import reference_data
 from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
-from nearsure.bursts import Bursts, draw_one_per_group, find_bursts, group_near_copies
+from nearsure.bursts import (
+    Bursts,
+    draw_one_per_group,
+    find_bursts,
+    group_near_copies,
+    leave_near_copies_out,
+)
 from nearsure.classifier.rule import self_search, self_search_with_more
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import InvalidInputError, ModelFileError, NearCopiesWarning
@@ -76,6 +82,18 @@ def test_points_beyond_a_sample_are_joined_to_their_near_copies_in_it() -> None:
     assert len(np.unique(np.stack([groups, origin])[:, with_one], axis=1).T) == n_bursts
     # Nothing says which of the others belong together.
     assert (np.bincount(groups)[groups[~with_one]] == 1).mean() > 0.9
+
+
+def test_near_copies_are_left_out_of_the_neighbours() -> None:
+    points, codes, _ = with_bursts(*smooth_classes())
+    found, rows = search_all(points, codes), np.arange(len(codes))
+    sizes = np.bincount(codes)
+    groups = group_near_copies(found, codes, rows, class_sizes=sizes)
+    left = leave_near_copies_out(found, codes, rows, class_sizes=sizes)
+    for row, ids, count in zip(rows, np.asarray(left.ids), left.counts, strict=True):
+        everyone = np.asarray(found.ids)[row]
+        assert ids[:count].tolist() == everyone[groups[everyone] != groups[row]].tolist()
+        assert count < found.k
 
 
 @pytest.mark.parametrize("head", ["means", "logistic"])

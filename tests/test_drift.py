@@ -25,7 +25,7 @@ from nearsure.drift import (
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
-from nearsure.neighbors import Neighbors
+from nearsure.neighbors import ClassScores, Neighbors
 from nearsure.posterior import Posterior, score, with_confidence
 from nearsure.rules import RuleName
 
@@ -619,3 +619,12 @@ def test_what_it_gets_wrong_answers_that_are_right_though_hardly_sure() -> None:
     drift, truth = compare_noisy_digits("auto", 6.0)
     assert truth > 0.85
     assert truth - 0.3 < drift.accuracy.estimate < truth - 0.1
+
+
+def test_a_head_may_answer_with_a_class_of_no_neighbour() -> None:
+    alone = Neighbors([[1.0, 4.0]], [[0, 1]])
+    answer = Posterior(np.array([0, 2]), np.array([2, 0]), np.array([0.7, 0.3]), 3)
+    with pytest.raises(InvalidInputError, match="no neighbour of it"):
+        gather_evidence(alone, answer)
+    scores = ClassScores(np.array([[2]]), np.zeros((1, 1)), np.zeros(1), np.zeros(1), 3)
+    assert gather_evidence(alone.with_scores(scores), answer).confidence.tolist() == [0.7]

@@ -13,6 +13,7 @@ from nearsure import NEDClassifier, score
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.neighbors import ClassScores, Neighbors
+from nearsure.posterior import Posterior
 from nearsure.shift import (
     LEVEL,
     Traits,
@@ -72,13 +73,19 @@ def test_queries_that_are_worse_get_a_stricter_promise_or_none(
     assert "accuracy lies within" in drift.to_text()
 
 
-def test_far_queries_withdraw_every_promise(classifier: NEDClassifier) -> None:
+def test_far_queries_withdraw_every_promise_of_right_answers(classifier: NEDClassifier) -> None:
     queries = 30.0 * np.random.default_rng(0).normal(size=(100, 16))
-    for target in ({"precision": 0.6}, {"error": 0.4}, {"false_accept_rate": 0.3}):
+    for target in ({"precision": 0.6}, {"error": 0.4}):
         chosen = classifier.accept_threshold(queries=queries, **target)
         assert chosen.state == "withdrawn"
         assert not chosen.accepts(np.ones(3)).any()
         assert "withdrawn" in str(chosen)
+    # None has a true class; of these, few enough are accepted.
+    chosen = classifier.accept_threshold(queries=queries, false_accept_rate=0.3)
+    assert chosen.state != "holds"
+    with pytest.warns(QueriesDifferWarning):
+        confidence = classifier.predict_with_confidence(queries).confidence
+    assert chosen.accepts(confidence).sum() <= binom.ppf(0.99, 100, 0.3)
 
 
 def test_other_class_shares_are_told(classifier: NEDClassifier) -> None:
@@ -258,20 +265,17 @@ def test_noise_of_many_directions_costs_little() -> None:
     # Classes differ in 16 of 256 features, and noise is alike in all.
     points, queries = (np.pad(each, ((0, 0), (0, 240))) for each in (points, queries))
     fitted = NEDClassifier().fit(points, codes)
-    plain = fitted.accept_threshold(precision=0.9)
     little, much = (queries + noise * rng.normal(size=queries.shape) for noise in (0.1, 0.5))
     slightly, strongly = (
         fitted.accept_threshold(precision=0.9, queries=noisy) for noisy in (little, much)
     )
-    assert slightly.state == "holds"
     assert slightly.reasons == ("they lie farther away",)
-    assert slightly.threshold == plain.threshold
-    assert strongly.state == "adjusted"
-    with pytest.warns(QueriesDifferWarning, match="farther away"):
-        prediction = fitted.predict_with_confidence(much)
-    accepted = strongly.accepts(prediction.confidence)
-    assert accepted.mean() > 0.3
-    assert (prediction.labels == asked)[accepted].mean() > 0.88
+    for noisy, chosen, least in ((little, slightly, 0.99), (much, strongly, 0.9)):
+        with pytest.warns(QueriesDifferWarning, match="farther away"):
+            prediction = fitted.predict_with_confidence(noisy)
+        accepted = chosen.accepts(prediction.confidence)
+        assert accepted.mean() > least
+        assert (prediction.labels == asked)[accepted].mean() > 0.88
 
 
 def test_points_are_drawn_in_proportion_to_their_weight() -> None:
@@ -300,6 +304,33 @@ def test_shares_that_are_alike_have_ratio_one() -> None:
     shares = estimate_class_shares(answers, codes, answers, np.bincount(codes))
     assert np.allclose(shares.ratios, 1.0)
     assert shares.distance == 0.0
+
+
+def test_rare_classes_that_ask_as_often_as_others_have_their_ratio() -> None:
+    """Normal classes about unit vectors, whose posterior is known."""
+    rng = np.random.default_rng(0)
+    tail = np.exp(-3.0 * np.arange(30) / 30)
+    tail /= tail.sum()
+
+    def ask(shares: AnyArray) -> tuple[Posterior, IntArray]:
+        codes = rng.choice(30, 800, p=shares)
+        logits = 3.0 * (rng.normal(size=(800, 30)) + 3.0 * np.eye(30)[codes]) + np.log(tail)
+        ordered = np.argsort(-logits, axis=1)
+        p = np.exp(np.take_along_axis(logits, ordered, axis=1))
+        p /= p.sum(axis=1, keepdims=True)
+        return Posterior(np.arange(0, 24001, 30), ordered.ravel(), p.ravel(), 30), codes
+
+    own, codes = ask(tail)
+    sizes = np.bincount(codes, minlength=30)
+    balanced = estimate_class_shares(own, codes, ask(np.full(30, 1 / 30))[0], sizes)
+    truth = (1 / 30) / (sizes / 800)
+    rare = np.argsort(sizes)[:10]
+    assert balanced.ratios[rare].mean() == pytest.approx(truth[rare].mean(), rel=0.2)
+    assert balanced.distance == pytest.approx(np.abs(sizes / 800 - 1 / 30).sum() / 2, rel=0.2)
+    # Nothing is explained by a power where queries are like the gallery, or have other favourites.
+    assert estimate_class_shares(own, codes, ask(tail)[0], sizes).distance < 0.1
+    turned = estimate_class_shares(own, codes, ask(tail[::-1])[0], sizes)
+    assert turned.ratios[rare].mean() > 3.0
 
 
 def test_labels_are_compared_by_pearsons_test() -> None:

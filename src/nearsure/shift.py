@@ -188,6 +188,8 @@ Perturb = Callable[[IntArray, Callable[..., AnyArray], float], Neighbors]
 
 # A prior of this standard deviation on the ratio of a class's share among queries to the gallery's.
 RATIO_DEVIATION = 1.0
+# What queries may ask for in place of the gallery's shares: a power of them.
+POWERS = (1.0, 0.75, 0.5, 0.25, 0.0)
 # More is not to be had from some dozens of queries.
 LARGEST_RATIO = 10.0
 # Rare false alarms: each withdraws a promise. And a shift that moves a promise by some points.
@@ -220,9 +222,11 @@ def estimate_class_shares(
 ) -> ClassShares:
     """Find class ratios that let the own points' mean posterior be that of the queries.
 
-    Ridge regression towards 1 (a normal prior on the ratios), weighted by the sampling variance of
-    each class's mean posterior. Unlike EM on the queries' posterior (Saerens), it takes how classes
-    are confused from the own points, and does not starve classes that overlap.
+    Ridge regression, weighted by the sampling variance of each class's mean posterior, towards a
+    power of the gallery's shares: from the same shares (1) to the same for all classes (0), the
+    one that explains most. A rare class alone says next to nothing about its ratio. Unlike EM on
+    the queries' posterior (Saerens), it takes how classes are confused from the own points, and
+    does not starve classes that overlap.
 
     References
     ----------
@@ -239,14 +243,27 @@ def estimate_class_shares(
     noise = variance / len(queries) + own_variance / len(own) + 1e-9
     scaled = confusion / noise[:, None]
     left = confusion.T @ scaled + np.eye(n_classes) / RATIO_DEVIATION**2
-    right = scaled.T @ (means - confusion.sum(axis=1))
-    ratios = np.clip(1.0 + np.linalg.solve(left, right), 1.0 / LARGEST_RATIO, LARGEST_RATIO)
     shares = np.bincount(codes, minlength=n_classes) / len(codes)
-    ratios = ratios / (shares @ ratios)
+    found = []
+    for power in POWERS:
+        expected = np.maximum(shares, 1.0 / len(codes)) ** (power - 1.0)
+        expected = _clip_ratios(expected / (shares @ expected), shares)
+        moved = np.linalg.solve(left, scaled.T @ (means - confusion @ expected))
+        missed = means - confusion @ (expected + moved)
+        loss = (missed**2 / noise).sum() + (moved**2).sum() / RATIO_DEVIATION**2
+        found.append((float(loss), -power, _clip_ratios(expected + moved, shares)))
+    ratios = min(found, key=lambda each: each[:2])[2]
     return ClassShares(
         ratios=ratios,
         distance=float(0.5 * np.abs(shares * (ratios - 1.0)).sum()),
     )
+
+
+def _clip_ratios(ratios: FloatArray, shares: FloatArray) -> FloatArray:
+    """Ratios within limits, of a mean of 1 over the shares."""
+    clipped = np.clip(ratios, 1.0 / LARGEST_RATIO, LARGEST_RATIO)
+    scaled: FloatArray = clipped / (shares @ clipped)
+    return scaled
 
 
 def _mean_posterior(posterior: Posterior, n_classes: int) -> tuple[FloatArray, FloatArray]:
@@ -418,6 +435,7 @@ def check_queries(
     deepen: Callable[[], Neighbors] | None = None,
     perturb: Perturb | None = None,
     groups: IntArray | None = None,
+    copies: IntArray | None = None,
     near: Score | None = None,
     seed: int = 0,
 ) -> QueryCheck:
@@ -442,6 +460,9 @@ def check_queries(
         Searches own points that were moved. Without it, noise is taken for novelty.
     groups : array of shape (n,), optional
         Groups that were left out together; one point of each takes part in a promise.
+    copies : array of shape (n,), optional
+        Groups of near-copies that `deepen` leaves out together and `own` does not: one point of
+        each is rehearsed.
     near : callable, optional
         The rule by neighbours alone, by which queries are compared; by default `score`. Heads of
         own points have seen fewer members of small classes than that of queries.
@@ -472,6 +493,7 @@ def check_queries(
     outside = False
     if reasons:
         more = own if deepen is None else deepen()
+        alone = alone if copies is None else draw_one_per_group(copies, seed=seed)
         rehearsal = _Rehearsal(more, codes, alone, start, now, score, k)
         start_spread = _measure_spread(plain, answer)
         now_spread = _measure_spread(thinned, posterior)
@@ -611,17 +633,20 @@ class _Rehearsal:
             surer, margin = _compare_means(posterior.confidence, self.queries.confidence)
             margin = max(SMALLEST_FALL, DEVIATIONS * margin)
             agrees, error = _compare_means(agreement, query_spread[1])
+            agreement_margin = max(LARGEST_DISAGREEMENT, DEVIATIONS * error)
             farther = query_spread[0].mean() - own_spread[0].mean()
             if (
                 surer > margin
-                or agrees > max(LARGEST_DISAGREEMENT, DEVIATIONS * error)
+                or agrees > agreement_margin
                 or farther < EXPLAINED * (far.mean() - own_spread[0].mean())
             ):
                 continue
             correct = posterior.labels == self.codes[self.alone]
-            found.append((surer >= -margin, Reading("noise", posterior.confidence, correct)))
-        as_sure = [reading for close, reading in found if close]
-        return as_sure or [reading for _, reading in found]
+            # Far from all points a head may be as sure as of queries: neighbours tell them apart.
+            close = surer >= -margin and agrees >= -agreement_margin
+            found.append((close, Reading("noise", posterior.confidence, correct)))
+        as_close = [reading for close, reading in found if close]
+        return as_close or [reading for _, reading in found]
 
     def _match_length(self, perturb: Perturb, move: Callable[..., AnyArray]) -> float | None:
         """Length of the noise that puts own points as far away as the queries, by the median."""

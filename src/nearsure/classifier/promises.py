@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.bursts import N_LISTED, leave_near_copies_out
+from nearsure.bursts import N_LISTED, group_near_copies, leave_near_copies_out
 from nearsure.calibration import ShrunkPlatt
 from nearsure.classifier.fit import DRAW_SEED, Fit, draw_by_prior
 from nearsure.classifier.known import UnknownDetector, rehearse_answers
@@ -102,25 +102,28 @@ def check_against_own(fit: Fit, own: SelfSearch, found: Neighbors) -> QueryCheck
 
         return fit.gallery.leave_one_out(ids[rows], k, moved)
 
-    # Points of bursts stand for no query that is of none, wherever they are moved.
-    has_copies = describe_basis(fit) == "near-copies left out alone"
+    codes, sizes, copies = own.codes[some], fit.class_sizes, None
+    if describe_basis(fit) == "near-copies left out alone":
+        copies = group_near_copies(own.neighbors.take(some), codes, ids, class_sizes=sizes)
 
     def deepen() -> Neighbors:
         more = fit.gallery.leave_one_out(ids, max(N_LISTED, own.neighbors.k))
-        if not has_copies:
+        if copies is None:
             return more
-        return leave_near_copies_out(more, own.codes[some], ids, class_sizes=fit.class_sizes)
+        return leave_near_copies_out(more, codes, ids, class_sizes=sizes)
 
     # Where unknown queries are expected, no own points can stand for those that differ.
     check = check_queries(
         own.neighbors.take(some),
-        own.codes[some],
+        codes,
         found,
-        fit.class_sizes,
+        sizes,
         fit.posterior,
         deepen=None if fit.expects_unknowns else deepen,
-        perturb=None if fit.expects_unknowns or has_copies else perturb,
+        # Points of bursts stand for no query that is of none, wherever they are moved.
+        perturb=None if fit.expects_unknowns or copies is not None else perturb,
         groups=fit.groups_of(ids),
+        copies=copies,
         near=fit.near_posterior,
         seed=DRAW_SEED,
     )

@@ -510,7 +510,7 @@ class Gallery:
         found = self._find(queries, k)
         if self.head is None:
             return found
-        return found.with_scores(self.head.score(queries, found.labels))
+        return found.with_scores(self.head.score(queries, found.labels, found.sq_distances))
 
     def without_head(self) -> "Gallery":
         """The same gallery, for a fit of its own."""
@@ -652,7 +652,7 @@ class Gallery:
         if self.head is None:
             return found
         vectors = self._comparable(asked.vectors)
-        scores = self.head.score_own(vectors, found.labels, asked.ids)
+        scores = self.head.score_own(vectors, found.labels, asked.ids, found.sq_distances)
         return found.with_scores(scores.without(asked.codes) if without_class else scores)
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:

@@ -23,6 +23,7 @@ from nearsure.labels import restored_classes, stored_classes
 from nearsure.neighbors import ClassScores, join_scores
 from nearsure.schema import (
     BOOLEAN,
+    NUMBER,
     POSITIVE,
     TEXT,
     array,
@@ -71,6 +72,9 @@ class FittedHead:
     is_sample : bool
         Whether they were some of the gallery's points. Those that are added later are seen, too,
         and no others are taken out of the means.
+    farthest : float or None
+        Squared distance to the nearest neighbour up to which queries are as points are. What is
+        beyond it is noise, alike in all directions. None takes no query for noisy.
     """
 
     name: str
@@ -81,26 +85,53 @@ class FittedHead:
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     is_sample: bool = False
+    farthest: float | None = None
 
-    def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
-        """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
-        return self.full.score(vectors, labels if self.near_only else None)
+    def score(
+        self, vectors: AnyArray, labels: IntArray, sq_distances: FloatArray | None = None
+    ) -> ClassScores:
+        """Of queries.
 
-    def score_own(self, vectors: AnyArray, labels: IntArray, ids: AnyArray) -> ClassScores:
+        Parameters
+        ----------
+        vectors : array of shape (n, d)
+            The queries.
+        labels, sq_distances : array of shape (n, k)
+            Of their neighbours; without distances, no query is taken for noisy.
+        """
+        near = labels if self.near_only else None
+        return self.full.score(vectors, near, self._noise_of(sq_distances, vectors.shape[1]))
+
+    def _noise_of(self, sq_distances: FloatArray | None, n_features: int) -> FloatArray | None:
+        if self.farthest is None or sq_distances is None:
+            return None
+        nearest = sq_distances[:, 0]
+        noise: FloatArray = np.where(np.isfinite(nearest), nearest - self.farthest, 0.0)
+        return np.maximum(noise, 0.0) / n_features
+
+    def score_own(
+        self,
+        vectors: AnyArray,
+        labels: IntArray,
+        ids: AnyArray,
+        sq_distances: FloatArray | None = None,
+    ) -> ClassScores:
         """Of points of the gallery, each by the head that has not seen its fold.
 
         Parameters
         ----------
-        vectors, labels : array of shape (n, d) and (n, k)
+        vectors, labels, sq_distances : array of shape (n, d), (n, k) and (n, k)
             As of `score`.
         ids : array of shape (n,)
             Of the points.
         """
+        noise = self._noise_of(sq_distances, vectors.shape[1])
         parts, folds = [], self._folds_of(ids)
         for fold in np.unique(folds).tolist():
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
-            parts.append((rows, self.folds[fold].score(vectors[rows], near)))
+            some = None if noise is None else noise[rows]
+            parts.append((rows, self.folds[fold].score(vectors[rows], near, some)))
         return replace(join_scores(parts, len(folds)), unheard=self._unheard)
 
     @cached_property
@@ -163,6 +194,7 @@ class FittedHead:
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
             "scale": None if self.means is None else self.means.scale,
+            "farthest": self.farthest,
             "ids_dtype": self.seen_ids.dtype.str,
         }
         arrays = {
@@ -252,6 +284,7 @@ class FittedHead:
             ids,
             own["head_folds"],
             numbers["is_sample"],
+            numbers["farthest"],
         )
 
 
@@ -278,6 +311,7 @@ _STORED = {
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
     "scale": nullable(POSITIVE),
+    "farthest": nullable(NUMBER),
     "ids_dtype": TEXT,
 }
 
