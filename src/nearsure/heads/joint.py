@@ -227,7 +227,7 @@ def join_head(
     ... )
     >>> joined = join_head(near, head, Joint(neighbors=1.0, head=1.0, floor=0.01))
     >>> joined.codes, joined.probabilities.round(3)
-    (array([1, 0, 2]), array([0.698, 0.299, 0.002]))
+    (array([1, 0, 2]), array([0.7  , 0.298, 0.002]))
     """
     listed = _align(posterior, scores, possible)
     logits = listed.logits(joint)
