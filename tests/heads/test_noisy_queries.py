@@ -1,5 +1,7 @@
 """What a head says of queries that lie off the gallery: noise makes it less sure."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -56,7 +58,9 @@ def draw(n: int, *, seed: int, noise: float = 0.0) -> tuple[AnyArray, IntArray]:
 
 @pytest.mark.filterwarnings("ignore::nearsure.errors.QueriesDifferWarning")
 @pytest.mark.parametrize("head", ["means", "logistic"])
-def test_confidence_falls_with_the_accuracy_of_noisy_queries(head: str) -> None:
+def test_confidence_falls_with_the_accuracy_of_noisy_queries(
+    head: Literal["means", "logistic"],
+) -> None:
     classifier = NEDClassifier(head=head).fit(*draw(1500, seed=0))
     for noise, most in ((0.0, 0.04), (1.0, 0.15)):  # 0.27 if no query is taken for noisy
         queries, truth = draw(1000, seed=1, noise=noise)
