@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.classifier import NEDClassifier, Prediction
-from nearsure.classifier.results import Support
+from nearsure.classifier import NEDClassifier, Prediction, Support
 from nearsure.report.document import plain_number
 from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 from nearsure.service.items import show_names
