@@ -42,7 +42,7 @@
     const none = mistake.p_neighbors === 0 && mistake.neighbors.every((each) => each.label !== mistake.label);
     const neighbors = none ? "no neighbour is of this class" : "neighbours " + percent(mistake.p_neighbors, 0);
     const whole = missing(mistake.p_head) ? "a class newer than the fit" : "class as a whole " + percent(mistake.p_head, 0);
-    return element("p", { class: "fine mistake-support" }, neighbors + ", " + whole);
+    return element("p", { class: "fine mistake-support" }, "support: " + neighbors + ", " + whole);
   }
 
   function card(context, mistake) {
@@ -67,8 +67,8 @@
             label(mistake.label, "called"),
             ", " + percent(mistake.confidence) + " sure",
           ),
-          supportOf(mistake),
           element("p", { class: "mistake-truth" }, "is ", label(mistake.truth, "truth")),
+          supportOf(mistake),
           element("p", { class: "fine" }, "query ", label(mistake.id)),
         ),
       ),

@@ -89,11 +89,10 @@ function supportNote(answer) {
 /** What the answer rests on, where neighbours and the class as a whole have answered together. */
 function headNote(answer) {
   if (answer.p_neighbors === null) return "";
-  const whole = answer.p_head === null ? "" : `the class as a whole supports it with ${percent(answer.p_head)}`;
-  if (answer.p_neighbors === 0 && answer.neighbors.every((neighbor) => neighbor.label !== answer.label)) {
-    return `No neighbour is of this class: ${whole}.`;
-  }
-  return `All neighbours together support the label with ${percent(answer.p_neighbors)}${whole && `, ${whole}`}.`;
+  const whole = answer.p_head === null ? "the class is newer than the fit" : `${percent(answer.p_head)} by the class as a whole`;
+  const isAmong = answer.p_neighbors > 0 || answer.neighbors.some((neighbor) => neighbor.label === answer.label);
+  const near = isAmong ? `${percent(answer.p_neighbors)} by the neighbours alone` : "no neighbour is of this class";
+  return `Support of this label: ${near}, ${whole}.`;
 }
 
 /** Shows an answer, and announces it to screen readers. */
