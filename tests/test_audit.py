@@ -25,6 +25,7 @@ from nearsure.audit import (
 from nearsure.errors import InvalidInputError
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
+from nearsure.rules import ned_weights
 from nearsure.wrong_labels import LabelSupport
 
 # Small galleries with known faults.
@@ -418,6 +419,46 @@ def test_confused_labels_are_ranked_by_how_sure_the_rival_is() -> None:
     ours = average_precision_score(is_wrong, -np.arange(len(found)))
     assert found.wrong.floor > 0.01
     assert ours > average_precision_score(is_wrong, -found.trust) + 0.02
+
+
+def test_a_posterior_has_the_larger_part_in_the_support() -> None:
+    vectors, codes = blobs(n_classes=3, per_class=40, spread=1.5, seed=5)
+    given = flip(codes, 0.1, 3, seed=6)
+    neighbors = leave_one_out_neighbors(vectors, given, 20)
+    posterior = score(neighbors, temperature=0.3)
+    found = suspect_labels(neighbors, given, temperature=2.0, posterior=posterior)
+    points, rows = support_points(neighbors, given), np.arange(len(given))
+    votes = count_votes(points, ned_weights(neighbors, 2.0)[neighbors.valid])
+    near, both = (
+        each.to_csr().toarray() for each in (score(neighbors, temperature=2.0), posterior)
+    )
+    others = np.where(np.arange(3) == given[:, None], -1.0, both)
+    other = others.argmax(axis=1)
+    own = 0.8 * both[rows, given] + 0.2 * label_support(points, votes, rows, given)
+    rival = 0.8 * both[rows, other] + 0.2 * near[rows, other]
+    np.testing.assert_allclose(by_row(found, len(given)), own / (own + rival))
+    np.testing.assert_allclose(found.p_own, both[found.ids, given[found.ids]])
+    sure = others.max(axis=1)[found.ids] > 0
+    np.testing.assert_array_equal(found.suggested_codes[sure], other[found.ids][sure])
+
+
+def test_labels_are_judged_by_neighbours_and_head_together() -> None:
+    """Classes that differ in two of 40 directions: the means see more than the neighbours."""
+    rng = np.random.default_rng(7)
+    codes = np.arange(600) % 4
+    vectors = rng.normal(size=(600, 40))
+    vectors[:, :2] += 2.0 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])[codes]
+    given = flip(codes, 0.1, 4, seed=8)
+    wrong = given != codes
+    precision = {}
+    for head in ("means", None):
+        found = NEDClassifier(head=head).fit(vectors, given).audit().suspects  # type: ignore[arg-type]
+        ranks = np.argsort(found.ids)
+        precision[head] = average_precision_score(wrong, -ranks)
+        low, high = found.wrong.between
+        assert low <= 1.5 * wrong.sum()
+        assert high >= 0.7 * wrong.sum()
+    assert precision["means"] > precision[None] + 0.05
 
 
 def test_the_only_member_of_a_class_is_not_ranked() -> None:

@@ -129,6 +129,22 @@ def test_every_kind_of_file_gives_the_same_fit(tmp_path: Path) -> None:
         assert same_answers(NEDClassifier.load(model), expected), words
 
 
+@pytest.mark.parametrize("head", ["auto", "means", "logistic", "none"])
+def test_a_head_is_chosen_and_said(tmp_path: Path, head: str) -> None:
+    gallery = write_npz(tmp_path / "g.npz", *points())
+    model = tmp_path / "m.safetensors"
+    said = succeeded("fit", gallery, "-o", model, "--head", head, "--json").json
+    expected = NEDClassifier(head=None if head == "none" else head).fit(*points())  # type: ignore[arg-type]
+    found = expected.head_fit_
+    assert said["head"] == (found and found.name)
+    assert said["head_choice"] == (None if found is None else str(found))
+    assert same_answers(NEDClassifier.load(model), expected)
+    if head in ("means", "logistic"):
+        assert said["head"] == head
+    shown = succeeded("fit", gallery, "-o", model, "--head", head).out
+    assert ("│ head " in shown) == (head != "none")
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_an_sqlite_gallery_holds_points_names_and_the_fit(tmp_path: Path, metric: str) -> None:
     vectors, labels = points()

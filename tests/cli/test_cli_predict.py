@@ -229,6 +229,23 @@ def test_unknown_queries_are_judged_where_they_are_expected(tmp_path: Path) -> N
     assert said[40]["verdict"] == "unknown"
 
 
+@pytest.mark.parametrize("head", ["means", "none"])
+def test_neighbours_come_with_what_they_and_the_class_support(tmp_path: Path, head: str) -> None:
+    model = fitted_model(tmp_path, "--head", head)
+    queries = write_npz(tmp_path / "q.npz", QUERIES, np.arange(len(QUERIES)))
+    said = succeeded("predict", queries, "-m", model, "--neighbors", 2, "--json").json
+    classifier = NEDClassifier.load(model)
+    support = classifier.support(classifier.predict_with_confidence(QUERIES))
+    if support.head is None:
+        assert head == "none"
+        assert not {"p_neighbors", "p_head"} & said[0].keys()
+        return
+    assert [one["p_neighbors"] for one in said] == support.neighbors.tolist()
+    assert [one["p_head"] for one in said] == support.head.tolist()
+    plain = succeeded("predict", queries, "-m", model, "--json").json
+    assert not {"p_neighbors", "p_head"} & plain[0].keys()
+
+
 def test_integer_labels_stay_integers(tmp_path: Path) -> None:
     gallery = write_npz(tmp_path / "g.npz", points()[0], np.arange(90) % 3)
     succeeded("fit", gallery, "-o", tmp_path / "m.safetensors")

@@ -53,6 +53,25 @@ def test_confidence_does_not_know_the_true_class() -> None:
         assert mistake.confidence == posterior.confidence[own.index(mistake.id)]
 
 
+def test_mistakes_hold_what_neighbours_and_head_say_alone() -> None:
+    queries, labels = drawn(200, seed=1)
+    for head in ("means", None):
+        classifier = fitted(head=head)
+        support = classifier.support(classifier.predict_with_confidence(queries))
+        report = query_report(classifier, queries, labels, title="Birds", n_resamples=FEW)
+        assert report.mistakes
+        assert report.fit is not None
+        assert report.fit.head == head
+        assert report.fit.head_choice == (head and str(classifier.head_fit_))
+        for mistake in report.mistakes:
+            said = mistake.p_neighbors, mistake.p_head
+            row = int(mistake.id)
+            if support.head is None:
+                assert said == (None, None)
+            else:
+                assert said == (support.neighbors[row], support.head[row])
+
+
 def test_promises_are_those_of_the_classifier() -> None:
     classifier = NEDClassifier(unknown_share=0.2).fit(*drawn(300, seed=0, spread=2.0))
     report = gallery_report(classifier, title="Own", n_resamples=FEW)

@@ -1,6 +1,7 @@
 """The report as people meet it: read, moved, filtered, printed, and attacked by its own labels."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,26 @@ def test_mistakes_come_in_portions(page: Page) -> None:
         "25%", "23%", "20%", "18%", "15%",
     ]  # fmt: skip
     assert "2 more neighbours with 23% of the vote" in (first.text_content() or "")
+
+
+def test_mistakes_say_what_they_rest_on(page: Page) -> None:
+    cards = page.locator(".mistake")
+    assert cards.nth(0).locator(".mistake-support").count() == 0
+    for place, said in (
+        (1, "support: neighbours 62%, class as a whole 91%"),
+        (2, "support: no neighbour is of this class, class as a whole 88%"),
+        (3, "support: neighbours 30%, a class newer than the fit"),
+    ):
+        assert cards.nth(place).locator(".mistake-support").text_content() == said
+
+
+def test_the_choice_of_a_head_is_said(browser: Browser, report: Report, tmp_path: Path) -> None:
+    assert report.fit is not None
+    assert report.fit.head_choice is not None
+    without = replace(report, fit=replace(report.fit, head=None, head_choice=None))
+    for one, said in ((report, [report.fit.head_choice]), (without, [])):
+        with opened_report(browser, one, tmp_path) as opened:
+            assert opened.page.locator(".fit-head").all_text_contents() == said
 
 
 def test_an_empty_report_says_so(browser: Browser, tmp_path: Path) -> None:

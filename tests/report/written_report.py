@@ -98,10 +98,15 @@ def mistakes() -> tuple[Mistake, ...]:
             truth=ALSO_HOSTILE,
             confidence=0.99 - place / 100,
             neighbors=tuple(
-                SupportingNeighbor(rank, HOSTILE if rank else 7, 0.5 + rank, 0.25 - rank / 40, DOT)
+                SupportingNeighbor(
+                    rank, HOSTILE if rank and place != 2 else 7, 0.5 + rank, 0.25 - rank / 40, DOT
+                )
                 for rank in range(7)
             ),
             picture="https://example.invalid/tracker.png" if place == 1 else DOT,
+            # Neighbours alone, both, none of the class, a class that came after the fit.
+            p_neighbors=(None, 0.62, 0.0, 0.3)[place % 4],
+            p_head=(None, 0.91, 0.88, None)[place % 4],
         )
         for place in range(8)
     )
@@ -170,6 +175,8 @@ def whole_report() -> Report:
             miss_fraction=0.01,
             curve=tuple(CurvePoint(10.0**place, (place + 1) ** 2 + 1.0) for place in range(-4, 3)),
             parameters={"gamma": 1.5},
+            head="means",
+            head_choice="Class means stand beside the neighbours.",
         ),
     )
 

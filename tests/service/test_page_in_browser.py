@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,38 @@ def test_a_pasted_vector_is_answered(reader: Page, served: Served) -> None:
         paste(reader, text)
         expect(reader.get_by_role("alert").filter(has_text=said)).to_be_visible()
         expect(reader.locator("#answer-label")).to_have_count(0)
+
+
+def test_what_an_answer_rests_on_is_said(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Vector")
+    vector = (center_of("cat") + 0.25).tolist()
+    answer = asked(served, vector=vector)
+    others = [one for one in answer["neighbors"] if one["label"] != "cat"]
+    start = "Support of this label: "
+    for changed, said in (
+        ({"p_neighbors": None, "p_head": None}, ""),
+        (
+            {"p_neighbors": 0.62, "p_head": 0.91},
+            f"{start}62% by the neighbours alone, 91% by the class as a whole.",
+        ),
+        (
+            {"p_neighbors": 0.0, "p_head": 0.88, "neighbors": others},
+            f"{start}no neighbour is of this class, 88% by the class as a whole.",
+        ),
+        (
+            {"p_neighbors": 0.3, "p_head": None},
+            f"{start}30% by the neighbours alone, the class is newer than the fit.",
+        ),
+    ):
+        reader.route("**/v1/predict", partial(_fulfil, {**answer, **changed}))
+        paste(reader, str(vector))
+        expect(reader.locator("#head-note")).to_have_text(said)
+        reader.unroute("**/v1/predict")
+
+
+def _fulfil(document: dict[str, Any], route: Route) -> None:
+    route.fulfill(json=document)
 
 
 def as_npy(rows: AnyArray, kind: str) -> bytes:

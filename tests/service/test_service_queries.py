@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
 from nearsure.engines.embedded import FaissEngine
+from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import BrokenImageError
 from nearsure.service.schemas import Answer
 
@@ -55,6 +56,28 @@ def test_a_vector_is_answered_as_the_classifier_does(
     shares = classifier.vote_shares(expected.neighbors)[0]
     assert [one.share for one in said.neighbors] == pytest.approx(shares.tolist(), rel=1e-4)
     assert sum(one.share for one in said.neighbors) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("head", ["means", None])
+def test_an_answer_says_what_neighbours_and_class_support(tmp_path: Path, head: str | None) -> None:
+    vectors, codes = clusters()
+    path = sqlite_gallery(tmp_path / "g.sqlite")
+    with SqliteEngine(path) as engine:
+        kept = NEDClassifier(engine=engine, head=head).fit_engine()  # type: ignore[arg-type]
+        engine.notes["model"] = kept.to_bytes()
+    classifier = NEDClassifier(head=head).fit(vectors, NAMES[codes])  # type: ignore[arg-type]
+    query = vectors[:1] + 0.5
+    support = classifier.support(classifier.predict_with_confidence(query))
+    with serving(path) as client:
+        said = client.post("/v1/predict", json={"vector": query[0].tolist()}).json()
+        model = client.get("/v1/model").json()
+    assert model["head"] == head
+    if support.head is None:
+        assert said["p_neighbors"] is said["p_head"] is model["head_choice"] is None
+    else:
+        assert said["p_neighbors"] == pytest.approx(support.neighbors[0], rel=1e-4)
+        assert said["p_head"] == pytest.approx(support.head[0], rel=1e-4)
+        assert model["head_choice"].startswith("Class means stand beside the neighbours: with")
 
 
 def test_as_many_neighbours_and_classes_are_shown_as_were_asked_for(client: TestClient) -> None:

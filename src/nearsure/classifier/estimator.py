@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.audit import GalleryAudit, audit
+from nearsure.audit import GalleryAudit
 from nearsure.bursts import (
     Bursts,
 )
@@ -48,6 +48,7 @@ from nearsure.classifier.results import (
     WATCHED,
     Prediction,
     Staleness,
+    Support,
     check_dense_fits,
 )
 from nearsure.classifier.rule import (
@@ -106,7 +107,7 @@ from nearsure.shift import (
     describe_differences,
     withdraw,
 )
-from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
+from nearsure.temperature import ObjectiveName, TemperatureFit
 from nearsure.unknowns import Rehearsal, ShareEstimate
 
 # What scikit-learn's validation notes of the data before anything is fitted.
@@ -606,12 +607,22 @@ class NEDClassifier(
         array of shape (n, k)
             In [0, 1]; rows sum to 1. Neighbours of one class sum to its probability.
         """
-        check_is_fitted(self, "classes_")
-        return self._fit.rule.vote_shares(
-            neighbors,
-            class_sizes=self.class_counts_,
-            prior_factors=self._fit.prior_factors(),
-        )
+        return self._fitted.vote_shares(neighbors)
+
+    def support(self, prediction: Prediction) -> Support:
+        """How probable answers are by the neighbours alone, and by the class as a whole alone.
+
+        Parameters
+        ----------
+        prediction : Prediction
+            Of this classifier.
+
+        Returns
+        -------
+        Support
+            Before calibration, as `vote_shares`, and without p(known).
+        """
+        return self._fitted.support(prediction.neighbors, prediction.posterior.labels)
 
     def find_differences(self, neighbors: Neighbors) -> tuple[str, ...] | None:
         """How queries differ from the gallery's own points, by their neighbours; cheap.
@@ -1050,18 +1061,15 @@ class NEDClassifier(
     def audit(self, **options: float) -> GalleryAudit:
         """What looks wrong in the gallery: labels, duplicates, classes.
 
-        All points are searched, each left out itself.
+        All points are searched, each left out itself. Where a head stands beside the neighbours,
+        labels are judged by both together.
 
         Parameters
         ----------
         **options
             Of `nearsure.audit.audit`: thresholds of what is reported.
         """
-        check_is_fitted(self, "classes_")
-        ids, codes = self._fit.gallery.ids, self._fit.gallery.codes
-        own = self._fit.gallery.leave_one_out(None, self.n_neighbors_)
-        temperature = self._ned_temperature(own)
-        return audit(own, codes, temperature=temperature, ids=ids, **options)  # type: ignore[arg-type]
+        return self._fitted.audit(self.n_neighbors_, options)
 
     def compare_queries(self, Q: ArrayLike, *, seed: int = 0) -> QueryDrift:
         """Whether unlabelled queries look like the gallery's points, and what to expect of them.
@@ -1232,15 +1240,6 @@ class NEDClassifier(
         )
         self._fit.rehearsal = own, rehearsal
         return rehearsal
-
-    def _ned_temperature(self, own: Neighbors) -> float:
-        """T of NED, whatever the rule is."""
-        fit = self._fit.rule.temperature_fit
-        if fit is not None:
-            return fit.temperature
-        if self._fit.rule.temperature is not None:
-            return self._fit.rule.temperature
-        return fit_temperature(own, self._fit.gallery.codes).temperature
 
     def _warn_if_stale(self) -> None:
         if self._fit.loss is None or self._fit.warned_stale:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.audit import GalleryAudit, audit
 from nearsure.bursts import (
     N_LISTED,
     Bursts,
@@ -26,7 +27,7 @@ from nearsure.classifier.known import (
 )
 from nearsure.classifier.parameters import FitSettings, settings_for
 from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration
-from nearsure.classifier.results import WATCHED
+from nearsure.classifier.results import WATCHED, Support
 from nearsure.classifier.rule import (
     FittedRule,
     Played,
@@ -56,6 +57,7 @@ from nearsure.shift import (
     measure_traits,
     thin_queries,
 )
+from nearsure.temperature import fit_temperature
 from nearsure.unknowns import Rehearsal, judge
 
 # How queries differ from the gallery; see `Prediction`.
@@ -160,6 +162,18 @@ class Fit:
             own=own,
         )
 
+    def vote_shares(self, neighbors: Neighbors) -> FloatArray:
+        """What each neighbour contributes to what the neighbours say, before calibration."""
+        return self.rule.vote_shares(
+            neighbors, class_sizes=self.class_sizes, prior_factors=self.prior_factors()
+        )
+
+    def support(self, neighbors: Neighbors, codes: IntArray) -> Support:
+        """How probable answers are by the neighbours alone, and by the head alone."""
+        return self.rule.support(
+            neighbors, codes, class_sizes=self.class_sizes, prior_factors=self.prior_factors()
+        )
+
     def before_labels(self) -> "Fit":
         """The same as it was before labelled queries have changed the confidence."""
         if self.recalibration is None:
@@ -194,6 +208,22 @@ class Fit:
             model = self.known.model.with_shift(novelty=shift.novelty, drift=shift.drift)
             self.known = self.known.with_model(model, before.known.unknown_share)
             self.traits = before.traits
+
+    def audit(self, k: int, options: Mapping[str, float]) -> GalleryAudit:
+        """What looks wrong in the gallery, by the k neighbours of each point and by the head."""
+        gallery, rule = self.gallery, self.rule
+        ids, codes = gallery.ids, gallery.codes
+        own = gallery.leave_one_out(None, k)
+        # T of NED, whatever the rule is.
+        found = rule.temperature_fit
+        temperature = rule.temperature if found is None else found.temperature
+        if temperature is None:
+            temperature = fit_temperature(own, codes).temperature
+        posterior = None
+        if own.class_scores is not None:
+            sizes = self.class_sizes
+            posterior = rule.uncalibrated_posterior(own, n_classes=len(sizes), class_sizes=sizes)
+        return audit(own, codes, temperature=temperature, ids=ids, posterior=posterior, **options)  # type: ignore[arg-type]
 
     def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""

@@ -1,4 +1,4 @@
-"""What the classifier returns: `Prediction` and `Staleness`."""
+"""What the classifier returns: `Prediction`, `Support` and `Staleness`."""
 
 import os
 import sys
@@ -46,6 +46,23 @@ class Prediction:
     p_known: FloatArray | None = None
     verdicts: NDArray[np.str_] | None = None
     differences: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """How far neighbours alone, and the class as a whole, support answers, before calibration.
+
+    Parameters
+    ----------
+    neighbors : array of shape (n,)
+        Probability of each answer by the neighbours alone, in [0, 1]; 0 if none is of its class.
+    head : array of shape (n,), or None
+        Probability of the same answer by the head alone, in [0, 1]; NaN for a class that came
+        after the head was fitted. None without a head.
+    """
+
+    neighbors: FloatArray
+    head: FloatArray | None
 
 
 # Beyond this share of changed points a fit is called stale, whatever the likelihood says.

@@ -19,11 +19,12 @@ from nearsure.calibration import (
 )
 from nearsure.classifier.parameters import check_among, chosen_calibration
 from nearsure.classifier.recalibration import fit_line
+from nearsure.classifier.results import Support
 from nearsure.errors import InvalidInputError
 from nearsure.forms import FreeParameters, SharpenedFit, SharpenedNED, fit_sharpened
 from nearsure.forms.sharpened import SHARPENED_NAMES, query_scales
 from nearsure.gallery import Gallery
-from nearsure.heads.joint import HeadFit, choose_head, join_head
+from nearsure.heads.joint import HEAD_ALONE, HeadFit, choose_head, join_head
 from nearsure.loo import factors_of_sizes, has_small_classes, in_places, thin_alike
 from nearsure.neighbors import ClassScores, Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
@@ -327,6 +328,42 @@ class FittedRule:
         else:
             weights = self.form.weights(neighbors)
         return neighbor_shares(neighbors, weights, claimed)
+
+    def support(
+        self,
+        neighbors: Neighbors,
+        codes: IntArray,
+        *,
+        class_sizes: IntArray | None = None,
+        prior_factors: FloatArray | None = None,
+    ) -> Support:
+        """How probable answers are by the neighbours alone, and by the head alone.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            Of the queries.
+        codes : array of shape (n,)
+            The answers; -1 for none.
+        class_sizes, prior_factors
+            As of `posterior`.
+        """
+        near = replace(self, head=None).uncalibrated_posterior(
+            neighbors, class_sizes=class_sizes, prior_factors=prior_factors
+        )
+        scores = neighbors.class_scores
+        if self.head is None or self.head.joint is None or scores is None:
+            return Support(near.probability_of(codes), None)
+        sizes = self.class_sizes if class_sizes is None else class_sizes
+        by_head = join_head(
+            near,
+            scores,
+            HEAD_ALONE,
+            factors=prior_factors,
+            possible=None if sizes is None else sizes > 0,
+        ).probability_of(codes)
+        is_known = codes < scores.n_known
+        return Support(near.probability_of(codes), np.where(is_known, by_head, np.nan))
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""

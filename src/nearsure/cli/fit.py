@@ -61,6 +61,7 @@ def fit(
         ),
     ] = None,
     metric: options.Metric = None,
+    head: options.Head = "auto",
     calibration: options.Calibration = "auto",
     prior: Annotated[
         Literal["support", "uniform"],
@@ -113,6 +114,7 @@ def fit(
         "n_neighbors": options.number_or("-k", n_neighbors, ("auto", "all")),
         "temperature": "auto" if temperature is None else temperature,
         "rule": rule,
+        "head": None if head == "none" else head,
         "calibration": calibration,
         "prior": prior,
         "unknown_share": unknown_share,
@@ -256,7 +258,7 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
     from nearsure.report.document import plain_number
     from nearsure.report.sections import fit_of
 
-    found = fit_of(classifier)
+    found, head = fit_of(classifier), classifier.head_fit_
     threshold = coverage = None
     try:
         chosen = classifier.accept_threshold(precision=PRECISION)
@@ -271,6 +273,9 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
         "dimension": int(classifier.n_features_in_),
         "k": int(classifier.n_neighbors_),
         "rule": classifier.rule_.name,
+        # What stands beside the neighbours, and why; None where nothing was tried.
+        "head": None if head is None else head.name,
+        "head_choice": None if head is None else str(head),
         "calibration": classifier.rule_.calibrator.name,
         "metric": classifier.metric,
         "engine": engine_name(classifier),
@@ -298,6 +303,8 @@ def _facts(fitted: Mapping[str, Any]) -> dict[str, str]:
         "neighbours": "{k}",
         "rule": "{rule}, calibration {calibration}",
     }
+    if fitted["head_choice"] is not None:
+        facts["head"] = "{head_choice}"
     if fitted["temperature"] is not None:
         facts["T"] = "{temperature:.6g}"
         facts |= {name: f"{value:.4g}" for name, value in fitted["parameters"].items()}

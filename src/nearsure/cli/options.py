@@ -90,8 +90,16 @@ GuardFormulas = Annotated[
 
 RuleName = Literal["auto", "adaptive", "sharpened", "ned", "gou", "dudani", "knn", "1nn"]
 CalibrationName = Literal["auto", "none", "shrunk", "platt", "beta", "isotonic", "histogram", "bbq"]
+HeadName = Literal["auto", "means", "logistic", "none"]
 MetricName = Literal["euclidean", "cosine"]
 Rule = Annotated[RuleName, fitting_option(help="What turns neighbours into a vote.")]
+Head = Annotated[
+    HeadName,
+    fitting_option(
+        help="What says, beside the neighbours, what a class as a whole looks like: class means, "
+        "logistic regression or nothing; auto takes what makes own points most probable."
+    ),
+]
 Calibration = Annotated[
     CalibrationName, fitting_option(help="What is done to the confidence afterwards.")
 ]

@@ -163,7 +163,13 @@ def _list_answers(
     if top:
         columns["classes"] = _classes(prediction, classifier.classes_, top)
     if n_neighbors:
+        from nearsure.report.document import plain_number
+
         shares = classifier.vote_shares(prediction.neighbors)
+        support = classifier.support(prediction)
+        if support.head is not None:
+            columns["p_neighbors"] = support.neighbors
+            columns["p_head"] = [plain_number(p) for p in support.head.tolist()]
         columns["neighbors"] = _neighbors(prediction, classifier.classes_, shares, n_neighbors)
     return columns
 

@@ -66,6 +66,10 @@ def _for_heads(field: schema.Field) -> schema.Field:
     )
 
 
+# What a head says by itself.
+HEAD_ALONE = Joint(neighbors=0.0, head=1.0, floor=1.0)
+
+
 @dataclass(frozen=True)
 class HeadFit(schema.Document):
     """Which head stands beside the neighbours, and why; `choose_head` makes it.
@@ -108,21 +112,25 @@ class HeadFit(schema.Document):
         return cls(**{**fields, "joint": None if joint is None else Joint.from_dict(joint)})
 
     def __str__(self) -> str:
-        said = []
-        if self.joint is not None:
-            said.append(
-                f"{TITLES[self.name or ''].capitalize()} beside the neighbours: "
-                f"{self.joint.neighbors:.2f} log p_neighbours + {self.joint.head:.2f} log p_head."
-            )
-        else:
-            said.append("The neighbours alone answer.")
-        said += [
-            f"With {TITLES[name]}, the loss of own points falls by {gain:.3f} "
-            f"(standard error {self.errors[name]:.3f})."
-            for name, gain in self.gains.items()
-        ]
-        said += [f"No {TITLES[name]}: {reason}." for name, reason in self.left_out.items()]
-        return " ".join(said)
+        answer, taken = "The neighbours answer alone", self.name
+        if taken is not None:
+            verb = "stand" if taken == "means" else "stands"
+            answer = f"{TITLES[taken].capitalize()} {verb} beside the neighbours"
+        elif self.gains:
+            answer += ", as no head helps beyond chance"
+        said: list[str] = []
+        for name in sorted(self.gains, key=lambda name: name != taken):
+            gain, error = self.gains[name], self.errors[name]
+            subject = "it" if said else "the log loss of own points"
+            change = f"{subject} {'falls' if gain >= 0 else 'rises'} by {abs(gain):.3f}"
+            said.append(f"with {TITLES[name]} {change} (standard error {error:.3f})")
+            if taken is not None and gain > self.gains[taken]:
+                said[-1] += ", which is not clearly more"
+        for reason in dict.fromkeys(self.left_out.values()):
+            titles = [TITLES[name] for name, why in self.left_out.items() if why == reason]
+            verb = "was" if titles == [TITLES["logistic"]] else "were"
+            said.append(f"{' and '.join(titles)} {verb} not tried, as {reason}")
+        return f"{answer}: {'; '.join(said)}." if said else f"{answer}."
 
 
 # A head that helps by chance is not taken: its gain must be so many standard errors.

@@ -198,7 +198,14 @@ class SupportingNeighbor:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A query that was answered wrongly, and what supported the answer."""
+    """A query that was answered wrongly, and what supported the answer.
+
+    Parameters
+    ----------
+    p_neighbors, p_head : float or None
+        Probability of the answer by the neighbours alone, and by the class as a whole alone; None
+        without a head.
+    """
 
     id: Label
     label: Label
@@ -206,6 +213,8 @@ class Mistake:
     confidence: float
     neighbors: tuple[SupportingNeighbor, ...]
     picture: str | None = None
+    p_neighbors: float | None = None
+    p_head: float | None = None
 
 
 @dataclass(frozen=True)
@@ -297,6 +306,10 @@ class Fit:
         against T (x, ascending; to be drawn on a logarithmic axis).
     parameters : dict
         Whatever else was fitted, by name: "gamma", "beta".
+    head : {"means", "logistic"} or None
+        What says, beside the neighbours, what a class as a whole looks like.
+    head_choice : str or None
+        Why, in a sentence; None where no head was tried.
     """
 
     temperature: float | None
@@ -309,6 +322,8 @@ class Fit:
     miss_fraction: float
     curve: tuple[CurvePoint, ...]
     parameters: dict[str, float] = field(default_factory=dict)
+    head: str | None = None
+    head_choice: str | None = None
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,7 @@ def _count_confusions(answered: Answered, rows: IntArray) -> tuple[Confused, ...
 def fit_of(classifier: NEDClassifier) -> Fit | None:
     """The fit of a classifier; None for a rule without a temperature."""
     found, sharpened = classifier.temperature_fit_, classifier.sharpened_fit_
+    head = classifier.head_fit_
     if classifier.temperature_ is None:
         return None
     parameters: dict[str, float] = {}
@@ -201,6 +202,8 @@ def fit_of(classifier: NEDClassifier) -> Fit | None:
         miss_fraction=float(found.miss_fraction),
         curve=tuple(CurvePoint(x, y) for x, y in curve if plain_number(y) is not None),
         parameters=parameters,
+        head=None if head is None else head.name,
+        head_choice=None if head is None else str(head),
     )
 
 
@@ -430,6 +433,7 @@ def confident_mistakes(
         return ()
     neighbors = answered.prediction.neighbors.take(first)
     shares = classifier.vote_shares(neighbors)
+    support = classifier.support(answered.prediction)
 
     def describe(place: int, rank: int) -> SupportingNeighbor:
         # Neighbours without ids are known by their rank.
@@ -453,6 +457,8 @@ def confident_mistakes(
                 for rank in range(min(int(neighbors.counts[place]), NEIGHBORS_SHOWN))
             ),
             picture=thumbnails.of(picture_of_row(int(row))),
+            p_neighbors=None if support.head is None else float(support.neighbors[row]),
+            p_head=None if support.head is None else plain_number(float(support.head[row])),
         )
         for place, row in enumerate(first)
     )

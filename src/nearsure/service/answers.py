@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray
-from nearsure.classifier import NEDClassifier, Prediction
+from nearsure.classifier import NEDClassifier, Prediction, Support
+from nearsure.report.document import plain_number
 from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 from nearsure.service.items import show_names
 
@@ -127,6 +128,8 @@ class Answers:
         Its labels, by code.
     shares : array of shape (n, k)
         Each neighbour's share of the vote.
+    support : Support
+        Of the answers, by the neighbours and by the class as a whole.
     threshold : ThresholdInUse
         From which confidence answers are accepted.
     model : int
@@ -138,13 +141,14 @@ class Answers:
     prediction: Prediction
     classes: AnyArray
     shares: FloatArray
+    support: Support
     threshold: ThresholdInUse
     model: int
     promise: PromiseState | None
 
     def document(self, row: int, *, neighbors: int, classes: int) -> dict[str, Any]:
         """The `Answer` of one query, as JSON has it."""
-        prediction = self.prediction
+        prediction, support = self.prediction, self.support
         confidence = prediction.confidence[row].item()
         return {
             "label": show_names(prediction.labels[row : row + 1])[0],
@@ -153,6 +157,8 @@ class Answers:
             "promise": self.promise,
             "verdict": None if prediction.verdicts is None else str(prediction.verdicts[row]),
             "p_known": None if prediction.p_known is None else prediction.p_known[row].item(),
+            "p_neighbors": None if support.head is None else support.neighbors[row].item(),
+            "p_head": None if support.head is None else plain_number(support.head[row].item()),
             "classes": self._classes(row, classes),
             "neighbors": self.neighbors(row, neighbors),
             "model": self.model,
@@ -200,5 +206,12 @@ def make_answers(
     promise: PromiseState | None = None,
 ) -> Answers:
     """A prediction with all that is shown beside it."""
-    shares = classifier.vote_shares(prediction.neighbors)
-    return Answers(prediction, classifier.classes_, shares, threshold, model, promise)
+    return Answers(
+        prediction,
+        classifier.classes_,
+        classifier.vote_shares(prediction.neighbors),
+        classifier.support(prediction),
+        threshold,
+        model,
+        promise,
+    )

@@ -134,6 +134,14 @@ class Answer(Message):
         description="null unless unknown queries are expected."
     )
     p_known: float | None
+    p_neighbors: float | None = Field(
+        description="Probability of the label by the neighbours alone, 0 if none is of its class; "
+        "null where they alone answer."
+    )
+    p_head: float | None = Field(
+        description="Probability of the label by what its class as a whole looks like, alone; null "
+        "where the neighbours alone answer, and for a class that came after the fit."
+    )
     classes: list[ClassShare]
     neighbors: list[NeighborShown]
     model: int = Field(description="Number of the fit that answered; it grows with each refit.")
@@ -221,6 +229,10 @@ class Model(Message):
     dimension: int
     k: int
     rule: str
+    head: Literal["means", "logistic"] | None = Field(
+        description="What says, beside the neighbours, what a class as a whole looks like."
+    )
+    head_choice: str | None = Field(description="Why, in a sentence; null where nothing was tried.")
     metric: str
     temperature: float | None
     unknown_share: float | None

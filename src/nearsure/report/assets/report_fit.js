@@ -117,6 +117,7 @@
       "fit",
       title,
       "T says how quickly a neighbour's word loses weight with its distance. It is fitted on the gallery alone.",
+      found.head_choice && element("p", { class: "fit-head" }, found.head_choice),
       element("div", { class: "pair pair-fit" }, facts(found), curveChart(context, found)),
     );
   }

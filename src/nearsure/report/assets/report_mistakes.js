@@ -3,7 +3,7 @@
   "use strict";
   const parts = window.nearsureReportParts;
   const { element, section, nothing, label, picture, bar } = parts;
-  const { count, plural, percent, significant } = parts;
+  const { missing, count, plural, percent, significant } = parts;
   const AT_FIRST = 6;
   const NEIGHBORS = 5;
 
@@ -36,6 +36,15 @@
     );
   }
 
+  // What the answer rests on, where neighbours and a head have answered together.
+  function supportOf(mistake) {
+    if (missing(mistake.p_neighbors)) return null;
+    const none = mistake.p_neighbors === 0 && mistake.neighbors.every((each) => each.label !== mistake.label);
+    const neighbors = none ? "no neighbour is of this class" : "neighbours " + percent(mistake.p_neighbors, 0);
+    const whole = missing(mistake.p_head) ? "a class newer than the fit" : "class as a whole " + percent(mistake.p_head, 0);
+    return element("p", { class: "fine mistake-support" }, "support: " + neighbors + ", " + whole);
+  }
+
   function card(context, mistake) {
     const ordered = [...mistake.neighbors].sort((one, other) => other.share - one.share);
     const shown = ordered.slice(0, NEIGHBORS);
@@ -59,6 +68,7 @@
             ", " + percent(mistake.confidence) + " sure",
           ),
           element("p", { class: "mistake-truth" }, "is ", label(mistake.truth, "truth")),
+          supportOf(mistake),
           element("p", { class: "fine" }, "query ", label(mistake.id)),
         ),
       ),

@@ -86,6 +86,15 @@ function supportNote(answer) {
   return `${which} hold ${percent(all)} of the vote: ${percent(agree)} for this label, ${percent(all - agree)} for others. The nearest come first.`;
 }
 
+/** What the answer rests on, where neighbours and the class as a whole have answered together. */
+function headNote(answer) {
+  if (answer.p_neighbors === null) return "";
+  const whole = answer.p_head === null ? "the class is newer than the fit" : `${percent(answer.p_head)} by the class as a whole`;
+  const isAmong = answer.p_neighbors > 0 || answer.neighbors.some((neighbor) => neighbor.label === answer.label);
+  const near = isAmong ? `${percent(answer.p_neighbors)} by the neighbours alone` : "no neighbour is of this class";
+  return `Support of this label: ${near}, ${whole}.`;
+}
+
 /** Shows an answer, and announces it to screen readers. */
 export function showAnswer(answer, subject) {
   shown = { answer, subject };
@@ -110,6 +119,7 @@ export function showAnswer(answer, subject) {
   const largest = Math.max(0, ...answer.neighbors.map((neighbor) => neighbor.share));
   byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor) => neighborCard(neighbor, answer, largest)));
   byId("support-note").textContent = supportNote(answer);
+  byId("head-note").textContent = headNote(answer);
   byId("support").hidden = answer.neighbors.length === 0;
   if (matchMedia("(max-width: 52rem)").matches) byId("answer").scrollIntoView({ block: "start" });
   announce(`${answer.label}: ${confidencePercent(answer.confidence)} sure. ${title}.`);

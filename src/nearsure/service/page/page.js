@@ -13,6 +13,7 @@ import { emit, loadModel, loadReport, on, session } from "./session.js";
 import { loadSuspects, startSuspects } from "./suspects.js";
 import { startThreshold } from "./threshold.js";
 
+const HEADS = { means: "class means", logistic: "logistic regression" };
 const STALE = 0.1;
 const SMALLEST_GALLERY = 2;
 const tabs = [...document.querySelectorAll('[role="tab"]')];
@@ -51,7 +52,9 @@ function moveTab(event) {
 }
 
 function showModel(model) {
-  const fit = model.model === 0 ? "not fitted yet" : `fit ${model.model}`;
+  const head = model.head === null ? "" : ` with ${HEADS[model.head]}`;
+  const fit = model.model === 0 ? "not fitted yet" : `fit ${model.model}${head}`;
+  byId("facts").title = model.head_choice ?? "";
   byId("facts").textContent = [
     plural(model.size, "item"),
     // Classes are counted by a fit.

@@ -89,6 +89,8 @@ def describe_model(service: RunningService) -> dict[str, Any]:
             "n_classes": 0,
             "k": 0,
             "rule": "not fitted yet",
+            "head": None,
+            "head_choice": None,
             "metric": engine.metric,
             "temperature": None,
             "unknown_share": None,
@@ -97,12 +99,15 @@ def describe_model(service: RunningService) -> dict[str, Any]:
         }
     fit = service.gallery.fit
     classifier = fit.classifier
+    head = classifier.head_fit_
     return {
         **about,
         "model": fit.number,
         "n_classes": int((classifier.class_counts_ > 0).sum()),
         "k": classifier.n_neighbors_,
         "rule": classifier.rule_.name,
+        "head": None if head is None else head.name,
+        "head_choice": None if head is None else str(head),
         "metric": classifier.metric,
         "temperature": classifier.temperature_,
         "unknown_share": classifier.unknown_share,
