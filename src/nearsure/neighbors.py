@@ -108,6 +108,11 @@ class ClassScores:
     level: FloatArray
     n_known: int
 
+    @property
+    def largest_logits(self) -> FloatArray:
+        """Logit of each query's most probable class, shape (n,)."""
+        return np.asarray(self.log_shares.max(axis=1) + self.level, np.float64)
+
     def take(self, rows: AnyArray | slice) -> "ClassScores":
         """The same of some of the queries, by index or mask."""
         return ClassScores(

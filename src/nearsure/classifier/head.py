@@ -55,7 +55,12 @@ class HeadChoices:
 
 
 def fit_heads(
-    gallery: Gallery, own_ids: AnyArray, own: Neighbors, wanted: tuple[str, ...]
+    gallery: Gallery,
+    own_ids: AnyArray,
+    own: Neighbors,
+    wanted: tuple[str, ...],
+    *,
+    without_classes: bool = False,
 ) -> HeadChoices:
     """Fit heads on a gallery, in one pass over its points.
 
@@ -67,6 +72,8 @@ def fit_heads(
         The points that all else is fitted on.
     wanted : tuple of {"means", "logistic"}
         Which heads.
+    without_classes : bool
+        Whether points are to stand for queries of unknown classes, too.
     """
     sizes, dimension = gallery.class_counts, gallery.engine.dimension
     n_classes = len(sizes)
@@ -88,7 +95,9 @@ def fit_heads(
     means, shrinkage = fit_means_head(moments, None if near_only else drawn)
     fitted = {"means": means}
     if "logistic" in wanted and "logistic" not in left_out:
-        fitted["logistic"] = fit_logistic_folds(drawn, moments, shrinkage)
+        fitted["logistic"] = fit_logistic_folds(
+            drawn, moments, shrinkage, without_classes=without_classes
+        )
     heads = {
         name: replace(head, seen_ids=points.ids, seen_folds=points.folds)
         for name, head in fitted.items()

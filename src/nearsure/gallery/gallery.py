@@ -641,8 +641,10 @@ class Gallery:
         """Beside neighbours of own points, what heads say that have not seen the points."""
         if self.head is None:
             return found
-        scores = self.head.score_own(asked.vectors, found.labels, asked.ids)
-        return found.with_scores(scores.without(asked.codes) if without_class else scores)
+        points = (asked.vectors, found.labels, asked.ids)
+        if without_class:
+            return found.with_scores(self.head.score_without_class(*points, asked.codes))
+        return found.with_scores(self.head.score_own(*points))
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:
         stored = self.engine.fetch(ids)

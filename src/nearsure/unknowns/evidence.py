@@ -221,7 +221,7 @@ def _remove_own_kernels(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Three numbers for each of n queries; the larger, the more likely a query is known.
+    """Some numbers for each of n queries; the larger, the more likely a query is known.
 
     Confidence alone is not enough: it is relative, and a query far from everything may be of one
     class with confidence 1 because that class is a little less far. Mass is absolute.
@@ -237,14 +237,24 @@ class Evidence:
     confidence : array of shape (n,)
         p(c | known) of the most probable class, from the posterior. Its rule and temperature may
         name another class than the strongest.
+    largest_logit : array of shape (n,), optional
+        Of logistic regression beside the neighbours: how well the best class fits, on a scale that
+        shares of the probability do not have.
     """
 
     log_mass: FloatArray
     relative_log_mass: FloatArray
     confidence: FloatArray
+    largest_logit: FloatArray | None = None
+
+    @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """Those that are there."""
+        near = (self.log_mass, self.relative_log_mass, self.confidence)
+        return near if self.largest_logit is None else (*near, self.largest_logit)
 
     def __post_init__(self) -> None:
-        columns = (self.log_mass, self.relative_log_mass, self.confidence)
+        columns = self.columns
         if any(column.shape != (len(self.log_mass),) for column in columns):
             raise InvalidInputError(
                 "The parts of evidence must be arrays of one length. "
@@ -258,8 +268,8 @@ class Evidence:
 
     @property
     def matrix(self) -> FloatArray:
-        """The three columns, shape (n, 3)."""
-        return np.stack([self.log_mass, self.relative_log_mass, self.confidence], axis=1)
+        """The columns, shape (n, 3) or, with logits, (n, 4)."""
+        return np.stack(self.columns, axis=1)
 
     @property
     def seen(self) -> BoolArray:
@@ -268,7 +278,7 @@ class Evidence:
 
     def take(self, rows: AnyArray) -> "Evidence":
         """The evidence of some of the queries, by index (repeats allowed) or mask."""
-        return Evidence(self.log_mass[rows], self.relative_log_mass[rows], self.confidence[rows])
+        return Evidence(*(column[rows] for column in self.columns))
 
 
 def collect_evidence(
@@ -277,6 +287,7 @@ def collect_evidence(
     density: GalleryDensity,
     *,
     own_codes: ArrayLike | None = None,
+    with_logits: bool = False,
 ) -> Evidence:
     """Collect the evidence of queries from their neighbours and their posterior.
 
@@ -292,6 +303,8 @@ def collect_evidence(
         Class codes of the points, if they are support points that were left out. Their class then
         lacked a member that it has for a query, and its mass is corrected for that; the mass at
         their neighbours is taken without them.
+    with_logits : bool
+        Whether the largest logit of the head beside the neighbours is evidence, too.
 
     Returns
     -------
@@ -334,4 +347,6 @@ def collect_evidence(
     if own is not None:
         correction = log_of_left_out_share(own, density.class_sizes)
         log_mass = log_mass + np.where(strongest == own, correction, 0.0)
-    return Evidence(log_mass, log_mass - usual, posterior.confidence)
+    scores = neighbors.class_scores if with_logits else None
+    logits = None if scores is None else scores.largest_logits
+    return Evidence(log_mass, log_mass - usual, posterior.confidence, logits)
