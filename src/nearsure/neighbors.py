@@ -1,8 +1,8 @@
 """`Neighbors`, the result of a search, and the distance conventions of engines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Self
 
 import numpy as np
@@ -100,6 +100,8 @@ class ClassScores:
         Logarithm of the sum that they were divided by: how well the classes fit the query at all.
     n_known : int
         Classes that the head knows. It has no opinion on those with larger codes.
+    unheard : array of shape (n_unheard,)
+        Classes with smaller codes on which it has none either, as it has seen no members.
     """
 
     codes: IntArray
@@ -107,6 +109,7 @@ class ClassScores:
     rest: FloatArray
     level: FloatArray
     n_known: int
+    unheard: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def largest_logits(self) -> FloatArray:
@@ -121,6 +124,7 @@ class ClassScores:
             self.rest[rows],
             self.level[rows],
             self.n_known,
+            self.unheard,
         )
 
     def without(self, codes: IntArray) -> "ClassScores":
@@ -134,6 +138,7 @@ class ClassScores:
             self.rest - lost,
             self.level + lost,
             self.n_known,
+            self.unheard,
         )
 
 
@@ -147,7 +152,9 @@ def join_scores(parts: Sequence[tuple[AnyArray | slice, ClassScores]], n: int) -
         codes[rows], log_shares[rows] = PADDING_LABEL, -np.inf
         codes[rows, :width], log_shares[rows, :width] = scores.codes, scores.log_shares
         rest[rows], level[rows] = scores.rest, scores.level
-    return ClassScores(codes, log_shares, rest, level, max(each.n_known for _, each in parts))
+    every = [scores for _, scores in parts]
+    unheard = reduce(np.intersect1d, (each.unheard for each in every))
+    return ClassScores(codes, log_shares, rest, level, max(each.n_known for each in every), unheard)
 
 
 # What is left of a row whose whole probability was one class that is taken out.

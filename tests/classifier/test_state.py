@@ -45,6 +45,8 @@ MODELS: dict[str, tuple[dict[str, Any], AnyArray, AnyArray | None]] = {
     "hnsw": ({"engine": "hnsw", "prior": "uniform"}, NAMES, GROUPS),
     "hnsw, integers": ({"engine": "hnsw", "unknown_share": 0.1}, NUMBERS, None),
     "ivf": ({"engine": "ivf", "calibration": "beta", "metric": "cosine"}, NAMES, None),
+    "means": ({"head": "means", "unknown_share": 0.1}, NAMES, GROUPS),
+    "logistic": ({"head": "logistic"}, NUMBERS, None),
 }
 VALUES: list[Any] = [
     None,
@@ -216,7 +218,7 @@ def test_every_edit_is_refused_or_harmless(kind: str, saved: Any) -> None:  # no
 @pytest.mark.parametrize(
     "value", [10**400, -(10**400), float("nan"), [1]], ids=["huge", "huge, negative", "NaN", "list"]
 )
-@pytest.mark.parametrize("kind", ["unknowns", "hnsw, integers"])
+@pytest.mark.parametrize("kind", ["unknowns", "hnsw, integers", "means", "logistic"])
 def test_no_number_of_a_manifest_may_be_something_else(
     kind: str,
     value: object,
@@ -316,6 +318,8 @@ class TestRoundTrip:
             {"n_neighbors": "all", "max_fit_samples": 60, "random_state": 4},
             {"n_neighbors": np.int64(20), "unknown_share": np.float64(0.1)},
             {"prior": {"ant": 0.1, "bee": 0.2, "cow": 0.7}, "calibration": "shrunk"},
+            {"head": "means", "prior": "uniform"},
+            {"head": "logistic", "unknown_share": 0.2, "max_fit_samples": 60},
         ],
     )
     def test_everything_comes_back(self, parameters: dict[str, Any], tmp_path: Path) -> None:
@@ -329,6 +333,17 @@ class TestRoundTrip:
         assert loaded.rule_.to_dict() == fitted.rule_.to_dict()
         np.testing.assert_array_equal(loaded.fit_indices_, fitted.fit_indices_)
         assert_same_answers(loaded.refit(), fitted.refit(), queries)
+
+    def test_a_file_of_version_3_is_read(self) -> None:
+        """It had no heads, nor the parameter."""
+        fitted = NEDClassifier(head=None).fit(MANY, NAMES[MANY_Y])
+        manifest, tensors = read_model_bytes(fitted.to_bytes())
+        del manifest["parameters"]["head"]
+        header = {"format_version": 3, "manifest": manifest, "sha256": checksums(tensors)}
+        loaded = NEDClassifier.from_bytes(altered_bytes(header, tensors))
+        assert_same_answers(loaded, fitted, MANY_Q)
+        assert loaded.get_params() == fitted.get_params()
+        assert_same_answers(loaded.refit(), fitted, MANY_Q)
 
     @pytest.mark.parametrize(
         ("version", "remedy"), [(99, "Upgrade"), (2, "Fit and save"), (1, "Fit")]

@@ -87,8 +87,7 @@ def fit_heads(
     if "logistic" in wanted and n_fitted < min(len(places), FEWEST_A_CLASS * n_classes):
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
     moments, drawn = points.read(n_fitted)
-    covariance = sum(moments[1:], start=moments[0]).covariance
-    if not (np.trace(covariance) if covariance.ndim > 1 else covariance.sum()) > 0.0:
+    if not sum(moments[1:], start=moments[0]).has_spread:
         reason = "no point differs from the mean of its class"
         return HeadChoices(left_out=dict.fromkeys(wanted, reason))
     near_only = n_classes > MANY_CLASSES and n_classes * FEW_POINTS > len(gallery)
@@ -99,7 +98,12 @@ def fit_heads(
             drawn, moments, shrinkage, without_classes=without_classes
         )
     heads = {
-        name: replace(head, seen_ids=points.ids, seen_folds=points.folds)
+        name: replace(
+            head,
+            seen_ids=points.ids,
+            seen_folds=points.folds,
+            is_sample=len(points.ids) < len(gallery),
+        )
         for name, head in fitted.items()
         if name in wanted
     }

@@ -376,7 +376,9 @@ def from_state(
     if named != manifest.get("head", {}).get("name"):
         raise unreadable(OWNER, "its rule must name the head that it has")
     if named is not None:
-        gallery.head = FittedHead.from_state(manifest["head"], tensors, manifest["n_features"])
+        gallery.head = FittedHead.from_state(
+            manifest["head"], tensors, manifest["n_features"], len(classes)
+        )
     with reading("The prior"):
         prior = prior_of_classes(manifest["prior"], classes)
         if engine is None:  # Others may have changed what an engine holds.

@@ -391,7 +391,7 @@ class Gallery:
             self._remove_beside(ids)
             raise
         self.counts = self.counts.after(come=codes, new_ids=ids)
-        self._change_head(vectors, codes, sign=1)
+        self._change_head(ids, vectors, codes, sign=1)
         self.mark_changed(ids)
         return ids
 
@@ -420,7 +420,7 @@ class Gallery:
         self.engine.remove(gone)
         self._remove_beside(gone)
         self.counts = counts
-        self._change_head(vectors, codes, sign=-1)
+        self._change_head(gone, vectors, codes, sign=-1)
         self.mark_changed(gone)
 
     def _vectors_for_head(self, ids: AnyArray) -> AnyArray | None:
@@ -429,9 +429,11 @@ class Gallery:
             return None
         return np.asarray(self.engine.fetch(ids).vectors)
 
-    def _change_head(self, vectors: AnyArray | None, codes: IntArray, *, sign: int) -> None:
+    def _change_head(
+        self, ids: AnyArray, vectors: AnyArray | None, codes: IntArray, *, sign: int
+    ) -> None:
         if self.head is not None and vectors is not None:
-            self.head = self.head.changed(vectors, codes, len(self.labels), sign=sign)
+            self.head = self.head.changed(ids, vectors, codes, len(self.labels), sign=sign)
 
     def _remove_beside(self, ids: AnyArray) -> None:
         self.codes_beside, self.groups_beside = (
@@ -467,9 +469,10 @@ class Gallery:
         if self.codes_beside is not None:
             self.codes_beside.relabel(self.codes_beside.rows_of(relabelled), codes)
         self.counts = counts
-        self._change_head(vectors, before[other], sign=-1)
-        self._change_head(vectors, codes[other], sign=1)
-        self.mark_changed(relabelled[other])
+        changed = relabelled[other]
+        self._change_head(changed, vectors, before[other], sign=-1)
+        self._change_head(changed, vectors, codes[other], sign=1)
+        self.mark_changed(changed)
 
     @contextmanager
     def _named(self, labels: AnyArray) -> Iterator[IntArray]:

@@ -22,6 +22,9 @@ from nearsure.heads.linear import LinearHead
 
 # Beyond so many features, the metric has one variance for each, and no covariance.
 MOST_CORRELATED = 2048
+# What sums of squares leave of a variance of 0, relative to the squares; and the smallest variance
+# whose inverse leaves weights that a file can keep.
+ROUNDING, SMALLEST_VARIANCE = 1e-10, 1e-60
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,14 @@ class Moments:
         covariance: FloatArray = (self.squares - between) / max(1.0, n_free)
         return covariance
 
+    @property
+    def has_spread(self) -> bool:
+        """Whether points differ from the means of their classes by more than rounding."""
+        squares = np.diag(self.squares) if self.squares.ndim > 1 else self.squares
+        spread = (squares - (self.means * self.sums).sum(axis=0)).mean()
+        least = max(ROUNDING * squares.mean(), SMALLEST_VARIANCE * self.counts.sum())
+        return bool(spread > least)
+
 
 @dataclass(frozen=True, eq=False)
 class ClassMeans:
@@ -152,6 +163,10 @@ class ClassMeans:
         raw: FloatArray = weights @ self.factor.T if self.factor.ndim > 1 else weights * self.factor
         return raw
 
+    def take(self, codes: IntArray) -> "ClassMeans":
+        """Some of the classes."""
+        return replace(self, means=self.means[codes], counts=self.counts[codes])
+
     def head(self) -> LinearHead:
         """The logits that means and metric give."""
         whitened = self._times_factor(self.means)
@@ -174,9 +189,7 @@ class ClassMeans:
         sign : {1, -1}
             Whether they come or go.
         """
-        n_more = max(0, n_classes - len(self.counts))
-        means = np.pad(self.means, ((0, n_more), (0, 0)))
-        counts = np.pad(self.counts, (0, n_more))
+        means, counts = lengthen(self.means, n_classes), lengthen(self.counts, n_classes)
         touched = np.unique(codes)
         sums = means[touched] * counts[touched, None]
         moved = np.asarray(vectors, np.float64) - self.centre
@@ -188,17 +201,27 @@ class ClassMeans:
         return replace(self, means=means, counts=counts)
 
 
-def fit_class_means(moments: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+def lengthen(values: FloatArray, n: int) -> FloatArray:
+    """A copy of an array of at least n rows; those that it has not are 0."""
+    more = max(0, n - len(values))
+    return np.pad(values, ((0, more), *[(0, 0)] * (values.ndim - 1)))
+
+
+def fit_class_means(
+    moments: Moments, shrinkage: float, scale: float = 1.0, *, spread: Moments | None = None
+) -> ClassMeans:
     """Class means in the metric of the covariance that all classes share.
 
     Parameters
     ----------
     moments : Moments
-        Of all points; some must differ from the mean of their class.
+        Of all points.
     shrinkage : float
         In (0, 1]: how much of a covariance that is the same in all directions is mixed in.
     scale : float
         t.
+    spread : Moments, optional
+        Of the points whose covariance it is, which must have spread; by default all.
 
     Examples
     --------
@@ -208,7 +231,7 @@ def fit_class_means(moments: Moments, shrinkage: float, scale: float = 1.0) -> C
     >>> head.logits([[5.5]]).round(6)  # half way between the means 1 and 10
     array([[5.44..., 5.44...]])
     """
-    covariance = moments.covariance
+    covariance = (moments if spread is None else spread).covariance
     if covariance.ndim > 1:
         usual = float(np.trace(covariance)) / len(covariance)
         shrunk = (1.0 - shrinkage) * covariance

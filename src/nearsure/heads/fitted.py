@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearsure.heads.class_means import (
     ClassMeans,
     Moments,
     fit_class_means,
+    lengthen,
 )
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
@@ -70,6 +72,9 @@ class FittedHead:
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
         The points that it was fitted on, by ascending id, and their folds.
+    is_sample : bool
+        Whether they were some of the gallery's points. Those that are added later are seen, too,
+        and no others are taken out of the means.
     class_folds : tuple of LinearHead
         Each without the classes of one fold, for points that stand for queries of unknown classes;
         may be empty.
@@ -84,6 +89,7 @@ class FittedHead:
     near_only: bool = False
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    is_sample: bool = False
     class_folds: tuple[LinearHead, ...] = ()
     fold_of_class: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -134,7 +140,13 @@ class FittedHead:
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
             parts.append((rows, heads[fold].score(vectors[rows], near)))
-        return join_scores(parts, len(folds))
+        return replace(join_scores(parts, len(folds)), unheard=self._unheard)
+
+    @cached_property
+    def _unheard(self) -> IntArray:
+        """Classes that no fold has members of."""
+        unheard: IntArray = reduce(np.intersect1d, (each.unheard for each in self.folds))
+        return unheard
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
         if self.seen_ids.dtype.kind != ids.dtype.kind:
@@ -144,20 +156,49 @@ class FittedHead:
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
 
     def changed(
-        self, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+        self, ids: AnyArray, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
     ) -> "FittedHead":
-        """With points added (sign 1) or removed (-1), as far as that is possible without a fit."""
+        """With points added (sign 1) or removed (-1), as far as that is possible without a fit.
+
+        Parameters
+        ----------
+        ids, vectors, codes : array of shape (n,), (n, d) and (n,)
+            The points.
+        n_classes, sign
+            As of `ClassMeans.changed`.
+        """
         if self.means is None:
             return self
+        seen_ids, seen_folds = self.seen_ids, self.seen_folds
+        if self.is_sample:
+            is_new = ~np.isin(ids, seen_ids)
+            if sign < 0:
+                vectors, codes = vectors[~is_new], codes[~is_new]
+            else:
+                every = np.concatenate([seen_ids, ids[is_new]])
+                order = np.argsort(every, kind="stable")
+                seen_ids = every[order]
+                seen_folds = np.append(seen_folds, np.zeros(is_new.sum(), np.int64))[order]
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
-        return replace(self, means=means, full=means.head())
+        # Most classes are as they were.
+        touched = np.unique(codes)
+        part = means.take(touched).head()
+        full = LinearHead(
+            lengthen(self.full.weights, n_classes),
+            np.append(self.full.intercepts, np.full(n_classes, -np.inf))[: len(means.counts)],
+            means.centre,
+        )
+        full.weights[touched], full.intercepts[touched] = part.weights, part.intercepts
+        return replace(self, means=means, full=full, seen_ids=seen_ids, seen_folds=seen_folds)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
         numbers = {
             "name": self.name,
             "near_only": self.near_only,
+            "is_sample": self.is_sample,
             "n_classes": len(self.full.weights),
+            "n_fold_classes": len(self.folds[0].weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
             "n_class_folds": len(self.class_folds),
@@ -191,22 +232,35 @@ class FittedHead:
 
     @classmethod
     def from_state(
-        cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], n_features: int
+        cls,
+        numbers: dict[str, Any],
+        arrays: dict[str, AnyArray],
+        n_features: int,
+        n_classes: int,
     ) -> Self:
-        """The inverse of `to_state`; `ModelFileError` for anything else."""
+        """The inverse of `to_state`; `ModelFileError` for anything else.
+
+        Parameters
+        ----------
+        numbers, arrays : dict
+            What `to_state` gave; the numbers are checked, see `head_arrays`.
+        n_features, n_classes : int
+            Of the gallery.
+        """
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
-        n_folds, n_class_folds, d = numbers["n_folds"], numbers["n_class_folds"], n_features
+        n_folds, n_class_folds = numbers["n_folds"], numbers["n_class_folds"]
+        n_fold, d = numbers["n_fold_classes"], n_features
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
             "head_folds": array("int64", m, low=0, high=n_folds - 1),
             "head_centre": array("float64", d, low=-1e150, high=1e150),
-            "head_fold_weights": array("float32", n_folds, n, d, **single),
-            "head_fold_intercepts": array("float32", n_folds, n, **single),
-            "head_fold_of_class": array("int64", n, low=0, high=n_class_folds - 1),
-            "head_class_weights": array("float32", n_class_folds, n, d, **single),
-            "head_class_intercepts": array("float32", n_class_folds, n, **single),
+            "head_fold_weights": array("float32", n_folds, n_fold, d, **single),
+            "head_fold_intercepts": array("float32", n_folds, n_fold, **single),
+            "head_fold_of_class": array("int64", n_fold, low=0, high=n_class_folds - 1),
+            "head_class_weights": array("float32", n_class_folds, n_fold, d, **single),
+            "head_class_intercepts": array("float32", n_class_folds, n_fold, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -218,6 +272,8 @@ class FittedHead:
         ids = restored_classes(arrays["head_ids"], numbers["ids_dtype"])
         if len(ids) != m or (ids[1:] <= ids[:-1]).any():
             raise unreadable(owner, "its ids must ascend, one for each fold of a point")
+        if max(n, n_fold) > n_classes:
+            raise unreadable(owner, f"it must have at most the {n_classes} classes of the gallery")
         centre = own["head_centre"]
         folds = _restored_folds(own["head_fold_weights"], own["head_fold_intercepts"], centre)
         class_folds: tuple[LinearHead, ...] = ()
@@ -230,7 +286,11 @@ class FittedHead:
             means = ClassMeans(
                 own["head_means"], own["head_counts"], own["head_factor"], numbers["scale"], centre
             )
-            full = means.head()
+            with np.errstate(over="ignore", invalid="ignore"):
+                full = means.head()
+            largest = max(np.abs(full.weights).max(), full.intercepts.max())
+            if not largest <= LARGEST_WEIGHT:
+                raise unreadable(owner, "its means and metric must give finite weights")
         else:
             full = _restored(own["head_weights"], own["head_intercepts"], centre)
         return cls(
@@ -241,6 +301,7 @@ class FittedHead:
             numbers["near_only"],
             ids,
             own["head_folds"],
+            numbers["is_sample"],
             class_folds,
             own.get("head_fold_of_class", np.empty(0, np.int64)),
         )
@@ -262,11 +323,13 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
 SINGLE_FULL = ("weights", "intercepts")
 SINGLE = tuple(f"head_{part}{name}" for part in ("", "fold_", "class_") for name in SINGLE_FULL)
 # Of a file; a class without members has minus this for an intercept of minus infinity.
-LARGEST_WEIGHT = 1e30
+LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
+    "is_sample": BOOLEAN,
     "n_classes": integer(1),
+    "n_fold_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
     "n_class_folds": integer(0, CLASS_FOLDS),
@@ -331,20 +394,29 @@ def fit_means_head(
         Of its metric.
     """
     total = sum(folds[1:], start=folds[0])
-    shrinkage, scale = USUAL_SHRINKAGE, USUAL_SCALE
+    # Pairs that two folds divide leave no covariance.
+    is_spread = all((total - fold).has_spread for fold in folds)
+    shrinkage, scale = USUAL_SHRINKAGE if is_spread else 1.0, USUAL_SCALE
     if chosen_on is not None:
         found = []
-        for candidate in SHRINKAGES:
+        for candidate in SHRINKAGES if is_spread else (1.0,):
             parts = [
-                _without_prior(fit_class_means(total - folds[fold], candidate), some)
+                _without_prior(_fit_without(folds[fold], total, candidate), some)
                 for fold, some in chosen_on.by_fold(CHOICE_FOLDS)
             ]
             found.append((*_temper(parts), candidate))
         _, scale, shrinkage = min(found)
-    heads = tuple(fit_class_means(total - fold, shrinkage, scale).head() for fold in folds)
+    heads = tuple(_fit_without(fold, total, shrinkage, scale).head() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
     head = FittedHead("means", means.head(), _rounded(heads), means, chosen_on is None)
     return head, shrinkage
+
+
+def _fit_without(fold: Moments, total: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+    """Class means of all points but a fold."""
+    # Where the metric is the same in all directions, its one number is that of all points.
+    spread = total if shrinkage == 1.0 else None
+    return fit_class_means(total - fold, shrinkage, scale, spread=spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,10 +447,13 @@ _Tempered = tuple[FloatArray, FloatArray, IntArray]
 def _without_prior(means: ClassMeans, points: LabelledFolds) -> _Tempered:
     with np.errstate(divide="ignore"):
         prior = np.log(means.counts)
-    known = np.isfinite(prior)[points.codes]
+    has_members = np.isfinite(prior)
+    known = has_members[points.codes]
     head = means.head()
-    head = replace(head, intercepts=np.where(np.isfinite(prior), head.intercepts - prior, 0.0))
-    return head.logits(points.vectors[known]), prior, points.codes[known]
+    plain = np.zeros(len(prior))
+    plain[has_members] = head.intercepts[has_members] - prior[has_members]
+    logits = replace(head, intercepts=plain).logits(points.vectors[known])
+    return logits, prior, points.codes[known]
 
 
 def _temper(parts: list[_Tempered]) -> tuple[float, float]:
@@ -419,7 +494,11 @@ def fit_logistic_folds(
     n_classes = len(total.counts)
 
     def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        means = fit_class_means(total if fold is None else total - folds[fold], shrinkage)
+        means = (
+            fit_class_means(total, shrinkage)
+            if fold is None
+            else _fit_without(folds[fold], total, shrinkage)
+        )
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
         return means, replace(others, vectors=means.whiten(others.vectors))
@@ -444,18 +523,17 @@ def fit_logistic_folds(
         return head
     fold_of_class = np.zeros(n_classes, np.int64)
     fold_of_class[present] = spread_classes(means.whiten(means.means[present] + means.centre))
-
-    def fit_without(fold: int) -> LinearHead:
+    class_folds = []
+    for fold in range(CLASS_FOLDS):
         others = points.take(np.flatnonzero(fold_of_class[points.codes] != fold))
         # In many dimensions a class leaves its mark on the metric, too.
         moments = Moments.empty(total.centre, n_classes).add(others.vectors, others.codes)
-        means = fit_class_means(moments, shrinkage)
+        spread = total if shrinkage == 1.0 or not moments.has_spread else None
+        means = fit_class_means(moments, shrinkage, spread=spread)
         others = replace(others, vectors=means.whiten(others.vectors))
         # From the weights for all classes, few steps are left.
-        return fit(means, others, weights)[0]
-
-    class_folds = tuple(map(fit_without, range(CLASS_FOLDS)))
-    return replace(head, class_folds=_rounded(class_folds), fold_of_class=fold_of_class)
+        class_folds.append(fit(means, others, weights)[0])
+    return replace(head, class_folds=_rounded(tuple(class_folds)), fold_of_class=fold_of_class)
 
 
 def spread_classes(means: FloatArray) -> IntArray:

@@ -150,7 +150,7 @@ def choose_head(
         return HeadFit(gains=gains, errors=errors, left_out=left_out)
     best = max(useful, key=lambda name: gains[name])
     # Classes are not normal: where their means are no better than by chance, they are not taken.
-    if best == "means" and gains.get("logistic", 0.0) > gains[best] - errors[best]:
+    if best == "means" and gains.get("logistic", -np.inf) > gains[best] - errors[best]:
         best = "logistic"
     return HeadFit(best, joints[best], gains, errors, left_out)
 
@@ -326,9 +326,11 @@ def _align(
     alone = np.ones(len(own), np.bool_)
     alone[entries[both]] = False
     others = np.flatnonzero(alone)
-    # On a class that is newer than itself a head has no opinion: it must not stand in its way.
+    # On a class that it has not seen a head has no opinion: it must not stand in its way.
     best = np.where(listed, scores.log_shares, -np.inf).max(axis=1, initial=-np.inf)
     unknown = posterior.codes[others] >= scores.n_known
+    if len(scores.unheard):
+        unknown |= np.isin(posterior.codes[others], scores.unheard)
     beside = np.where(
         unknown & np.isfinite(best[posterior.rows[others]]),
         best[posterior.rows[others]],

@@ -1,12 +1,13 @@
 """A head that is linear in the query: one logit a class, and p(c | z) by softmax."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.neighbors import PADDING_LABEL, ClassScores
+from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
 
 # The most probable classes of a query that are listed; the others share what is left.
 MOST_LISTED = 32
@@ -66,17 +67,21 @@ class LinearHead:
         n_known = len(self.weights)
         width = n_known if labels is None else labels.shape[1] * self.weights.shape[1]
         step = max(1, (BLOCK_ENTRIES if labels is None else GATHERED_ENTRIES) // width)
-        blocks = []
+        blocks: list[tuple[AnyArray | slice, ClassScores]] = []
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
-            if labels is None:
-                blocks.append(_list_best(self.logits(vectors[rows])))
-            else:
-                blocks.append(self._score_near(vectors[rows], labels[rows]))
-        codes, log_shares, rest, level = (
-            np.concatenate(parts) for parts in zip(*blocks, strict=True)
-        )
-        return ClassScores(codes, log_shares, rest, level, n_known)
+            found = (
+                _list_best(self.logits(vectors[rows]))
+                if labels is None
+                else self._score_near(vectors[rows], labels[rows])
+            )
+            blocks.append((rows, ClassScores(*found, n_known, self.unheard)))
+        return join_scores(blocks, len(vectors)) if len(blocks) > 1 else blocks[0][1]
+
+    @cached_property
+    def unheard(self) -> IntArray:
+        """Classes without members, on which it has no opinion."""
+        return np.flatnonzero(np.isneginf(self.intercepts))
 
     def _score_near(
         self, vectors: AnyArray, labels: IntArray
@@ -84,6 +89,8 @@ class LinearHead:
         codes = np.sort(labels, axis=1)
         codes[:, 1:][codes[:, 1:] == codes[:, :-1]] = PADDING_LABEL
         codes = np.where(codes < len(self.weights), codes, PADDING_LABEL)
+        # On a class without members it has no opinion.
+        codes = np.where(np.isneginf(self.intercepts[codes]), PADDING_LABEL, codes)
         # As few columns as the most classes of a row: duplicates are gone.
         order = np.argsort(codes == PADDING_LABEL, axis=1, kind="stable")
         most = max(1, int((codes != PADDING_LABEL).sum(axis=1).max()))
