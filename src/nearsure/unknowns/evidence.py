@@ -239,7 +239,8 @@ class Evidence:
         name another class than the strongest.
     largest_logit : array of shape (n,), optional
         Of logistic regression beside the neighbours: how well the best class fits, on a scale that
-        shares of the probability do not have.
+        shares of the probability do not have. NaN where it has not seen the most probable class,
+        and has no say.
     """
 
     log_mass: FloatArray
@@ -248,19 +249,20 @@ class Evidence:
     largest_logit: FloatArray | None = None
 
     @property
-    def columns(self) -> tuple[FloatArray, ...]:
-        """Those that are there."""
+    def _columns(self) -> tuple[FloatArray, ...]:
         near = (self.log_mass, self.relative_log_mass, self.confidence)
         return near if self.largest_logit is None else (*near, self.largest_logit)
 
     def __post_init__(self) -> None:
-        columns = self.columns
+        columns = self._columns
         if any(column.shape != (len(self.log_mass),) for column in columns):
             raise InvalidInputError(
                 "The parts of evidence must be arrays of one length. "
                 f"Got shapes {', '.join(str(column.shape) for column in columns)} instead."
             )
-        if any(np.isnan(column).any() or np.isposinf(column).any() for column in columns):
+        if any(np.isnan(column).any() for column in columns[:3]) or any(
+            np.isposinf(column).any() for column in columns
+        ):
             raise InvalidInputError("Evidence must be numbers. Got NaN or infinity instead.")
 
     def __len__(self) -> int:
@@ -269,7 +271,7 @@ class Evidence:
     @property
     def matrix(self) -> FloatArray:
         """The columns, shape (n, 3) or, with logits, (n, 4)."""
-        return np.stack(self.columns, axis=1)
+        return np.stack(self._columns, axis=1)
 
     @property
     def seen(self) -> BoolArray:
@@ -278,7 +280,7 @@ class Evidence:
 
     def take(self, rows: AnyArray) -> "Evidence":
         """The evidence of some of the queries, by index (repeats allowed) or mask."""
-        return Evidence(*(column[rows] for column in self.columns))
+        return Evidence(*(column[rows] for column in self._columns))
 
 
 def collect_evidence(
@@ -347,6 +349,9 @@ def collect_evidence(
     if own is not None:
         correction = log_of_left_out_share(own, density.class_sizes)
         log_mass = log_mass + np.where(strongest == own, correction, 0.0)
-    scores = neighbors.class_scores if with_logits else None
-    logits = None if scores is None else scores.largest_logits
+    logits: FloatArray | None = None
+    if with_logits and (scores := neighbors.class_scores) is not None:
+        best = posterior.labels
+        unheard = (best >= scores.n_known) | np.isin(best, scores.unheard)
+        logits = np.where(unheard, np.nan, scores.largest_logits)
     return Evidence(log_mass, log_mass - usual, posterior.confidence, logits)

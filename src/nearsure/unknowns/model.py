@@ -264,13 +264,13 @@ class KnownModel(schema.Document):
                 "Evidence of both known and unknown queries with neighbours is needed. "
                 f"Got {len(known)} and {len(unknown)} queries instead."
             )
-        means, spread = known.matrix.mean(axis=0), known.matrix.std(axis=0)
+        means, spread = np.nanmean(known.matrix, axis=0), np.nanstd(known.matrix, axis=0)
         # A column that never varies gets no weight; the test allows for the rounding of its mean.
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
 
         def standardize(evidence: Evidence) -> FloatArray:
-            return np.where(varies, (evidence.matrix - means) / scales, 0.0)
+            return np.where(varies, _standardize(evidence, means, scales), 0.0)
 
         near = OddsLine.fit(standardize(known), standardize(unknown))
         model = cls(
@@ -336,7 +336,7 @@ class KnownModel(schema.Document):
         return log_odds
 
     def _standardized(self, evidence: Evidence) -> FloatArray:
-        return np.asarray((evidence.matrix - self.means) / self.scales, np.float64)
+        return _standardize(evidence, np.array(self.means), np.array(self.scales))
 
     def p_known(self, evidence: Evidence, unknown_share: float) -> FloatArray:
         """Probability that a query is of a class of the gallery.
@@ -374,6 +374,12 @@ class KnownModel(schema.Document):
                     cls._owner, "'means', 'scales' and 'weights' must be 3 each, or 4"
                 )
         return replace(model, far=far)
+
+
+def _standardize(evidence: Evidence, means: FloatArray, scales: FloatArray) -> FloatArray:
+    """Evidence in units of what known queries have; what has no say is usual."""
+    standardized = (evidence.matrix - means) / scales
+    return np.where(np.isnan(standardized), 0.0, standardized)
 
 
 def without_logits(standardized: FloatArray) -> FloatArray:
