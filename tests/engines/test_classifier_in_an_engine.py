@@ -13,10 +13,12 @@ from sklearn.base import clone
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
+from nearsure.classifier import head as head_module
 from nearsure.classifier import rule
 from nearsure.engines import Fingerprint
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded import FaissEngine, exact
+from nearsure.engines.shards import ShardedEngine
 from nearsure.errors import (
     EngineChangedWarning,
     EngineUnavailableError,
@@ -81,6 +83,68 @@ def test_another_engine_warns_and_answers() -> None:
     assert classifier.engine_ is other
     with pytest.raises(GalleryMismatchError, match="length 5"):
         classifier.use_engine(NumpyEngine(3, labels="text"))
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "numpy": lambda: NumpyEngine(DIMENSION, labels="text"),
+    "shards": lambda: ShardedEngine([NumpyEngine(DIMENSION, labels="text") for _ in range(3)]),
+    "text": lambda: NumpyEngine(DIMENSION, ids="text", labels="text"),
+}
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("most_read", [50, 100_000])
+@pytest.mark.parametrize("head", ["means", "logistic"])
+def test_a_head_is_the_same_in_memory_and_in_an_engine(
+    kind: str, head: Literal["means", "logistic"], most_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fitted through it, loaded with it, moved to it, and after changes."""
+    monkeypatch.setattr(head_module, "MOST_READ", most_read)
+    vectors, labels = _points()
+    queries, query_labels = _points(29, seed=1)
+    memory = NEDClassifier(head=head, engine="exact").fit(vectors, labels)
+    engine, numbers = ENGINES[kind](), np.arange(120)
+    ids: AnyArray = np.array([f"{i:03d}" for i in numbers]) if kind == "text" else numbers
+    engine.add(vectors, ids, labels)
+    through = NEDClassifier(head=head, engine=engine).fit_engine()
+    with pytest.warns(EngineChangedWarning):
+        moved = NEDClassifier.from_bytes(memory.to_bytes()).use_engine(engine)
+    loaded = NEDClassifier.from_bytes(through.to_bytes(), engine)
+
+    def check() -> None:
+        expected = memory.predict_with_confidence(queries)
+        for classifier in (through, loaded, moved):
+            found = classifier.predict_with_confidence(queries)
+            assert found.labels.tolist() == expected.labels.tolist()
+            np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-6)
+
+    check()
+    np.testing.assert_allclose(
+        through.predict_own().confidence, memory.predict_own().confidence, atol=1e-6
+    )
+    through.remove(ids[:3])
+    memory.remove(numbers[:3])
+    through.relabel(ids[10:12], ["a", "b"])
+    memory.relabel(numbers[10:12], ["a", "b"])
+    through.add(queries[:2], query_labels[:2], ids=["998", "999"] if kind == "text" else [998, 999])
+    memory.add(queries[:2], query_labels[:2], ids=[998, 999])
+    loaded, moved = through, through
+    check()
+
+
+@pytest.mark.parametrize("index", ["hnsw", "ivf"])
+@pytest.mark.parametrize("head", ["means", "logistic"])
+def test_an_index_that_finds_not_all_has_the_same_head(
+    index: str, head: Literal["means", "logistic"]
+) -> None:
+    queries, _ = _points(29, seed=1)
+    memory, approximate = (
+        NEDClassifier(head=head, engine=kind).fit(*_points()) for kind in ("exact", index)
+    )
+    said, expected = (each.kneighbors(queries).class_scores for each in (approximate, memory))
+    assert said is not None
+    assert expected is not None
+    np.testing.assert_allclose(said.log_shares, expected.log_shares, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,21 @@ class Joint(schema.Document):
     floor: float
 
 
+TITLES = {"means": "class means", "logistic": "logistic regression"}
+
+
+def _for_heads(field: schema.Field) -> schema.Field:
+    """Such a value for each of some heads."""
+    return schema.Field(
+        f"an object with {field.words} for each of some of {', '.join(TITLES)}",
+        lambda value: (
+            isinstance(value, dict)
+            and value.keys() <= TITLES.keys()
+            and all(map(field.fits, value.values()))
+        ),
+    )
+
+
 @dataclass(frozen=True)
 class HeadFit(schema.Document):
     """Which head stands beside the neighbours, and why; `choose_head` makes it.
@@ -69,11 +84,11 @@ class HeadFit(schema.Document):
 
     _owner: ClassVar = "The choice of the head"
     _table: ClassVar = {
-        "name": schema.nullable(schema.one_of("means", "logistic")),
+        "name": schema.nullable(schema.one_of(*TITLES)),
         "joint": schema.nullable(schema.OBJECT),
-        "gains": schema.SCALARS,
-        "errors": schema.SCALARS,
-        "left_out": schema.SCALARS,
+        "gains": _for_heads(schema.NUMBER),
+        "errors": _for_heads(schema.NUMBER),
+        "left_out": _for_heads(schema.TEXT),
     }
     name: str | None = None
     joint: Joint | None = None
@@ -85,6 +100,8 @@ class HeadFit(schema.Document):
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
         schema.check_fields(cls._owner, fields, cls._table)
+        if fields["gains"].keys() != fields["errors"].keys():
+            raise schema.unreadable(cls._owner, "each gain must have a standard error")
         joint = fields["joint"]
         return cls(**{**fields, "joint": None if joint is None else Joint.from_dict(joint)})
 
@@ -106,7 +123,6 @@ class HeadFit(schema.Document):
         return " ".join(said)
 
 
-TITLES = {"means": "class means", "logistic": "logistic regression"}
 # A head that helps by chance is not taken: its gain must be so many standard errors.
 LEAST_GAIN = 2.0
 
