@@ -324,7 +324,8 @@ class TestBesideLogisticRegression:
             classifier.add(come, np.full(len(come), N_CLASSES))
             after = p_known_of(classifier, later).mean()
         assert before < 0.4
-        assert after > before + 0.2
+        # As sure as of any class: the head, whose logits are low there, has no say.
+        assert after > 0.9
 
     def test_no_step_away_makes_a_query_known(self) -> None:
         """Along the weights of a class its logit rises without end."""

@@ -23,11 +23,14 @@ from nearsure.heads.fitted import (
 N_CLASSES, SIZE, DIMENSION = 30, 15, 40
 
 
-def draw(n_classes: int = 2 * N_CLASSES) -> tuple[FloatArray, IntArray]:
-    rng = np.random.default_rng(0)
+CENTRES = np.random.default_rng(0).normal(size=(2 * N_CLASSES, DIMENSION))
+
+
+def draw(n_classes: int, *, seed: int) -> tuple[FloatArray, IntArray]:
+    """Points of the first classes."""
     codes = np.repeat(np.arange(n_classes), SIZE)
-    centres = rng.normal(size=(n_classes, DIMENSION))
-    return centres[codes] + rng.normal(size=(len(codes), DIMENSION)), codes
+    noise = np.random.default_rng(seed).normal(size=(len(codes), DIMENSION))
+    return CENTRES[codes] + noise, codes
 
 
 def fit(points: FloatArray, codes: IntArray, *, without_classes: bool = True) -> FittedHead:
@@ -44,7 +47,7 @@ def fit(points: FloatArray, codes: IntArray, *, without_classes: bool = True) ->
     return replace(head, seen_ids=np.arange(len(codes)), seen_folds=folds)
 
 
-POINTS, CODES = draw()
+POINTS, CODES = draw(2 * N_CLASSES, seed=1)
 IS_KNOWN = CODES < N_CLASSES
 GALLERY, LABELS, STRANGERS = POINTS[IS_KNOWN], CODES[IS_KNOWN], POINTS[~IS_KNOWN]
 IDS, NO_LABELS = np.arange(len(LABELS)), np.empty((len(LABELS), 0), np.int64)
@@ -71,13 +74,25 @@ def test_points_of_a_class_left_out_look_like_those_of_a_class_that_never_was_th
     assert abs(left_out - of_strangers) < 0.5 * abs(passed_over - of_strangers)
 
 
+def test_known_queries_have_the_logits_of_own_points() -> None:
+    """The head for queries has seen more points than that of a fold, and its logits are larger."""
+    queries, _ = draw(N_CLASSES, seed=2)
+    asked = HEAD.score(queries, NO_LABELS)
+    np.testing.assert_allclose(asked.largest_logits, HEAD.folds[0].logits(queries).max(axis=1))
+    np.testing.assert_array_equal(asked.log_shares, HEAD.full.score(queries).log_shares)
+    own = HEAD.score_own(GALLERY, NO_LABELS, IDS).largest_logits
+    error = own.std() * np.sqrt(2 / len(own))
+    assert abs(asked.largest_logits.mean() - own.mean()) < 3 * error
+    assert HEAD.full.score(queries).largest_logits.mean() - own.mean() > 3 * error
+
+
 def test_a_class_that_came_later_was_seen_by_no_head() -> None:
     later = HEAD.score_without_class(GALLERY[:1], NO_LABELS[:1], IDS[:1], np.array([N_CLASSES]))
     np.testing.assert_array_equal(later.level, HEAD.class_folds[0].score(GALLERY[:1]).level)
 
 
 def test_few_classes_are_left_out_of_what_was_said() -> None:
-    points, codes = draw(FEWEST_CLASSES - 1)
+    points, codes = draw(FEWEST_CLASSES - 1, seed=1)
     head = fit(points, codes)
     assert not head.class_folds
     asked = (points, np.empty((len(codes), 0), np.int64), np.arange(len(codes)))

@@ -95,7 +95,13 @@ class FittedHead:
 
     def score(self, vectors: AnyArray, labels: IntArray) -> ClassScores:
         """Of queries; `labels`, of shape (n, k), are the classes of their neighbours."""
-        return self.full.score(vectors, labels if self.near_only else None)
+        scores = self.full.score(vectors, labels if self.near_only else None)
+        if not self.class_folds:
+            return scores
+        # The more points a head has seen, the larger are its logits. As evidence of an unknown
+        # class they are compared with those of own points, which fewer points have given.
+        largest = self.folds[0].largest_logits(vectors)
+        return replace(scores, level=largest - scores.log_shares.max(axis=1))
 
     def score_own(self, vectors: AnyArray, labels: IntArray, ids: AnyArray) -> ClassScores:
         """Of points of the gallery, each by the head that has not seen its fold.
