@@ -98,7 +98,7 @@ class ClassScores:
         The same of a usual class that is not listed.
     level : array of shape (n,)
         Logarithm of the sum that they were divided by: how well the classes fit the query at all.
-        Heads that tell unknown classes, too, give that of a head for own points.
+        Where it is to tell unknown classes, it is on the scale of heads for own points.
     n_known : int
         Classes that the head knows. It has no opinion on those with larger codes.
     unheard : array of shape (n_unheard,)

@@ -98,10 +98,17 @@ class FittedHead:
         scores = self.full.score(vectors, labels if self.near_only else None)
         if not self.class_folds:
             return scores
-        # The more points a head has seen, the larger are its logits. As evidence of an unknown
-        # class they are compared with those of own points, which fewer points have given.
-        largest = self.folds[0].largest_logits(vectors)
+        largest = self._logit_ratio * scores.largest_logits
         return replace(scores, level=largest - scores.log_shares.max(axis=1))
+
+    @cached_property
+    def _logit_ratio(self) -> float:
+        """By how much logits of folds are smaller, as these have seen fewer points.
+
+        As evidence of an unknown class, logits of queries are compared with those of own points.
+        """
+        norms = [float(np.linalg.norm(each.weights)) for each in (self.full, *self.folds)]
+        return float(np.mean(norms[1:])) / norms[0] if norms[0] else 1.0
 
     def score_own(self, vectors: AnyArray, labels: IntArray, ids: AnyArray) -> ClassScores:
         """Of points of the gallery, each by the head that has not seen its fold.

@@ -53,14 +53,6 @@ class LinearHead:
         logits: FloatArray = np.round(moved @ self.weights.T + self.intercepts, DECIMALS)
         return logits
 
-    def largest_logits(self, vectors: AnyArray) -> FloatArray:
-        """Of each query, shape (n,)."""
-        step = max(1, BLOCK_ENTRIES // len(self.weights))
-        starts = range(0, len(vectors), step)
-        return np.concatenate(
-            [self.logits(vectors[start : start + step]).max(axis=1) for start in starts]
-        )
-
     def score(self, vectors: AnyArray, labels: IntArray | None = None) -> ClassScores:
         """The most probable classes of queries.
 
