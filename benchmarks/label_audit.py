@@ -121,19 +121,25 @@ def try_once(dataset: str, kind: str, rate: float) -> Figures:
     trust, margin = np.ones(len(codes)), np.ones(len(codes))
     trust[found.ids], margin[found.ids] = found.trust, found.p_own - found.p_suggested
     listed = found.first(found.n_doubted).ids
+    probe, probe_margin = ask_probe(points.vectors, given, is_wrong, rate)
     return Figures(
         dataset,
         kind,
         rate,
-        len(codes),
-        int(is_wrong.sum()),
-        found.wrong.n,
-        *found.wrong.between,
-        len(listed),
-        int(is_wrong[listed].sum()),
-        int((found.trust < 0.5).sum()),  # noqa: PLR2004
-        *(_average_precision(is_wrong, each) for each in (ranks, trust, margin, ranks_alone)),
-        *ask_probe(points.vectors, given, is_wrong, rate),
+        n_points=len(codes),
+        n_wrong=int(is_wrong.sum()),
+        estimate=found.wrong.n,
+        low=found.wrong.between[0],
+        high=found.wrong.between[1],
+        n_listed=len(listed),
+        n_found=int(is_wrong[listed].sum()),
+        n_doubted=int((found.trust < 0.5).sum()),  # noqa: PLR2004
+        ours=_average_precision(is_wrong, ranks),
+        trust=_average_precision(is_wrong, trust),
+        margin=_average_precision(is_wrong, margin),
+        alone=_average_precision(is_wrong, ranks_alone),
+        probe=probe,
+        probe_margin=probe_margin,
     )
 
 

@@ -452,7 +452,7 @@ def test_labels_are_judged_by_neighbours_and_head_together() -> None:
     wrong = given != codes
     precision = {}
     for head in ("means", None):
-        found = NEDClassifier(head=head).fit(vectors, given).audit().suspects  # type: ignore[arg-type]
+        found = NEDClassifier(head=head).fit(vectors, given).audit().suspects
         ranks = np.argsort(found.ids)
         precision[head] = average_precision_score(wrong, -ranks)
         low, high = found.wrong.between

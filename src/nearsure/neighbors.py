@@ -98,6 +98,7 @@ class ClassScores:
         The same of a usual class that is not listed.
     level : array of shape (n,)
         Logarithm of the sum that they were divided by: how well the classes fit the query at all.
+        Where it is to tell unknown classes, it is on the scale of heads for own points.
     n_known : int
         Classes that the head knows. It has no opinion on those with larger codes.
     unheard : array of shape (n_unheard,)
@@ -110,6 +111,11 @@ class ClassScores:
     level: FloatArray
     n_known: int
     unheard: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def largest_logits(self) -> FloatArray:
+        """Logit of each query's most probable class, shape (n,)."""
+        return np.asarray(self.log_shares.max(axis=1) + self.level, np.float64)
 
     def take(self, rows: AnyArray | slice) -> "ClassScores":
         """The same of some of the queries, by index or mask."""

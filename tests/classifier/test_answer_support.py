@@ -53,8 +53,8 @@ def test_support_is_what_either_says_alone(head: str) -> None:
     shares = classifier.vote_shares(prediction.neighbors)
     np.testing.assert_allclose(support.neighbors, (shares * agrees).sum(axis=1))
     by_head = naive_head(classifier, queries)
-    np.testing.assert_allclose(support.head, by_head[np.arange(50), codes], rtol=1e-9)
     assert support.head is not None
+    np.testing.assert_allclose(support.head, by_head[np.arange(50), codes], rtol=1e-9)
     for each in (support.neighbors, support.head):
         assert (each >= 0).all()
         assert (each <= 1).all()
@@ -68,6 +68,7 @@ def test_another_prior_counts_for_both() -> None:
     codes, support = prediction.posterior.labels, classifier.support(prediction)
     weighted = naive_head(classifier, queries) * [3.0, 0.5, 0.5, 0.5, 0.5]
     weighted /= weighted.sum(axis=1, keepdims=True)
+    assert support.head is not None
     np.testing.assert_allclose(support.head, weighted[np.arange(50), codes], rtol=1e-9)
 
 

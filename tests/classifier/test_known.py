@@ -280,6 +280,64 @@ def test_far_queries_are_unknown_where_near_unknowns_are_hard_to_tell() -> None:
     assert p_known_of(classifier, far).mean() < 0.05
 
 
+class TestBesideLogisticRegression:
+    """Classes in 40 dimensions, of which neighbours know little."""
+
+    @staticmethod
+    def draw() -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
+        rng = np.random.default_rng(0)
+        centres = 0.9 * rng.normal(size=(2 * N_CLASSES, 40))
+        codes = np.repeat(np.arange(N_CLASSES), 20)
+        asked = rng.integers(0, 2 * N_CLASSES, 1200)
+        gallery, queries = (
+            centres[each] + rng.normal(size=(len(each), 40)) for each in (codes, asked)
+        )
+        return gallery, codes, queries, asked
+
+    def test_its_largest_logit_is_evidence(self, tmp_path: Path) -> None:
+        gallery, codes, queries, asked = self.draw()
+        known = asked < N_CLASSES
+        areas, last = [], NEDClassifier()
+        for head in (None, "logistic"):
+            last = NEDClassifier(unknown_share=0.5, head=head).fit(gallery, codes)
+            p_known = p_known_of(last, queries)
+            areas.append(np.mean(p_known[known][:, None] > p_known[~known]))
+            detector = last._fit.known
+            assert detector is not None
+            assert detector.model.has_logits == (head is not None)
+        assert areas[1] > areas[0] + 0.02
+        # Its share of a half is right, and known and unknown are believed as they should be.
+        assert p_known.mean() == pytest.approx(known.mean(), abs=0.05)
+        last.save(tmp_path / "model")
+        loaded = NEDClassifier.load(tmp_path / "model")
+        assert_same_answers(loaded, last, queries)
+        assert loaded.accept_threshold(precision=0.8) == last.accept_threshold(precision=0.8)
+
+    def test_a_class_that_it_has_not_seen_becomes_known(self) -> None:
+        gallery, codes, queries, asked = self.draw()
+        classifier = NEDClassifier(unknown_share=0.5, head="logistic").fit(gallery, codes)
+        new = queries[asked == N_CLASSES]
+        come, later = np.array_split(new, [3 * len(new) // 4])
+        before = p_known_of(classifier, later).mean()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StaleFitWarning)
+            classifier.add(come, np.full(len(come), N_CLASSES))
+            after = p_known_of(classifier, later).mean()
+        assert before < 0.4
+        # As sure as of any class: the head, whose logits are low there, has no say.
+        assert after > 0.9
+
+    def test_no_step_away_makes_a_query_known(self) -> None:
+        """Along the weights of a class its logit rises without end."""
+        gallery, codes, _, _ = self.draw()
+        classifier = NEDClassifier(unknown_share=0.5, head="logistic").fit(gallery, codes)
+        head = classifier._fit.gallery.head
+        assert head is not None
+        along = head.full.weights / np.linalg.norm(head.full.weights, axis=1, keepdims=True)
+        for length in (30.0, 1e3, 1e6):
+            assert (p_known_of(classifier, length * along) < 0.02).all()
+
+
 def test_queries_with_unknowns_in_the_expected_share_are_like_the_gallery(
     fitted: NEDClassifier,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from nearsure import Neighbors, score
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.heads import LinearHead
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.unknowns import (
@@ -69,6 +70,32 @@ def test_against_plain_loops() -> None:
         assert evidence.log_mass[row] == pytest.approx(np.log(masses[strongest]))
         assert evidence.relative_log_mass[row] == pytest.approx(np.log(masses[strongest]) - usual)
     assert (evidence.confidence == TO_POSTERIOR(found).confidence).all()
+
+
+def test_the_largest_logit_is_evidence_if_asked_for() -> None:
+    vectors, codes = gallery()
+    density = rehearsed(vectors, codes).density
+    queries = np.random.default_rng(1).normal(0, 3, (25, 3))
+    head = LinearHead(np.random.default_rng(2).normal(size=(6, 3)), np.arange(6.0), np.ones(3))
+    found = neighbors_of(queries, vectors, codes).with_scores(head.score(queries))
+    plain, more = (
+        collect_evidence(found, TO_POSTERIOR(found), density, with_logits=with_logits)
+        for with_logits in (False, True)
+    )
+    assert plain.largest_logit is None
+    assert more.matrix[:, :3] == pytest.approx(plain.matrix)
+    largest = [max(w @ (z - 1.0) + c for c, w in enumerate(head.weights)) for z in queries]
+    assert more.largest_logit == pytest.approx(np.array(largest))
+    assert more.take(np.array([3])).matrix == pytest.approx(more.matrix[[3]])
+    # Of classes that came later the head knows nothing.
+    some = LinearHead(head.weights[:3], head.intercepts[:3], head.centre)
+    posterior = TO_POSTERIOR(found)
+    later = collect_evidence(
+        found.with_scores(some.score(queries)), posterior, density, with_logits=True
+    )
+    assert later.largest_logit is not None
+    assert 0 < (posterior.labels > 2).sum() < len(queries)
+    np.testing.assert_array_equal(np.isnan(later.largest_logit), posterior.labels > 2)
 
 
 def test_mass_at_members_makes_up_for_the_member_left_out() -> None:

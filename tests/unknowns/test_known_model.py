@@ -221,6 +221,8 @@ def test_one_bad_value_among_good_ones_is_refused(bad: float) -> None:
         ("novelty", 5.0, r"a number in \[0, 4\]"),
         ("drift", -0.1, r"a number in \[0, 0.3\]"),
         ("knots", [], "'slopes' must be one more than 'knots'"),
+        ("weights", [1.0] * 4, "must be 3 each, or 4"),
+        ("means", [], "must be 3 each, or 4"),
     ],
 )
 def test_a_stored_model_that_was_altered_is_refused(field: str, value: object, words: str) -> None:
@@ -251,6 +253,41 @@ def test_far_unknowns_count_far_away_and_nowhere_else() -> None:
     broken["far"] = broken["far"] | {"slopes": [1.0]}
     with pytest.raises(ModelFileError, match="slopes"):
         KnownModel.from_dict(broken)
+
+
+def with_logits(values: FloatArray, logits: FloatArray) -> Evidence:
+    return Evidence(values, np.zeros(len(values)), np.ones(len(values)), logits)
+
+
+def test_logits_are_weighed_like_the_rest() -> None:
+    """Two columns of independent normal numbers: the log-odds are the sum of both."""
+    known = with_logits(normal(0.0, 20_000, 1), normal(0.0, 20_000, 2))
+    unknown = with_logits(normal(-1.0, 20_000, 3), normal(-2.0, 20_000, 4))
+    model = KnownModel.fit(known, unknown)
+    assert model.has_logits
+    assert not MODEL.has_logits
+    values, logits = np.meshgrid(np.linspace(-2.0, 1.0, 7), np.linspace(-2.0, 1.0, 7))
+    truth = bayes_log_odds(values.ravel(), -1.0) + bayes_log_odds(logits.ravel(), -2.0)
+    found = model.log_odds(with_logits(values.ravel(), logits.ravel()))
+    assert expit(found) == pytest.approx(expit(truth), abs=0.04)
+    assert KnownModel.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+    # A logit that has no say is a usual one of the known.
+    nothing, usual = (with_logits(GRID, np.full(len(GRID), x)) for x in (np.nan, model.means[3]))
+    np.testing.assert_allclose(model.log_odds(nothing), model.log_odds(usual))
+
+
+def test_no_logit_makes_a_far_query_known() -> None:
+    """The logit alone tells near unknowns, and rises without end along a class's weights."""
+    known = with_logits(normal(0.0, 2000, 1), normal(0.0, 2000, 2))
+    unknown = with_logits(normal(0.0, 2000, 3), normal(-3.0, 2000, 4))
+    far = with_logits(normal(-9.0, 1000, 5), normal(-3.0, 1000, 6))
+    model = KnownModel.fit(known, unknown, far)
+    assert model.far is not None
+    assert model.far.weights[3] == 0.0
+    queries = with_logits(np.array([0.0, -9.0, -9.0]), np.array([0.0, 0.0, 100.0]))
+    p_known = model.p_known(queries, 0.2)
+    assert p_known[0] > 0.9
+    assert (p_known[1:] < 0.01).all()
 
 
 def test_recognition_is_measured_class_by_class() -> None:

@@ -422,13 +422,9 @@ def fit_gallery(
             gallery.keep_groups(gallery.ids, groups)
             return fit_again(np.arange(groups.max() + 1), bursts=replace(bursts, grouped=True))
     if played is not None and own is not None:
+        has_copies = bursts is not None and bursts.suspicious
         rule, own = _fit_with_head(
-            gallery,
-            own,
-            played,
-            settings,
-            forced=parameters["head"],
-            has_copies=bursts is not None and bursts.suspicious,
+            gallery, own, played, settings, parameters, has_copies=has_copies
         )
     to_posterior = partial(
         rule.posterior, n_classes=len(classes), prior_factors=settings.prior_factors
@@ -464,14 +460,22 @@ def _fit_with_head(
     own: SelfSearch,
     played: Played,
     settings: FitSettings,
+    parameters: Mapping[str, Any],
     *,
-    forced: str | None,
     has_copies: bool,
 ) -> tuple[FittedRule, SelfSearch]:
     """The rule with the head that the gallery takes from now on, and own points scored by it."""
     if settings.heads:
-        choices = fit_heads(gallery, own.ids, own.neighbors, settings.heads, has_copies=has_copies)
-        played = played.beside(choices.scores, choices.left_out, forced=forced != "auto")
+        choices = fit_heads(
+            gallery,
+            own.ids,
+            own.neighbors,
+            settings.heads,
+            has_copies=has_copies,
+            without_classes=parameters["unknown_share"] is not None,
+        )
+        forced = parameters["head"] != "auto"
+        played = played.beside(choices.scores, choices.left_out, forced=forced)
     rule = played.finish(settings.calibration, settings.prior_factors)
     if rule.head is not None and rule.head.name is not None:
         gallery.head = choices.heads[rule.head.name]

@@ -70,6 +70,7 @@ def fit_heads(
     wanted: tuple[str, ...],
     *,
     has_copies: bool = False,
+    without_classes: bool = False,
 ) -> HeadChoices:
     """Fit heads on a gallery, whose points are read once, in portions.
 
@@ -83,6 +84,8 @@ def fit_heads(
         Which heads.
     has_copies : bool
         Whether near-copies carry the own accuracy: they are then left out of heads together.
+    without_classes : bool
+        Whether points are to stand for queries of unknown classes, too.
     """
     sizes, dimension = gallery.class_counts, gallery.engine.dimension
     n_classes = len(sizes)
@@ -122,7 +125,7 @@ def fit_heads(
     fitted = (
         _fit_many(points, n_classes, np.isin(ids, own_ids))
         if near_only
-        else _fit_few(points, n_classes, order, n_fitted, wanted)
+        else _fit_few(points, n_classes, order, n_fitted, wanted, without_classes=without_classes)
     )
     if fitted is None:
         reason = "no point differs from the mean of its class"
@@ -180,6 +183,8 @@ def _fit_few(
     order: IntArray,
     n_fitted: int,
     wanted: tuple[str, ...],
+    *,
+    without_classes: bool,
 ) -> dict[str, FittedHead] | None:
     """Heads for classes whose logits are all computed; None if points do not vary."""
     moments = _add_up(points, n_classes)
@@ -190,7 +195,10 @@ def _fit_few(
     means, shrinkage = fit_means_head(moments, points.take(drawn))
     heads = {"means": means}
     if "logistic" in wanted:
-        heads["logistic"] = fit_logistic_folds(points.take(drawn[:n_fitted]), moments, shrinkage)
+        some = points.take(drawn[:n_fitted])
+        heads["logistic"] = fit_logistic_folds(
+            some, moments, shrinkage, without_classes=without_classes
+        )
     return heads
 
 

@@ -70,7 +70,7 @@ class UnknownDetector:
         """Of queries, from their neighbours and p(c | known)."""
         by_slot = _by_slot(neighbors, self.ids, len(self.log_masses) - len(self.ids) - 1)
         density = GalleryDensity(self.kernel_width, np.ones(1, np.int64), self.log_masses)
-        return collect_evidence(by_slot, posterior, density)
+        return collect_evidence(by_slot, posterior, density, with_logits=self.model.has_logits)
 
     def p_known(self, neighbors: Neighbors, posterior: Posterior) -> FloatArray:
         """Probability that each query is of a class of the gallery, shape (n,)."""
@@ -174,6 +174,8 @@ def rehearse_gallery(
         in_company=has_company(own),
         class_sizes=class_sizes,
         left_out_rows=seeing,
+        # Logits of points whose class the head has seen are not those of unknown queries.
+        with_logits=gallery.head is not None and bool(gallery.head.class_folds),
     )
 
 

@@ -651,9 +651,12 @@ class Gallery:
         """Beside neighbours of own points, what heads say that have not seen the points."""
         if self.head is None:
             return found
-        vectors = self._comparable(asked.vectors)
-        scores = self.head.score_own(vectors, found.labels, asked.ids, found.sq_distances)
-        return found.with_scores(scores.without(asked.codes) if without_class else scores)
+        points = (self._comparable(asked.vectors), found.labels, asked.ids)
+        if without_class:
+            scores = self.head.score_without_class(*points, asked.codes, found.sq_distances)
+        else:
+            scores = self.head.score_own(*points, found.sq_distances)
+        return found.with_scores(scores)
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:
         stored = self.engine.fetch(ids)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
@@ -38,6 +39,9 @@ from nearsure.schema import (
 # classes are divided into few folds.
 FEWEST_FOLDS, MOST_FOLDS = 2, 5
 FOLD_SEED = 0
+# Classes are left out of logistic regression in so many folds. With fewer classes than the second
+# number, what is left without a fold is another problem, and its logits say nothing of the whole.
+CLASS_FOLDS, FEWEST_CLASSES = 5, 10
 # The strength is chosen on points of so many folds, it and the shrinkage on so many points at most;
 # and by heads that are fitted on so many at most, as it hardly depends on their number.
 CHOICE_FOLDS, MOST_CHOSEN_ON, MOST_CHOSEN_BY = 2, 2000, 3000
@@ -75,6 +79,11 @@ class FittedHead:
     farthest : float or None
         Squared distance to the nearest neighbour up to which queries are as points are. What is
         beyond it is noise, alike in all directions. None takes no query for noisy.
+    class_folds : tuple of LinearHead
+        Each without the classes of one fold, for points that stand for queries of unknown classes;
+        may be empty.
+    fold_of_class : array of shape (n_classes,)
+        Folds of the classes, if there are any.
     """
 
     name: str
@@ -86,6 +95,8 @@ class FittedHead:
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     is_sample: bool = False
     farthest: float | None = None
+    class_folds: tuple[LinearHead, ...] = ()
+    fold_of_class: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     def score(
         self, vectors: AnyArray, labels: IntArray, sq_distances: FloatArray | None = None
@@ -100,7 +111,20 @@ class FittedHead:
             Of their neighbours; without distances, no query is taken for noisy.
         """
         near = labels if self.near_only else None
-        return self.full.score(vectors, near, self._noise_of(sq_distances, vectors.shape[1]))
+        scores = self.full.score(vectors, near, self._noise_of(sq_distances, vectors.shape[1]))
+        if not self.class_folds:
+            return scores
+        largest = self._logit_ratio * scores.largest_logits
+        return replace(scores, level=largest - scores.log_shares.max(axis=1))
+
+    @cached_property
+    def _logit_ratio(self) -> float:
+        """By how much logits of folds are smaller, as these have seen fewer points.
+
+        As evidence of an unknown class, logits of queries are compared with those of own points.
+        """
+        norms = [float(np.linalg.norm(each.weights)) for each in (self.full, *self.folds)]
+        return float(np.mean(norms[1:])) / norms[0] if norms[0] else 1.0
 
     def _noise_of(self, sq_distances: FloatArray | None, n_features: int) -> FloatArray | None:
         if self.farthest is None or sq_distances is None:
@@ -125,13 +149,51 @@ class FittedHead:
         ids : array of shape (n,)
             Of the points.
         """
+        return self._score_by(self.folds, self._folds_of(ids), vectors, labels, sq_distances)
+
+    def score_without_class(
+        self,
+        vectors: AnyArray,
+        labels: IntArray,
+        ids: AnyArray,
+        codes: IntArray,
+        sq_distances: FloatArray | None = None,
+    ) -> ClassScores:
+        """Of points of the gallery as if their classes did not exist.
+
+        Logistic regression that has seen a class keeps the others away from its points, which no
+        query of an unknown class meets: the heads that have not seen it score them, if there are
+        any. Means of other classes do not depend on it.
+
+        Parameters
+        ----------
+        vectors, labels, ids, sq_distances
+            As of `score_own`.
+        codes : array of shape (n,)
+            Classes of the points.
+        """
+        if not self.class_folds:
+            return self.score_own(vectors, labels, ids, sq_distances).without(codes)
+        # A class that came later was seen by no head.
+        known = codes < len(self.fold_of_class)
+        folds = np.where(known, self.fold_of_class[np.where(known, codes, 0)], 0)
+        return self._score_by(self.class_folds, folds, vectors, labels, sq_distances)
+
+    def _score_by(
+        self,
+        heads: tuple[LinearHead, ...],
+        folds: IntArray,
+        vectors: AnyArray,
+        labels: IntArray,
+        sq_distances: FloatArray | None,
+    ) -> ClassScores:
         noise = self._noise_of(sq_distances, vectors.shape[1])
-        parts, folds = [], self._folds_of(ids)
+        parts = []
         for fold in np.unique(folds).tolist():
             rows = np.flatnonzero(folds == fold)
             near = labels[rows] if self.near_only else None
             some = None if noise is None else noise[rows]
-            parts.append((rows, self.folds[fold].score(vectors[rows], near, some)))
+            parts.append((rows, heads[fold].score(vectors[rows], near, some)))
         return replace(join_scores(parts, len(folds)), unheard=self._unheard)
 
     @cached_property
@@ -193,6 +255,7 @@ class FittedHead:
             "n_fold_classes": len(self.folds[0].weights),
             "n_seen": len(self.seen_ids),
             "n_folds": len(self.folds),
+            "n_class_folds": len(self.class_folds),
             "scale": None if self.means is None else self.means.scale,
             "farthest": self.farthest,
             "ids_dtype": self.seen_ids.dtype.str,
@@ -210,6 +273,12 @@ class FittedHead:
         else:
             arrays["head_means"], arrays["head_counts"] = self.means.means, self.means.counts
             arrays["head_factor"] = self.means.factor
+        if self.class_folds:
+            arrays["head_fold_of_class"] = self.fold_of_class
+            arrays["head_class_weights"] = np.stack([each.weights for each in self.class_folds])
+            arrays["head_class_intercepts"] = np.stack(
+                [each.intercepts for each in self.class_folds]
+            )
         for name in SINGLE:
             if name in arrays:
                 lowest = np.maximum(arrays[name], -LARGEST_WEIGHT)
@@ -235,7 +304,8 @@ class FittedHead:
         """
         owner = "The head of the model"
         n, m = numbers["n_classes"], numbers["n_seen"]
-        n_folds, n_fold, d = numbers["n_folds"], numbers["n_fold_classes"], n_features
+        n_folds, n_class_folds = numbers["n_folds"], numbers["n_class_folds"]
+        n_fold, d = numbers["n_fold_classes"], n_features
         single = {"low": -LARGEST_WEIGHT, "high": LARGEST_WEIGHT}
         factor = (d, d) if d <= MOST_CORRELATED else (d,)
         table = {
@@ -243,6 +313,9 @@ class FittedHead:
             "head_centre": array("float64", d, low=-1e150, high=1e150),
             "head_fold_weights": array("float32", n_folds, n_fold, d, **single),
             "head_fold_intercepts": array("float32", n_folds, n_fold, **single),
+            "head_fold_of_class": array("int64", n_fold, low=0, high=n_class_folds - 1),
+            "head_class_weights": array("float32", n_class_folds, n_fold, d, **single),
+            "head_class_intercepts": array("float32", n_class_folds, n_fold, **single),
             "head_weights": array("float32", n, d, **single),
             "head_intercepts": array("float32", n, **single),
             "head_means": array("float64", n, d, low=-1e150, high=1e150),
@@ -257,12 +330,12 @@ class FittedHead:
         if max(n, n_fold) > n_classes:
             raise unreadable(owner, f"it must have at most the {n_classes} classes of the gallery")
         centre = own["head_centre"]
-        folds = tuple(
-            _restored(weights, intercepts, centre)
-            for weights, intercepts in zip(
-                own["head_fold_weights"], own["head_fold_intercepts"], strict=True
+        folds = _restored_folds(own["head_fold_weights"], own["head_fold_intercepts"], centre)
+        class_folds: tuple[LinearHead, ...] = ()
+        if n_class_folds:
+            class_folds = _restored_folds(
+                own["head_class_weights"], own["head_class_intercepts"], centre
             )
-        )
         means = None
         if numbers["name"] == "means":
             means = ClassMeans(
@@ -285,6 +358,8 @@ class FittedHead:
             own["head_folds"],
             numbers["is_sample"],
             numbers["farthest"],
+            class_folds,
+            own.get("head_fold_of_class", np.empty(0, np.int64)),
         )
 
 
@@ -295,11 +370,14 @@ def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
         raise unreadable("The head of the model", "class means alone must have a scale")
     full = ("means", "counts", "factor") if numbers["name"] == "means" else SINGLE_FULL
     shared = ("ids", "folds", "centre", "fold_weights", "fold_intercepts")
-    return tuple(f"head_{name}" for name in (*shared, *full))
+    by_class = ("fold_of_class", "class_weights", "class_intercepts")
+    return tuple(
+        f"head_{name}" for name in (*shared, *full, *(by_class if numbers["n_class_folds"] else ()))
+    )
 
 
 SINGLE_FULL = ("weights", "intercepts")
-SINGLE = ("head_weights", "head_intercepts", "head_fold_weights", "head_fold_intercepts")
+SINGLE = tuple(f"head_{part}{name}" for part in ("", "fold_", "class_") for name in SINGLE_FULL)
 # Of a file; a class without members has minus this for an intercept of minus infinity.
 LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
@@ -310,6 +388,7 @@ _STORED = {
     "n_fold_classes": integer(1),
     "n_seen": integer(1),
     "n_folds": integer(FEWEST_FOLDS, MOST_FOLDS),
+    "n_class_folds": integer(0, CLASS_FOLDS),
     "scale": nullable(POSITIVE),
     "farthest": nullable(NUMBER),
     "ids_dtype": TEXT,
@@ -320,6 +399,12 @@ def _restored(weights: AnyArray, intercepts: AnyArray, centre: FloatArray) -> Li
     lowest = intercepts <= np.float32(-LARGEST_WEIGHT)
     plain = np.where(lowest, -np.inf, intercepts.astype(np.float64))
     return LinearHead(weights.astype(np.float64), plain, centre)
+
+
+def _restored_folds(
+    weights: AnyArray, intercepts: AnyArray, centre: FloatArray
+) -> tuple[LinearHead, ...]:
+    return tuple(_restored(*each, centre) for each in zip(weights, intercepts, strict=True))
 
 
 def assign_folds(
@@ -460,7 +545,9 @@ def _temper(parts: list[_Tempered]) -> tuple[float, float]:
     return float(found.fun), float(np.exp(found.x))
 
 
-def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: float) -> FittedHead:
+def fit_logistic_folds(
+    points: LabelledFolds, folds: list[Moments], shrinkage: float, *, without_classes: bool = False
+) -> FittedHead:
     """Logistic regression in the metric of the class means; strength by likelihood left out.
 
     Parameters
@@ -471,6 +558,8 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
         As of `fit_means_head`.
     shrinkage : float
         Of the metric.
+    without_classes : bool
+        Whether to fit heads without the classes of each fold of these, too.
     """
     total = sum(folds[1:], start=folds[0])
     n_classes = len(total.counts)
@@ -490,13 +579,57 @@ def fit_logistic_folds(points: LabelledFolds, folds: list[Moments], shrinkage: f
         n_classes,
     )
 
-    def fit(fold: int | None) -> LinearHead:
-        means, others = prepare(fold)
-        weights = fit_logistic_head(others.vectors, others.codes, n_classes, strength)
-        return _as_head(weights, means, scale)
+    def fit(
+        means: ClassMeans, others: LabelledFolds, start: FloatArray | None = None
+    ) -> tuple[LinearHead, FloatArray]:
+        weights = fit_logistic_head(others.vectors, others.codes, n_classes, strength, start)
+        return _as_head(weights, means, scale), weights
 
-    heads = _rounded(tuple(fit(fold) for fold in (None, *range(len(folds)))))
-    return FittedHead("logistic", heads[0], heads[1:])
+    means, whole = prepare(None)
+    full, weights = fit(means, whole)
+    heads = _rounded((full, *(fit(*prepare(fold))[0] for fold in range(len(folds)))))
+    head = FittedHead("logistic", heads[0], heads[1:])
+    present = np.unique(points.codes)
+    if not without_classes or len(present) < FEWEST_CLASSES:
+        return head
+    fold_of_class = np.zeros(n_classes, np.int64)
+    fold_of_class[present] = spread_classes(means.whiten(means.means[present] + means.centre))
+    class_folds = []
+    for fold in range(CLASS_FOLDS):
+        others = points.take(np.flatnonzero(fold_of_class[points.codes] != fold))
+        # In many dimensions a class leaves its mark on the metric, too.
+        moments = Moments.empty(total.centre, n_classes).add(others.vectors, others.codes)
+        spread = total if shrinkage == 1.0 or not moments.has_spread else None
+        means = fit_class_means(moments, shrinkage, spread=spread)
+        others = replace(others, vectors=means.whiten(others.vectors))
+        # From the weights for all classes, few steps are left.
+        class_folds.append(fit(means, others, weights)[0])
+    return replace(head, class_folds=_rounded(tuple(class_folds)), fold_of_class=fold_of_class)
+
+
+def spread_classes(means: FloatArray) -> IntArray:
+    """Folds of classes, shape (n,): those that are alike are in different ones.
+
+    A query of an unknown class still meets the classes that are most like its own, and so should a
+    point whose class is left out with others.
+
+    Examples
+    --------
+    >>> folds = spread_classes(np.array([[0.0], [9.0], [0.1], [9.1]]))
+    >>> bool(folds[0] != folds[2] and folds[1] != folds[3])
+    True
+    """
+    n = len(means)
+    sq_distances = cdist(means, means, "sqeuclidean")
+    folds = np.zeros(n, np.int64)
+    # Of each class to the nearest one of each fold.
+    nearest = np.full((n, CLASS_FOLDS), np.inf)
+    places = np.full(CLASS_FOLDS, -(-n // CLASS_FOLDS))
+    for each in np.random.default_rng(FOLD_SEED).permutation(n).tolist():
+        folds[each] = fold = int(np.where(places > 0, nearest[each], -1.0).argmax())
+        places[fold] -= 1
+        nearest[:, fold] = np.minimum(nearest[:, fold], sq_distances[each])
+    return folds
 
 
 def _choose_strength(

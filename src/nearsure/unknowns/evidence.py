@@ -221,7 +221,7 @@ def _remove_own_kernels(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Three numbers for each of n queries; the larger, the more likely a query is known.
+    """Some numbers for each of n queries; the larger, the more likely a query is known.
 
     Confidence alone is not enough: it is relative, and a query far from everything may be of one
     class with confidence 1 because that class is a little less far. Mass is absolute.
@@ -237,20 +237,32 @@ class Evidence:
     confidence : array of shape (n,)
         p(c | known) of the most probable class, from the posterior. Its rule and temperature may
         name another class than the strongest.
+    largest_logit : array of shape (n,), optional
+        Of logistic regression beside the neighbours: how well the best class fits, on a scale that
+        shares of the probability do not have. NaN where it has not seen the most probable class,
+        and has no say.
     """
 
     log_mass: FloatArray
     relative_log_mass: FloatArray
     confidence: FloatArray
+    largest_logit: FloatArray | None = None
+
+    @property
+    def _columns(self) -> tuple[FloatArray, ...]:
+        near = (self.log_mass, self.relative_log_mass, self.confidence)
+        return near if self.largest_logit is None else (*near, self.largest_logit)
 
     def __post_init__(self) -> None:
-        columns = (self.log_mass, self.relative_log_mass, self.confidence)
+        columns = self._columns
         if any(column.shape != (len(self.log_mass),) for column in columns):
             raise InvalidInputError(
                 "The parts of evidence must be arrays of one length. "
                 f"Got shapes {', '.join(str(column.shape) for column in columns)} instead."
             )
-        if any(np.isnan(column).any() or np.isposinf(column).any() for column in columns):
+        if any(np.isnan(column).any() for column in columns[:3]) or any(
+            np.isposinf(column).any() for column in columns
+        ):
             raise InvalidInputError("Evidence must be numbers. Got NaN or infinity instead.")
 
     def __len__(self) -> int:
@@ -258,8 +270,8 @@ class Evidence:
 
     @property
     def matrix(self) -> FloatArray:
-        """The three columns, shape (n, 3)."""
-        return np.stack([self.log_mass, self.relative_log_mass, self.confidence], axis=1)
+        """The columns, shape (n, 3) or, with logits, (n, 4)."""
+        return np.stack(self._columns, axis=1)
 
     @property
     def seen(self) -> BoolArray:
@@ -268,7 +280,7 @@ class Evidence:
 
     def take(self, rows: AnyArray) -> "Evidence":
         """The evidence of some of the queries, by index (repeats allowed) or mask."""
-        return Evidence(self.log_mass[rows], self.relative_log_mass[rows], self.confidence[rows])
+        return Evidence(*(column[rows] for column in self._columns))
 
 
 def collect_evidence(
@@ -277,6 +289,7 @@ def collect_evidence(
     density: GalleryDensity,
     *,
     own_codes: ArrayLike | None = None,
+    with_logits: bool = False,
 ) -> Evidence:
     """Collect the evidence of queries from their neighbours and their posterior.
 
@@ -292,6 +305,8 @@ def collect_evidence(
         Class codes of the points, if they are support points that were left out. Their class then
         lacked a member that it has for a query, and its mass is corrected for that; the mass at
         their neighbours is taken without them.
+    with_logits : bool
+        Whether the largest logit of the head beside the neighbours is evidence, too.
 
     Returns
     -------
@@ -334,4 +349,9 @@ def collect_evidence(
     if own is not None:
         correction = log_of_left_out_share(own, density.class_sizes)
         log_mass = log_mass + np.where(strongest == own, correction, 0.0)
-    return Evidence(log_mass, log_mass - usual, posterior.confidence)
+    logits: FloatArray | None = None
+    if with_logits and (scores := neighbors.class_scores) is not None:
+        best = posterior.labels
+        unheard = (best >= scores.n_known) | np.isin(best, scores.unheard)
+        logits = np.where(unheard, np.nan, scores.largest_logits)
+    return Evidence(log_mass, log_mass - usual, posterior.confidence, logits)

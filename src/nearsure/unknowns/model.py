@@ -105,6 +105,8 @@ def log_mean_powers(log_odds: FloatArray, exponents: FloatArray) -> FloatArray:
     return np.asarray(powers - np.log(len(log_odds)), np.float64)
 
 
+# Columns of the evidence that come from the neighbours; the largest logit may follow.
+N_NEAR = 3
 N_KNOTS = 6
 # Of far unknowns, beside 1 of those that are like a class left out. They come on top of these, so
 # that odds among near ones stay as they are.
@@ -131,7 +133,7 @@ class OddsLine(schema.Document):
 
     _owner: ClassVar = "The model of p(known)"
     _table: ClassVar = {
-        "weights": schema.list_of(_MODERATE, 3),
+        "weights": schema.list_of(_MODERATE),
         "knots": schema.list_of(_MODERATE),
         "slopes": schema.list_of(_MODERATE),
         "offset": _MODERATE,
@@ -143,7 +145,7 @@ class OddsLine(schema.Document):
 
     @classmethod
     def fit(cls, known: FloatArray, unknown: FloatArray) -> Self:
-        """Fit it to standardised evidence, shapes (n_known, 3) and (n_unknown, 3)."""
+        """Fit it to standardised evidence, shapes (n_known, m) and (n_unknown, m)."""
         rows = np.concatenate([known, unknown])
         is_known = np.arange(len(rows)) < len(known)
         # Both kinds count the same in total; the prior counts as much as a single row.
@@ -160,7 +162,7 @@ class OddsLine(schema.Document):
         return cls(_plain(weights), _plain(knots), _plain(slopes), offset)
 
     def log_odds(self, standardized: FloatArray) -> FloatArray:
-        """Of rows of shape (n, 3)."""
+        """Of rows of shape (n, m)."""
         # Not products of matrices, whose last bit depends on how many rows come together.
         scores = np.einsum("nm,m->n", standardized, np.array(self.weights))
         pieces = line_pieces(scores, np.array(self.knots))
@@ -219,9 +221,9 @@ class KnownModel(schema.Document):
 
     _owner: ClassVar = "The model of p(known)"
     _table: ClassVar = {
-        "means": schema.list_of(_MODERATE, 3),
-        "scales": schema.list_of(schema.number("a number in [1e-100, 1e100]", 1e-100, 1e100), 3),
-        "weights": schema.list_of(_MODERATE, 3),
+        "means": schema.list_of(_MODERATE),
+        "scales": schema.list_of(schema.number("a number in [1e-100, 1e100]", 1e-100, 1e100)),
+        "weights": schema.list_of(_MODERATE),
         "knots": schema.list_of(_MODERATE),
         "slopes": schema.list_of(_MODERATE),
         "offset": _MODERATE,
@@ -262,13 +264,13 @@ class KnownModel(schema.Document):
                 "Evidence of both known and unknown queries with neighbours is needed. "
                 f"Got {len(known)} and {len(unknown)} queries instead."
             )
-        means, spread = known.matrix.mean(axis=0), known.matrix.std(axis=0)
+        means, spread = np.nanmean(known.matrix, axis=0), np.nanstd(known.matrix, axis=0)
         # A column that never varies gets no weight; the test allows for the rounding of its mean.
         varies = spread > 1e-12 * (1 + np.abs(means))
         scales = np.where(varies, spread, 1.0)
 
         def standardize(evidence: Evidence) -> FloatArray:
-            return np.where(varies, (evidence.matrix - means) / scales, 0.0)
+            return np.where(varies, _standardize(evidence, means, scales), 0.0)
 
         near = OddsLine.fit(standardize(known), standardize(unknown))
         model = cls(
@@ -290,8 +292,15 @@ class KnownModel(schema.Document):
             drift_normalizers=_plain(log_mean_powers(model.log_odds(known), DRIFTS)),
             far=None
             if far is None
-            else OddsLine.fit(standardize(known), standardize(far.take(far.seen))),
+            else OddsLine.fit(
+                without_logits(standardize(known)), without_logits(standardize(far.take(far.seen)))
+            ),
         )
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether the largest logit is part of the evidence."""
+        return len(self.means) > N_NEAR
 
     def with_shift(self, *, novelty: float, drift: float) -> Self:
         """The same model for queries that differ from the rehearsal by so much."""
@@ -327,7 +336,7 @@ class KnownModel(schema.Document):
         return log_odds
 
     def _standardized(self, evidence: Evidence) -> FloatArray:
-        return np.asarray((evidence.matrix - self.means) / self.scales, np.float64)
+        return _standardize(evidence, np.array(self.means), np.array(self.scales))
 
     def p_known(self, evidence: Evidence, unknown_share: float) -> FloatArray:
         """Probability that a query is of a class of the gallery.
@@ -359,7 +368,27 @@ class KnownModel(schema.Document):
         for line in (model, far or model):
             if len(line.slopes) != len(line.knots) + 1 or not line.knots:
                 raise schema.unreadable(cls._owner, "'slopes' must be one more than 'knots'")
+            sizes = {len(model.means), len(model.scales), len(line.weights)}
+            if sizes not in ({N_NEAR}, {N_NEAR + 1}):
+                raise schema.unreadable(
+                    cls._owner, "'means', 'scales' and 'weights' must be 3 each, or 4"
+                )
         return replace(model, far=far)
+
+
+def _standardize(evidence: Evidence, means: FloatArray, scales: FloatArray) -> FloatArray:
+    """Evidence in units of what known queries have; what has no say is usual."""
+    standardized = (evidence.matrix - means) / scales
+    return np.where(np.isnan(standardized), 0.0, standardized)
+
+
+def without_logits(standardized: FloatArray) -> FloatArray:
+    """Evidence of the neighbours alone, the rest of it 0.
+
+    A step away from all neighbours changes the logits by anything: they grow along the weights of
+    some class without end. So far unknowns are told by distances, whatever a head says.
+    """
+    return np.where(np.arange(standardized.shape[1]) < N_NEAR, standardized, 0.0)
 
 
 def check_unknown_share(unknown_share: float) -> None:

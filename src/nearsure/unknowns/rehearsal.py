@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,6 +62,7 @@ def rehearse(
     in_company: BoolArray | None = None,
     class_sizes: IntArray | None = None,
     left_out_rows: IntArray | None = None,
+    with_logits: bool = False,
 ) -> Rehearsal:
     """Imitate known and unknown queries by support points.
 
@@ -140,10 +142,11 @@ def rehearse(
         in_company = density.class_sizes[own_codes] > 1
     if own_posterior is None:
         own_posterior = to_posterior(own_neighbors)
-    known = collect_evidence(own_neighbors, own_posterior, density, own_codes=own_codes)
-    unknown = collect_evidence(class_left_out, to_posterior(class_left_out), density)
+    collect = partial(collect_evidence, density=density, with_logits=with_logits)
+    known = collect(own_neighbors, own_posterior, own_codes=own_codes)
+    unknown = collect(class_left_out, to_posterior(class_left_out))
     moved = move_away(class_left_out)
-    far = collect_evidence(moved, to_posterior(moved), density)
+    far = collect(moved, to_posterior(moved))
     return Rehearsal(density, known.take(in_company), unknown, far, left_out_rows)
 
 
