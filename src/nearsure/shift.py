@@ -500,7 +500,10 @@ def check_queries(
         weights = shares.ratios[codes]
         readings = []
         if FARTHER in reasons and perturb is not None:
-            readings += rehearsal.play_noise(perturb, start_spread, now_spread)
+            # Points that are moved so far that their answers are chance stand for nothing.
+            chance = min(0.5, 2.0 * float(np.bincount(codes).max()) / len(codes))
+            played = rehearsal.play_noise(perturb, start_spread, now_spread)
+            readings += [each for each in played if each.accuracy > chance]
         if OTHER_SHARES in reasons:
             shifted = rehearsal.play_class_shift(weights)
             readings += [] if shifted is None else [shifted]

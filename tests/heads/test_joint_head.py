@@ -132,7 +132,7 @@ def test_a_head_that_says_nothing_gets_no_weight() -> None:
     fit = choose_head(posterior, {"means": scores}, codes, left_out={})
     assert fit.name is None
     assert fit.joint is None
-    assert "neighbours alone" in str(fit)
+    assert "neighbours answer alone" in str(fit)
 
 
 def test_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,12 +96,11 @@ def fit_heads(
     places = draw_places(len(gallery), n_read, np.random.default_rng(READ_SEED))
     # Own points with all that is left out with them: whoever is not read has no fold.
     ids = np.union1d(gallery.ids_at(places), own_ids)
-    try:
-        vectors, codes = _read(gallery, ids)
-    except LookupError:
-        # Others have removed points meanwhile.
-        ids = ids[gallery.holds(ids)]
-        vectors, codes = _read(gallery, ids)
+    ids, vectors, codes = _read(gallery, ids)
+    # Others may have added a class meanwhile.
+    counted = codes < n_classes
+    if not counted.all():
+        ids, vectors, codes = ids[counted], vectors[counted], codes[counted]
     beside = gallery.groups_beside
     groups = None if beside is None else values_beside(beside, ids)
     if groups is None and has_copies:
@@ -165,10 +164,20 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
     return None
 
 
-def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, IntArray]:
-    blocks = np.split(ids, np.arange(PORTION, len(ids), PORTION))
-    vectors = [gallery.vectors_of(block) for block in blocks]
-    return np.concatenate(vectors), gallery.codes_of(ids)
+def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, AnyArray, IntArray]:
+    """Ids, vectors and classes of those points that are still there."""
+    blocks = []
+    for block in np.split(ids, np.arange(PORTION, len(ids), PORTION)):
+        try:
+            blocks.append(gallery.points_of(block))
+        except LookupError:
+            # Others have removed points meanwhile.
+            blocks.append(gallery.points_of(block[gallery.holds(block)]))
+    return (
+        np.concatenate([block.ids for block in blocks]),
+        np.concatenate([block.vectors for block in blocks]),
+        np.concatenate([block.codes for block in blocks]),
+    )
 
 
 def _order_by_content(vectors: AnyArray, codes: IntArray) -> IntArray:

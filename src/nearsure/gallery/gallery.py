@@ -427,11 +427,12 @@ class Gallery:
         """Vectors of points that are to change, if a head follows changes."""
         if self.head is None or self.head.means is None:
             return None
-        return self.vectors_of(ids)
+        return self.points_of(ids).vectors
 
-    def vectors_of(self, ids: AnyArray) -> AnyArray:
-        """Vectors of points as they are compared: of unit length under cosine."""
-        return self._comparable(np.asarray(self.engine.fetch(ids).vectors))
+    def points_of(self, ids: AnyArray) -> AskedPoints:
+        """Points with vectors as they are compared: of unit length under cosine."""
+        points = self._points_of(ids)
+        return replace(points, vectors=self._comparable(points.vectors))
 
     def _comparable(self, vectors: AnyArray) -> AnyArray:
         return unit_vectors(vectors) if self.engine.metric == "cosine" else vectors
