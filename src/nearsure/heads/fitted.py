@@ -448,8 +448,11 @@ def fit_many_means(folds: list[Moments], apart: Moments) -> FittedHead:
     means = fit_class_means(total, USUAL_SHRINKAGE, USUAL_SCALE, spread=apart)
     heads = []
     for fold in folds:
-        rest = total - fold
-        head = replace(means, means=rest.means, counts=rest.counts).head(np.float32)
+        # In single precision at once: what is as large as the gallery takes time to move.
+        counts = total.counts - fold.counts
+        rest: AnyArray = np.subtract(total.sums, fold.sums, dtype=np.float32, casting="same_kind")
+        rest /= np.maximum(counts, 1.0)[:, None]
+        head = replace(means, means=rest, counts=counts).head(np.float32)
         heads.append(replace(head, intercepts=_in_single(head.intercepts)))
     return FittedHead("means", means.head(np.float32), tuple(heads), means, near_only=True)
 
