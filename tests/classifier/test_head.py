@@ -14,6 +14,7 @@ from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.classifier import fit as fit_module
 from nearsure.classifier import head as head_module
+from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.heads import ClassMeans, Moments
@@ -381,7 +382,6 @@ class TestLargeGalleries:
         living = NEDClassifier(head="means", max_fit_samples=20).fit(Z, Y)
         head = living._fit.gallery.head
         assert head is not None
-        assert head.is_sample
         seen = head.seen_ids
         # Those of the fit are read, too.
         assert 60 <= len(seen) <= 80
@@ -451,3 +451,45 @@ class TestLargeGalleries:
         reason = "3 classes of 4 features are too many"
         assert classifier.head_fit_.left_out == {"means": reason, "logistic": reason}
         assert_same_answers(classifier, NEDClassifier(head=None).fit(Z, Y), Q)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_new_class_is_answered_as_surely_as_by_its_neighbours(head: Head) -> None:
+    far = np.full((40, Z.shape[1]), 30.0) + np.random.default_rng(0).normal(size=(40, Z.shape[1]))
+    classifier = NEDClassifier(head=head).fit(Z, Y)
+    classifier.add(far[:20], np.full(20, 9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        prediction = classifier.predict_with_confidence(far[20:])
+    assert (prediction.labels == 9).all()
+    assert prediction.confidence.min() > 0.9
+
+
+def test_promises_are_not_made_under_other_ids() -> None:
+    """Heads have seen the points of another engine, and cannot tell which."""
+    classifier = NEDClassifier(head="means").fit(Z, Y)
+    order = np.random.default_rng(1).permutation(len(Y))
+    same = copy.deepcopy(classifier).use_engine(MemoryEngine(Z.copy(), np.arange(len(Y)), Y))
+    same.accept_threshold(precision=0.8)
+    other = classifier.use_engine(MemoryEngine(Z[order], np.arange(len(Y)), Y[order]))
+    other.predict(Q)
+    for ask in (partial(other.accept_threshold, precision=0.8), other.to_bytes):
+        with pytest.raises(InvalidInputError, match="refit"):
+            ask()
+    other.refit().accept_threshold(precision=0.8)
+
+
+def test_groups_of_many_classes_can_be_fitted() -> None:
+    codes = np.repeat(np.arange(10), 20)
+    points = 3.0 * np.eye(10)[codes] + np.random.default_rng(0).normal(size=(200, 10))
+    groups = ((codes >= 5) & (np.arange(200) % 2 == 1)).astype(np.int64)
+    for one in (groups, np.zeros(200, np.int64)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            try:
+                classifier = NEDClassifier(n_neighbors=5).fit(points, codes, groups=one)
+            except InvalidInputError as error:
+                assert "neighbour" in str(error)  # noqa: PT017
+                continue
+        again = NEDClassifier.from_bytes(classifier.to_bytes())
+        assert_same_answers(again, classifier, points[:20])

@@ -60,16 +60,18 @@ def join_naively(
         }
         if not near:
             continue
-        for code in {*near, *listed}:
-            if code in listed:
-                said = listed[code]
-            elif code >= scores.n_known or code in scores.unheard:
-                said = max(listed.values(), default=scores.rest[row])
-            else:
-                said = scores.rest[row]
-            factor = 1.0 if factors is None else factors[code]
+        # Classes that the head has not seen have what the neighbours say.
+        unseen = [
+            c for c in near if c not in listed and (c >= scores.n_known or c in scores.unheard)
+        ]
+        for code in {*near, *listed} - {*unseen}:
+            said = listed.get(code, scores.rest[row])
             floored = (near.get(code, 0.0) + weights.floor) ** weights.neighbors
-            dense[row, code] = factor * floored * np.exp(weights.head * said)
+            dense[row, code] = floored * np.exp(weights.head * said)
+        if dense[row].any():
+            dense[row] *= (1.0 - sum(near[code] for code in unseen)) / dense[row].sum()
+        dense[row, unseen] = [near[code] for code in unseen]
+        dense[row] *= 1.0 if factors is None else factors
         dense[row] /= dense[row].sum()
     return dense
 

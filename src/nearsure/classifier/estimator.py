@@ -85,6 +85,7 @@ from nearsure.gallery.opening import (
     check_metric,
     create_gallery,
     describe_difference,
+    have_same_ids,
     open_gallery,
     reopen_gallery,
     resolve_engine,
@@ -402,7 +403,10 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         fit = self._fit
         gallery = reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric)
-        gallery.head = fit.gallery.head
+        head = fit.gallery.head
+        if head is not None:
+            same = have_same_ids(fit.gallery, gallery)
+            gallery.head = head if same else head.without_points()
         self._fit = replace(
             fit,
             gallery=gallery,

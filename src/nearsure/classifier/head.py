@@ -7,6 +7,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.bursts import group_near_copies, leave_near_copies_out
 from nearsure.classifier.rule import draw_places
+from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import Moments
@@ -101,6 +102,8 @@ def fit_heads(
     counted = codes < n_classes
     if not counted.all():
         ids, vectors, codes = ids[counted], vectors[counted], codes[counted]
+    if not np.isin(own_ids, ids).all():
+        raise InvalidInputError("Points were removed while they were fitted on. Fit again.")
     beside = gallery.groups_beside
     groups = None if beside is None else values_beside(beside, ids)
     if groups is None and has_copies:
@@ -115,10 +118,14 @@ def fit_heads(
         None if groups is None else groups[order],
         FOLDS_OF_MANY if near_only else MOST_FOLDS,
     )
+    if not folds.any():
+        reason = "all points are of one group"
+        return HeadChoices(left_out=dict.fromkeys(wanted, reason))
     points = LabelledFolds(vectors, codes, folds)
     left_out = {}
     n_fitted = int(min(len(ids), MOST_PRODUCTS // (n_classes * dimension)))
-    if "logistic" in wanted and n_fitted < min(len(ids), FEWEST_A_CLASS * n_classes):
+    too_many = near_only or n_fitted < min(len(ids), FEWEST_A_CLASS * n_classes)
+    if "logistic" in wanted and too_many:
         left_out["logistic"] = f"it would take long with {n_classes:,} classes"
         wanted = tuple(name for name in wanted if name != "logistic")
     fitted = (
@@ -136,7 +143,6 @@ def fit_heads(
             fitted[name],
             seen_ids=ids,
             seen_folds=folds,
-            is_sample=len(ids) < len(gallery),
             farthest=farthest,
         )
         for name in wanted
@@ -170,7 +176,7 @@ def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, AnyArray, IntArray
     for block in np.split(ids, np.arange(PORTION, len(ids), PORTION)):
         try:
             blocks.append(gallery.points_of(block))
-        except LookupError:
+        except (LookupError, InvalidInputError):
             # Others have removed points meanwhile.
             blocks.append(gallery.points_of(block[gallery.holds(block)]))
     return (

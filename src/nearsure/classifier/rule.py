@@ -362,7 +362,7 @@ class FittedRule:
             factors=prior_factors,
             possible=None if sizes is None else sizes > 0,
         ).probability_of(codes)
-        is_known = codes < scores.n_known
+        is_known = (codes < scores.n_known) & ~np.isin(codes, scores.unheard)
         return Support(near.probability_of(codes), np.where(is_known, by_head, np.nan))
 
     def to_dict(self) -> dict[str, Any]:

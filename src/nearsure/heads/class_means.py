@@ -172,11 +172,15 @@ class ClassMeans:
 
     def head(self, dtype: type[np.floating] = np.float64) -> LinearHead:
         """The logits that means and metric give, with weights of a precision."""
-        # The inverse of the covariance first: classes may be many more than features.
-        metric = self.factor @ self.factor.T if self.factor.ndim > 1 else self.factor**2
-        metric = (self.scale * metric).astype(dtype)
         means = self.means.astype(dtype, copy=False)
-        weights = means @ metric if metric.ndim > 1 else means * metric
+        factor = (np.sqrt(self.scale) * self.factor).astype(dtype)
+        if factor.ndim == 1:
+            weights = means * factor**2
+        elif len(means) > len(factor):
+            # The inverse of the covariance first, where classes are more than features.
+            weights = means @ (factor @ factor.T)
+        else:
+            weights = (means @ factor) @ factor.T
         with np.errstate(divide="ignore"):
             prior = np.log(self.counts)
         intercepts = prior - 0.5 * np.einsum("cd,cd->c", weights, means)

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
+from nearsure.errors import InvalidInputError
 from nearsure.heads.class_means import (
     MOST_CORRELATED,
     ClassMeans,
@@ -73,9 +74,6 @@ class FittedHead:
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
         The points that it was fitted on, by ascending id, and their folds.
-    is_sample : bool
-        Whether they were some of the gallery's points. Those that are added later are seen, too,
-        and no others are taken out of the means.
     farthest : float or None
         Squared distance to the nearest neighbour up to which queries are as points are. What is
         beyond it is noise, alike in all directions. None takes no query for noisy.
@@ -93,7 +91,6 @@ class FittedHead:
     near_only: bool = False
     seen_ids: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     seen_folds: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    is_sample: bool = False
     farthest: float | None = None
     class_folds: tuple[LinearHead, ...] = ()
     fold_of_class: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
@@ -179,6 +176,10 @@ class FittedHead:
         folds = np.where(known, self.fold_of_class[np.where(known, codes, 0)], 0)
         return self._score_by(self.class_folds, folds, vectors, labels, sq_distances)
 
+    def without_points(self) -> Self:
+        """The same where points have other ids: own points cannot be told from queries."""
+        return replace(self, folds=())
+
     def _score_by(
         self,
         heads: tuple[LinearHead, ...],
@@ -187,6 +188,8 @@ class FittedHead:
         labels: IntArray,
         sq_distances: FloatArray | None,
     ) -> ClassScores:
+        if not self.folds:
+            raise InvalidInputError(OTHER_IDS)
         noise = self._noise_of(sq_distances, vectors.shape[1])
         parts = []
         for fold in np.unique(folds).tolist():
@@ -224,15 +227,15 @@ class FittedHead:
         if self.means is None:
             return self
         seen_ids, seen_folds = self.seen_ids, self.seen_folds
-        if self.is_sample:
-            is_new = ~np.isin(ids, seen_ids)
-            if sign < 0:
-                vectors, codes = vectors[~is_new], codes[~is_new]
-            else:
-                every = np.concatenate([seen_ids, ids[is_new]])
-                order = np.argsort(every, kind="stable")
-                seen_ids = every[order]
-                seen_folds = np.append(seen_folds, np.zeros(is_new.sum(), np.int64))[order]
+        is_new = ~np.isin(ids, seen_ids)
+        if sign < 0:
+            # Those that were not read, or came past this head, are not in the means.
+            vectors, codes = vectors[~is_new], codes[~is_new]
+        elif is_new.any():
+            new = np.sort(ids[is_new])
+            places = np.searchsorted(seen_ids, new)
+            seen_ids = np.insert(_as_wide(seen_ids, new), places, new)
+            seen_folds = np.insert(seen_folds, places, 0)
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
         # Most classes are as they were.
         touched = np.unique(codes)
@@ -247,10 +250,11 @@ class FittedHead:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
+        if not self.folds:
+            raise InvalidInputError(OTHER_IDS)
         numbers = {
             "name": self.name,
             "near_only": self.near_only,
-            "is_sample": self.is_sample,
             "n_classes": len(self.full.weights),
             "n_fold_classes": len(self.folds[0].weights),
             "n_seen": len(self.seen_ids),
@@ -356,11 +360,21 @@ class FittedHead:
             numbers["near_only"],
             ids,
             own["head_folds"],
-            numbers["is_sample"],
             numbers["farthest"],
             class_folds,
             own.get("head_fold_of_class", np.empty(0, np.int64)),
         )
+
+
+OTHER_IDS = (
+    "The engine holds the points of the fit under other ids, so that they cannot be scored by "
+    "heads that have not seen them. Call refit()."
+)
+
+
+def _as_wide(ids: AnyArray, more: AnyArray) -> AnyArray:
+    """Ids of a type that holds longer ones, too."""
+    return ids.astype(np.result_type(ids.dtype, more.dtype), copy=False)
 
 
 def head_arrays(numbers: dict[str, Any]) -> tuple[str, ...]:
@@ -383,7 +397,6 @@ LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _STORED = {
     "name": one_of("means", "logistic"),
     "near_only": BOOLEAN,
-    "is_sample": BOOLEAN,
     "n_classes": integer(1),
     "n_fold_classes": integer(1),
     "n_seen": integer(1),
@@ -431,6 +444,10 @@ def assign_folds(
     folds = np.empty(len(first), np.int64)
     # Classes begin with different folds, or the first would have all that is left over.
     folds[by_class] = (rank + ordered) % n_folds
+    occurring, folds = np.unique(folds, return_inverse=True)
+    if len(occurring) < FEWEST_FOLDS:
+        # A few groups that hold many classes: what they are of does not divide them.
+        folds[drawn] = np.arange(len(drawn)) % n_folds
     return folds[of_unit]
 
 

@@ -193,6 +193,7 @@ class _Candidates:
     codes: IntArray
     near: FloatArray
     log_head: FloatArray
+    unseen: BoolArray
     starts: IntArray
 
     def logits(self, joint: Joint) -> FloatArray:
@@ -241,6 +242,8 @@ def join_head(
     """
     listed = _align(posterior, scores, possible)
     logits = listed.logits(joint)
+    if listed.unseen.any():
+        logits = _set_apart(listed, logits)
     if factors is not None:
         logits = logits + np.log(factors[listed.codes])
     order = np.lexsort((listed.codes, -logits, listed.rows))
@@ -253,6 +256,20 @@ def join_head(
     totals = np.bincount(rows, shares, minlength=n)
     n_classes = max(posterior.n_classes, scores.n_known)
     return Posterior(indptr, codes, shares / totals[rows], n_classes)
+
+
+def _set_apart(listed: _Candidates, logits: FloatArray) -> FloatArray:
+    """Classes that the head has not seen have what neighbours say; the others share the rest."""
+    lengths = np.diff(listed.starts, append=len(listed.rows))
+    seen = np.where(listed.unseen, -np.inf, logits)
+    largest = np.maximum.reduceat(seen, listed.starts)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    shares = np.exp(seen - np.repeat(largest, lengths))
+    totals = np.add.reduceat(shares, listed.starts)
+    apart = np.add.reduceat(np.where(listed.unseen, listed.near, 0.0), listed.starts)
+    left = np.maximum(1.0 - apart, 0.0) / np.where(totals > 0, totals, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(listed.unseen, listed.near, shares * np.repeat(left, lengths)))
 
 
 def fit_joint(
@@ -374,6 +391,7 @@ def _align(
         np.concatenate([codes, posterior.codes[others]])[by_row],
         np.concatenate([near, posterior.probabilities[others]])[by_row],
         np.concatenate([log_head, beside])[by_row],
+        np.concatenate([np.zeros(len(rows), np.bool_), unknown])[by_row],
         np.flatnonzero(np.diff(all_rows, prepend=-1)),
     )
 

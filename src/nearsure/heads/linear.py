@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
@@ -117,8 +116,11 @@ class LinearHead:
         found = scores.take(rows)
         first, second = np.argsort(-found.log_shares, axis=1, kind="stable")[:, :2].T
         every = np.arange(len(rows))
-        way = self.weights[found.codes[every, first]] - self.weights[found.codes[every, second]]
-        variance = noise[rows] * (np.asarray(way, np.float64) ** 2).sum(axis=1)
+        best, next_best = (
+            np.asarray(self.weights[found.codes[every, place]], np.float64)
+            for place in (first, second)
+        )
+        variance = noise[rows] * ((best - next_best) ** 2).sum(axis=1)
         factor = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * variance)
         log_shares, rest = found.log_shares * factor[:, None], found.rest * factor
         total = np.exp(log_shares).sum(axis=1) + n_unlisted * np.exp(rest)
@@ -144,7 +146,8 @@ class LinearHead:
         products = np.matmul(gathered, moved[:, :, None])[:, :, 0]
         logits = products.astype(np.float64) + self.intercepts[np.maximum(codes, 0)]
         logits = np.where(codes == PADDING_LABEL, -np.inf, np.round(logits, DECIMALS))
-        level = _log_sums(logits)
+        # How many classes other rows have is not to be seen in the last digits.
+        level = np.round(_log_sums(logits), DECIMALS)
         log_shares = logits - level[:, None]
         lowest = np.where(codes == PADDING_LABEL, np.inf, log_shares).min(axis=1)
         return codes, log_shares, np.where(np.isfinite(lowest), lowest, 0.0), level
@@ -173,5 +176,7 @@ def _list_best(logits: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, Fl
 
 
 def _log_sums(logits: FloatArray) -> FloatArray:
-    sums = np.asarray(logsumexp(logits, axis=1), np.float64)
-    return np.where(np.isfinite(sums), sums, 0.0)
+    largest = logits.max(axis=1, initial=-np.inf)
+    finite = np.where(np.isfinite(largest), largest, 0.0)
+    sums = np.exp(logits - finite[:, None]).sum(axis=1)
+    return np.where(sums > 0, np.log(np.maximum(sums, SMALLEST_REST)) + finite, 0.0)
