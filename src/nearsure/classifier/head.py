@@ -31,6 +31,9 @@ PORTION = 2048
 # each class that it needs.
 MOST_PRODUCTS = 1e9
 FEWEST_A_CLASS = 5
+# A head that has not seen a point of a pair has seen half of its class, and says little about one
+# that has seen all: queries would be answered too unsurely, or too surely.
+LARGEST_PAIR = 2
 # With fewer, whether a head helps is a matter of chance.
 FEWEST_POINTS = 30
 # Classes times features of a head.
@@ -163,6 +166,8 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
         return "there is one class"
     if sizes.sum() <= n_present:
         return "no class has two points"
+    if 2 * sizes[sizes <= LARGEST_PAIR].sum() >= sizes.sum():
+        return "most points are of classes of one or two"
     if sizes.sum() < FEWEST_POINTS:
         return f"there are fewer than {FEWEST_POINTS} points"
     if len(sizes) * dimension > LARGEST_HEAD:
