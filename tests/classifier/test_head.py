@@ -423,7 +423,7 @@ class TestLargeGalleries:
     ) -> None:
         """Better than without, and the same in all forms."""
         monkeypatch.setattr(head_module, "MOST_PRODUCTS", 1e7)
-        points, codes, queries, query_codes = normal_case(1500, 4, 16, 2.0)
+        points, codes, queries, query_codes = normal_case(1500, 3, 16, 2.0)
         classifier = NEDClassifier(max_fit_samples=1000).fit(points, codes)
         head = classifier._fit.gallery.head
         assert head is not None
