@@ -504,13 +504,14 @@ def check_queries(
             chance = min(0.5, 2.0 * float(np.bincount(codes).max()) / len(codes))
             played = rehearsal.play_noise(perturb, start_spread, now_spread)
             readings += [each for each in played if each.accuracy > chance]
+            outside = len(readings) < len(played)
         if OTHER_SHARES in reasons:
             shifted = rehearsal.play_class_shift(weights)
             readings += [] if shifted is None else [shifted]
         if not readings:
             disagreement, error = _compare_means(start_spread[1], now_spread[1])
             fell = disagreement > AGREEMENT_DEVIATIONS * error
-            outside = fell and bool(now.near.mean() > start_spread[0].mean())
+            outside |= fell and bool(now.near.mean() > start_spread[0].mean())
             rehearsal = replace(rehearsal, own=lower_own_class(more, codes, thinned))
             readings = [rehearsal.play_novelty(np.ones(len(codes)))]
             if OTHER_SHARES in reasons:

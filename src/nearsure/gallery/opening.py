@@ -9,7 +9,7 @@ from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
 from nearsure.engines.registry import SERVERS, open_engine
-from nearsure.errors import GalleryMismatchError, InvalidInputError
+from nearsure.errors import GalleryMismatchError, InvalidInputError, NearsureError
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes, counted_as
 from nearsure.gallery.counts import NO_LABELS, census_of_labels, counted_by_table
 from nearsure.index.rows import PointTable
@@ -138,7 +138,7 @@ def have_same_ids(one: Gallery, other: Gallery) -> bool:
     some = ids[:: -(-len(ids) // N_COMPARED)]
     try:
         vectors, found = one.points_of(some).vectors, other.points_of(some).vectors
-    except (InvalidInputError, LookupError):
+    except NearsureError:
         return False
     return bool(np.abs(vectors - found).max() <= ROUNDING * np.abs(vectors).max())
 

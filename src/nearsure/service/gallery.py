@@ -44,7 +44,7 @@ from nearsure.service.store import (
 
 SMALLEST_GALLERY = 2
 # How often something that reads the whole gallery starts over if items vanish while it reads.
-MOST_RESTARTS = 6
+MOST_RESTARTS = 3
 # Thresholds that are remembered: a slider asks for the same ones again.
 MOST_THRESHOLDS = 256
 log = logging.getLogger("nearsure.service")
