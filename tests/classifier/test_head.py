@@ -465,14 +465,21 @@ def test_a_new_class_is_answered_as_surely_as_by_its_neighbours(head: Head) -> N
     assert prediction.confidence.min() > 0.9
 
 
-def test_promises_are_not_made_under_other_ids() -> None:
+@pytest.mark.parametrize("head", HEADS)
+def test_promises_are_not_made_under_other_ids(head: Head) -> None:
     """Heads have seen the points of another engine, and cannot tell which."""
-    classifier = NEDClassifier(head="means").fit(Z, Y)
+    classifier = NEDClassifier(head=head, unknown_share=0.1).fit(Z, Y)
     order = np.random.default_rng(1).permutation(len(Y))
     same = copy.deepcopy(classifier).use_engine(MemoryEngine(Z.copy(), np.arange(len(Y)), Y))
     same.accept_threshold(precision=0.8)
     other = classifier.use_engine(MemoryEngine(Z[order], np.arange(len(Y)), Y[order]))
-    other.predict(Q)
+    # p(known) goes by ids, and p(c | known) does not.
+    expected, found = same.predict_with_confidence(Q), other.predict_with_confidence(Q)
+    assert expected.p_known is not None
+    assert found.p_known is not None
+    np.testing.assert_allclose(
+        found.confidence / found.p_known, expected.confidence / expected.p_known
+    )
     for ask in (partial(other.accept_threshold, precision=0.8), other.to_bytes):
         with pytest.raises(InvalidInputError, match="refit"):
             ask()

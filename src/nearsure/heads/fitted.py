@@ -73,7 +73,8 @@ class FittedHead:
     near_only : bool
         Whether the classes of a query's neighbours alone are scored, as there are too many.
     seen_ids, seen_folds : array of shape (n,)
-        The points that it was fitted on, by ascending id, and their folds.
+        The points that it was fitted on, by ascending id, and their folds; none if they have other
+        ids by now.
     farthest : float or None
         Squared distance to the nearest neighbour up to which queries are as points are. What is
         beyond it is noise, alike in all directions. None takes no query for noisy.
@@ -178,7 +179,7 @@ class FittedHead:
 
     def without_points(self) -> Self:
         """The same where points have other ids: own points cannot be told from queries."""
-        return replace(self, folds=())
+        return replace(self, seen_ids=self.seen_ids[:0], seen_folds=self.seen_folds[:0])
 
     def _score_by(
         self,
@@ -188,8 +189,6 @@ class FittedHead:
         labels: IntArray,
         sq_distances: FloatArray | None,
     ) -> ClassScores:
-        if not self.folds:
-            raise InvalidInputError(OTHER_IDS)
         noise = self._noise_of(sq_distances, vectors.shape[1])
         parts = []
         for fold in np.unique(folds).tolist():
@@ -206,8 +205,8 @@ class FittedHead:
         return unheard
 
     def _folds_of(self, ids: AnyArray) -> IntArray:
-        if self.seen_ids.dtype.kind != ids.dtype.kind:
-            return np.zeros(len(ids), np.int64)  # The same points under other ids.
+        if not len(self.seen_ids) or self.seen_ids.dtype.kind != ids.dtype.kind:
+            raise InvalidInputError(OTHER_IDS)
         places = np.minimum(np.searchsorted(self.seen_ids, ids), len(self.seen_ids) - 1)
         # A point that came later was seen by no head.
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
@@ -231,7 +230,7 @@ class FittedHead:
         if sign < 0:
             # Those that were not read, or came past this head, are not in the means.
             vectors, codes = vectors[~is_new], codes[~is_new]
-        elif is_new.any():
+        elif is_new.any() and len(seen_ids):
             new = np.sort(ids[is_new])
             places = np.searchsorted(seen_ids, new)
             seen_ids = np.insert(_as_wide(seen_ids, new), places, new)
@@ -250,7 +249,7 @@ class FittedHead:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Numbers for JSON, and arrays."""
-        if not self.folds:
+        if not len(self.seen_ids):
             raise InvalidInputError(OTHER_IDS)
         numbers = {
             "name": self.name,
