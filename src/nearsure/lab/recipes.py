@@ -177,7 +177,7 @@ CUB200 = RunSettings(
     dataset=DatasetSettings(name="cub200", image_size=224),
     model=FINE_TUNED,
     training=TrainingSettings(
-        epochs=5, crop_size=160, learning_rate=1e-4, proxy_learning_rate=1e-3
+        epochs=6, crop_size=160, learning_rate=1e-4, proxy_learning_rate=1e-3
     ),
 )
 CARS196 = RunSettings(
