@@ -96,8 +96,9 @@ class Embedder(nn.Module):
     embedding_size : int, optional
         Outputs of a linear layer without bias; None leaves it out.
     layer_norm : bool
-        Centre and scale each embedding over its own coordinates before it is put on the sphere
-        (Zhai and Wu 2019).
+        Centre and scale each embedding over its own coordinates before it is put on the sphere, as
+        Zhai and Wu (2019) do for normalized softmax. Pooled features are positive, so that without
+        it all lie in one corner of the sphere, where triplets have little room.
     """
 
     def __init__(
@@ -128,14 +129,13 @@ class Embedder(nn.Module):
 
 def make_embedder(settings: RunSettings) -> Embedder:
     """The embedder of a run, its random weights drawn with the run's seed."""
-    # Before training, features are taken as they come; layer norm belongs to the loss.
-    model, loss = settings.model, settings.training.loss
+    model = settings.model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return Embedder(
             SmallCNN() if model.backbone == "small-cnn" else EfficientNetLite0(model.frozen_blocks),
             model.embedding_size,
-            layer_norm=model.trained != "nothing" and loss == "normalized-softmax",
+            layer_norm=model.trained != "nothing",  # features are taken as they come
         )
 
 
