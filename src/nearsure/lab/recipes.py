@@ -195,4 +195,15 @@ ANY = RunSettings(
 )
 PRESETS = {"glyphs": GLYPHS, "cub200": CUB200, "cars196": CARS196}
 # Where a loss has a schedule of its own.
-RATES: dict[str, dict[LossName, dict[str, float]]] = {}
+RATES: dict[str, dict[LossName, dict[str, float]]] = {
+    "cub200": {
+        "triplet": {"epochs": 3},
+        "n-pairs": {"epochs": 3},
+        "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
+    },
+    "cars196": {
+        "triplet": {"epochs": 3, "learning_rate": 1e-4},
+        "n-pairs": {"epochs": 3},
+        "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
+    },
+}
