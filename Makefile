@@ -47,11 +47,12 @@ size:
 	@$(PYTHON) tools/size.py src
 
 # Every package is verified by its hash but torch, whose wheels differ by index and bring libraries
-# of their own; it comes with the second command, which finds all others there.
+# of their own; it comes with the second command, which finds all others there. The lock names a pip
+# that knows dependency groups.
 $(INSTALLED): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements.lock
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[plot,cli,parquet,report,serve,text,train,robust,postgres,milvus,batch,docs,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --group dev --editable '.[all]'
 	touch $@
 
 # Where it cannot be installed, its tests are skipped and say so.

@@ -207,12 +207,11 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
 def test_a_missing_extra_is_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "nearsure.cli.app")
-    monkeypatch.setitem(sys.modules, "typer", None)
-    assert nearsure(monkeypatch, "evaluate", "x.npz") == 2
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    assert nearsure(monkeypatch, "corruptions") == 2
     assert capsys.readouterr().err == (
-        "nearsure: The nearsure command needs typer, which is not installed: "
-        "pip install 'nearsure[cli]'\n"
+        "nearsure: Corrupting images needs cv2, which is not installed: "
+        "pip install 'nearsure[train]'\n"
     )
 
 

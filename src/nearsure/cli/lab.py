@@ -108,7 +108,7 @@ def reproduce(
     if not robust:
         print_written(*run(chosen, settings, output=output or folder, **shared))
         return
-    require("cv2", extra="robust", purpose="Corrupting images")
+    require("cv2", extra="train", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
     from nearsure.lab.robust.settings import robust_settings
 
@@ -142,7 +142,7 @@ def ablation(
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="The ablation, which reads what training left,")
-    require("cv2", extra="robust", purpose="Reading corrupted queries")
+    require("cv2", extra="train", purpose="Reading corrupted queries")
     from nearsure.lab.ablation.report import write_ablation
     from nearsure.lab.ablation.run import run_ablation
 
@@ -168,7 +168,7 @@ def corruptions(
     Example: nearsure corruptions photo.jpg --output sheet.png
     """
     for module in ("cv2", "PIL"):
-        require(module, extra="robust", purpose="Corrupting images")
+        require(module, extra="train", purpose="Corrupting images")
     from nearsure.lab.figures import save_picture
     from nearsure.robustness import corruption_sheet
     from nearsure.robustness.sheet import example_scene
@@ -176,7 +176,6 @@ def corruptions(
     if image is None:
         pixels = example_scene(size)
     else:
-        # These need more than the extra "robust".
         from nearsure.lab.datasets.images import read_image
         from nearsure.lab.images import central_view
 
