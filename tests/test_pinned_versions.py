@@ -1,10 +1,10 @@
 """What the environment is installed from: every pinned version has a hash, no range begins low."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 ROOT = Path(__file__).parents[1]
 HASH = r"--hash=sha256:[0-9a-f]{64}"

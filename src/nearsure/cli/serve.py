@@ -2,7 +2,6 @@
 
 import logging
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +13,7 @@ from typer import Argument, Option
 from nearsure.cli import options
 from nearsure.cli.outputs import tell
 from nearsure.errors import ConfigError
-from nearsure.extras import require
+from nearsure.extras import read_toml, require
 
 limit_option = partial(Option, rich_help_panel="Limits")
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
@@ -169,8 +168,8 @@ def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...
 
 def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
-        stored = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        stored = read_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         # The reason is left out, as it may quote a token.
         raise ConfigError(
             f'{path} must be TOML, such as read = ["..."] and write = ["..."]. It is not.'
