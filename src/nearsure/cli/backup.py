@@ -132,6 +132,6 @@ def check_replaceable(path: Path) -> None:
     if path.is_file():
         with path.open("rb") as file:
             header = file.read(len(SQLITE_HEADER) + 56)
-        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4):
+        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4, "big"):
             return
     raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")
