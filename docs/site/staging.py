@@ -27,7 +27,7 @@ STAGED = (
 FOLDERS = ("docs", "results", "examples")
 # The site has a first page of its own, docs/index.md, in the place of README.md.
 FIRST = '<!doctype html><meta http-equiv="refresh" content="0; url=docs/index.html">\n'
-ASSETS = ("site.css", "formulas.js", "katex")
+ASSETS = ("site.css", "formulas.js", "search.js", "katex")
 # Sources that pages link to.
 SOURCES = ("src/nearsure/engines/contract.py",)
 # What only the tests read.
