@@ -1,7 +1,7 @@
 """fit and predict against the bare faiss searches that they contain, and against scikit-learn."""
 
 from statistics import median
-from typing import Self
+from typing import TYPE_CHECKING
 
 import faiss
 import numpy as np
@@ -12,6 +12,9 @@ from benchmarks.report import finish, say, seconds
 from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray
 from nearsure.index import ExactIndex
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ROUNDS = 7
 # What fit + predict may cost, to the bare searches, and the share of all but the search in percent.
@@ -73,7 +76,7 @@ def compare_with_scikit_learn(gallery: Gallery) -> None:
 class _SearchClock:
     """Adds up the time that passes inside ExactIndex.search_rows."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         self.elapsed = 0.0
         self._search = ExactIndex.search_rows
         search, clock = self._search, self

@@ -1,5 +1,6 @@
 """The demonstration: a table and pictures, and where they are."""
 
+import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -30,3 +31,14 @@ def test_prints_the_table_and_writes_the_pictures(
         path = tmp_path / "pictures" / name
         assert f"wrote {path}" in printed
         assert image.imread(path).std() > 0.05  # not a blank sheet
+
+
+def test_without_matplotlib_it_prints_the_table_and_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    demo.main(["--output", str(tmp_path / "pictures")])
+    printed = capsys.readouterr().out
+    assert "| NED" in printed
+    assert printed.endswith("pip install 'nearsure[plot]'\n")
+    assert not (tmp_path / "pictures").exists()

@@ -20,7 +20,9 @@ FENCE = re.compile(r"^ *(?P<marks>`{3,}|~{3,}) *(?P<language>[^\n`]*)$")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+) -->")
 SHORTEST_REASON = 10
 # Written from the program when the site is built.
-GENERATED = {"docs/reference/commands.md", "docs/reference/rest.md"}
+GENERATED = {"docs/reference/commands.md", "docs/reference/rest.md"} | {
+    f"docs/notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")
+}
 
 
 @dataclass(frozen=True)

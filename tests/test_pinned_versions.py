@@ -1,10 +1,11 @@
 """What the environment is installed from: every pinned version has a hash, no range begins low."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
+
+from nearsure.extras import read_toml
 
 ROOT = Path(__file__).parents[1]
 HASH = r"--hash=sha256:[0-9a-f]{64}"
@@ -35,7 +36,7 @@ def test_the_server_of_milvus_has_hashes() -> None:
 
 @pytest.mark.parametrize("name", MENDED)
 def test_no_range_begins_below_a_mended_release(name: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = read_toml((ROOT / "pyproject.toml").read_text())["project"]
     ranges = [
         requirement
         for extra in project["optional-dependencies"].values()

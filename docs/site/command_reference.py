@@ -8,7 +8,11 @@ from typer.core import TyperArgument
 
 from nearsure.cli.app import app
 
-HEAD = """# Commands
+HEAD = """---
+search: {boost: 4}
+---
+
+# Commands
 
 Written from the program itself; `nearsure COMMAND --help` says the same.
 [The guide to the command line](../command-line.md) shows them at work.

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 from uuid import uuid4
+
+if TYPE_CHECKING:
+    from typing import Self
 
 try:
     import fcntl
@@ -46,7 +49,7 @@ class Draft:
     descriptor: int | None = None
 
     @classmethod
-    def of(cls, path: Path, *, keep_suffix: bool = False) -> Self:
+    def of(cls, path: Path, *, keep_suffix: bool = False) -> "Self":
         """The draft of a file, whose folder is made; a link stays a link to what is written."""
         if path.exists() and not path.is_file():
             return cls(path, path)

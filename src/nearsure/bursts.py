@@ -6,7 +6,7 @@ If each is left out alone, the others answer for it; queries of another day find
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -17,6 +17,9 @@ from nearsure.loo import keep_first
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.schema import BOOLEAN, NUMBER, check_fields, integer, list_of
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "Bursts",
@@ -119,7 +122,7 @@ class Bursts:
         return {**vars(self), "cuts": list(self.cuts), "accuracies": list(self.accuracies)}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         check_fields("What was found about near-copies", fields, _STORED)
         tuples = {name: tuple(fields[name]) for name in ("cuts", "accuracies")}

@@ -36,7 +36,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,6 +51,9 @@ from nearsure.metrics.calibration_error import find_bin_starts, find_runs
 from nearsure.posterior import Posterior, as_confidence, with_confidence
 from nearsure.schema import from_document, to_document
 from nearsure.validation import check_labels, check_positive_integer, check_scored
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "CALIBRATORS",
@@ -121,7 +124,7 @@ class PlainNumbers:
         return {"name": self.name, **to_document(self)}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Self":
         """The inverse of `to_dict`.
 
         Parameters
@@ -170,7 +173,7 @@ class Calibrator(Protocol):
     name: ClassVar[str]
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         """Learn the map.
 
         Parameters
@@ -183,7 +186,7 @@ class Calibrator(Protocol):
         ...
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Self":
         """The inverse of `to_dict`."""
         ...
 
@@ -209,7 +212,7 @@ class Unchanged(PlainNumbers):
     name: ClassVar[str] = "none"
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         """Fit nothing; the arguments are checked as in `Calibrator.fit`."""
         check_scored(confidence, correct)
         return cls()
@@ -279,7 +282,7 @@ class BayesianBinning(Steps):
     name: ClassVar[str] = "bbq"
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         r"""Weigh the histograms of equally many rows by their marginal likelihood.
 
         There is one for each number of bins from :math:`n^{1/3} / 10` to :math:`10\, n^{1/3}`, all
@@ -382,7 +385,7 @@ class Platt(PlainNumbers):
             check_fractions("Platt", "constant", [self.constant])
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         """The line of greatest likelihood.
 
         There is none if all confidences are equal (but for rounding) or all rows alike right or
@@ -464,7 +467,7 @@ class Beta(PlainNumbers):
             check_fractions("Beta", "constant", [self.constant])
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         """The ascending curve of greatest likelihood.
 
         A column that would get a negative coefficient is dropped, as in the paper. If both would,
@@ -550,7 +553,7 @@ class Histogram(Steps):
     name: ClassVar[str] = "histogram"
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = N_BINS) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike, *, n_bins: int = N_BINS) -> "Self":
         """Count in bins.
 
         No bin is empty and no equal confidences are parted: with ties, or fewer rows than n_bins,
@@ -617,7 +620,7 @@ class Isotonic(PlainNumbers):
             )
 
     @classmethod
-    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> Self:
+    def fit(cls, confidence: ArrayLike, correct: ArrayLike) -> "Self":
         """The ascending function nearest to being right, in squares.
 
         Where all confidences are equal, or all rows alike right or wrong, it is the share that is
@@ -685,7 +688,7 @@ class PosteriorTemperature(PlainNumbers):
             )
 
     @classmethod
-    def fit(cls, posterior: Posterior, labels: ArrayLike) -> Self:
+    def fit(cls, posterior: Posterior, labels: ArrayLike) -> "Self":
         """The exponent of greatest likelihood of the true classes.
 
         Points whose class has probability 0 have it at every exponent. They are left out, as in
@@ -816,7 +819,7 @@ class ShrunkPlatt(PlainNumbers):
     @classmethod
     def fit(
         cls, confidence: ArrayLike, correct: ArrayLike, *, weights: FloatArray | None = None
-    ) -> Self:
+    ) -> "Self":
         """The most probable line.
 
         Parameters

@@ -21,6 +21,7 @@ from nearsure.displays import (
     ReliabilityDisplay,
     RiskCoverageDisplay,
 )
+from nearsure.errors import MissingExtraError
 from nearsure.extras import require
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
@@ -43,9 +44,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if not 0 < options.gallery < 1:
         parser.error(f"--gallery must lie between 0 and 1. Got {options.gallery} instead.")
-    output: Path = options.output
-    output.mkdir(parents=True, exist_ok=True)
-
     # A small gallery, about 36 examples of each digit, so that there is something to be unsure of.
     Z, y = load_digits(return_X_y=True)
     gallery, queries, gallery_labels, truth = train_test_split(
@@ -83,11 +81,18 @@ def main(arguments: list[str] | None = None) -> None:
     print()
 
     own_codes = classifier.encode(gallery_labels)
-    for name, figure in (
-        ("reliability.png", _draw_reliability(prediction.neighbors, codes, fit.temperature)),
-        ("neighbors.png", _draw_neighbor_curve((gallery, own_codes), (queries, codes))),
-        ("trust.png", _draw_trust(prediction.confidence, correct)),
-    ):
+    try:
+        figures = {
+            "reliability.png": _draw_reliability(prediction.neighbors, codes, fit.temperature),
+            "neighbors.png": _draw_neighbor_curve((gallery, own_codes), (queries, codes)),
+            "trust.png": _draw_trust(prediction.confidence, correct),
+        }
+    except MissingExtraError as error:
+        print(error)
+        return
+    output: Path = options.output
+    output.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
         figure.savefig(output / name, dpi=100)
         print(f"wrote {output / name}")
 
@@ -132,7 +137,7 @@ def _draw_trust(confidence: FloatArray, correct: BoolArray) -> "Figure":
 def _subplots(
     rows: int, columns: int, *, figsize: tuple[float, float]
 ) -> tuple["Figure", AnyArray]:
-    pyplot = require("matplotlib.pyplot", extra="plot", purpose="The demonstration")
+    pyplot = require("matplotlib.pyplot", extra="plot", purpose="Drawing pictures of this")
     figure, axes = pyplot.subplots(rows, columns, figsize=figsize, layout="constrained")
     return figure, axes
 

@@ -1,7 +1,9 @@
 """Optional dependencies: imported late, and missed in one sentence."""
 
+import sys
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from nearsure.errors import MissingExtraError
 
@@ -43,3 +45,16 @@ installed: pip install 'nearsure[plot]'
         raise MissingExtraError(
             f"{purpose} needs {package}, which is not installed: pip install 'nearsure[{extra}]'"
         ) from error
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """What a TOML document holds; Python 3.10 needs tomli for it.
+
+    Raises
+    ------
+    ValueError
+        If it is not TOML.
+    """
+    name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+    stored: dict[str, Any] = require(name, extra="serve", purpose="A TOML file").loads(text)
+    return stored

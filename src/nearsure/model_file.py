@@ -172,3 +172,12 @@ def _checksum(tensor: AnyArray) -> str:
     digest = hashlib.sha256(f"{tensor.dtype.str}{tensor.shape}".encode())
     digest.update(np.ascontiguousarray(tensor).data.cast("B") if tensor.size else b"")
     return digest.hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.validation import integer_codes
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # What engines call a distance, converted to the one that nearsure uses: |z - z_i|^2.
 #
@@ -286,7 +289,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From squared Euclidean distances, as faiss, Milvus and Chroma return them.
 
         Every ``from_`` constructor sorts each row, nearest first (ties keep the engine's order),
@@ -317,7 +320,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From Euclidean distances: pgvector's ``<->``, Qdrant, scikit-learn.
 
         See `from_squared_l2` for the arguments, the sorting and the padding.
@@ -337,7 +340,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From cosine similarities: |z - z_i|^2 = 2 - 2 cos of the vectors at unit length.
 
         See `from_squared_l2` for the arguments, the sorting and the padding.
@@ -357,7 +360,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From cosine distances, 1 - cos: pgvector's ``<=>``, Chroma.
 
         See `from_squared_l2` for the arguments, the sorting and the padding.
@@ -377,7 +380,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From inner products of vectors of unit length: faiss, Milvus.
 
         See `from_squared_l2` for the arguments, the sorting and the padding.
@@ -397,7 +400,7 @@ class Neighbors:
         *,
         ids: ArrayLike | None = None,
         counts: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """From negated inner products of vectors of unit length: pgvector's ``<#>``.
 
         See `from_squared_l2` for the arguments, the sorting and the padding.
@@ -417,7 +420,7 @@ class Neighbors:
         labels: ArrayLike,
         ids: ArrayLike | None,
         counts: ArrayLike | None,
-    ) -> Self:
+    ) -> "Self":
         values = _check_matrix(np.array(values, np.float64, ndmin=2))
         label_codes = _same_shape(labels, "labels", values.shape)
         own_ids = None if ids is None else _same_shape(ids, "ids", values.shape)

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, Self, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
 from nearsure.errors import InvalidInputError, ModelFileError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 T = TypeVar("T")
 
@@ -217,7 +220,7 @@ class Document:
         return to_document(self)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
         if cls._table is not None:
             check_fields(cls._owner, fields, cls._table)

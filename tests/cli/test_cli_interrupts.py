@@ -72,7 +72,7 @@ def interrupt(folder: Path, running: subprocess.Popen[bytes], lines: bytes) -> N
     running.send_signal(signal.SIGINT)
     said = running.communicate(timeout=PATIENCE)[1].decode()
     assert running.returncode == 130, said
-    assert said == "nearsure: Interrupted; nothing was left half-written.\n"
+    assert said == "nearsure: Interrupted; no partial files were left.\n"
     assert names(folder) == set()
 
 

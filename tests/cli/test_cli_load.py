@@ -97,7 +97,7 @@ def test_an_interrupted_load_is_taken_back(tmp_path: Path, server: Server, galle
     server.fails_at = 4
     run = nearsure("fit", gallery, "--into", "postgres", "-o", tmp_path / "m.safetensors")
     assert run.code == 130
-    assert run.err.endswith("nearsure: Interrupted; nothing was left half-written.\n")
+    assert run.err.endswith("nearsure: Interrupted; no partial files were left.\n")
     assert server.galleries["gallery"].size() == 0
     assert not (tmp_path / "m.safetensors").exists()
     # The empty table that is left is filled by the same command.

@@ -2,6 +2,7 @@
 
 import fcntl
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearsure.engines.sqlite import SqliteEngine
+from nearsure.engines.sqlite import SqliteEngine, file
 from nearsure.engines.sqlite.file import KIND, engine_error
 from nearsure.engines.sqlite.index import CommittedIndex, Memory, PointNames
 from nearsure.engines.sqlite.schema import VERSION
@@ -313,6 +314,29 @@ def test_every_code_of_sqlite_has_an_error(path: Path) -> None:
         told = engine_error(error, str(path))
         assert isinstance(told, NearsureError)
         assert str(told).startswith(str(path))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the module of Python 3.10 has no codes")
+def test_codes_and_sentences_are_those_of_sqlite(tmp_path: Path) -> None:
+    for name in ("BUSY", "CANTOPEN", "CONSTRAINT", "CORRUPT", "FULL", "IOERR", "LOCKED", "NOMEM"):
+        assert getattr(file, name) == getattr(sqlite3, f"SQLITE_{name}")
+    for name in ("NOTADB", "PERM", "READONLY", "TOOBIG"):
+        assert getattr(file, name) == getattr(sqlite3, f"SQLITE_{name}")
+    (tmp_path / "text").write_text("no database, and long enough to be sure of it" * 100)
+    with closing(sqlite3.connect(tmp_path / "good", isolation_level=None, timeout=0)) as first:
+        first.execute("CREATE TABLE t (x)")
+        first.execute("BEGIN EXCLUSIVE")
+        for address, statement in (
+            ("text", "SELECT * FROM t"),
+            ("good", "SELECT * FROM t"),
+            ("good?mode=ro&immutable=1", "INSERT INTO t VALUES (1)"),
+            ("missing/folder", "SELECT 1"),
+        ):
+            with pytest.raises(sqlite3.Error) as caught:  # noqa: PT012
+                uri = f"file:{tmp_path}/{address}"
+                with closing(sqlite3.connect(uri, uri=True, timeout=0)) as second:
+                    second.execute(statement)
+            assert file._SAID[str(caught.value)] == caught.value.sqlite_errorcode & KIND
 
 
 def test_no_password_of_a_mistaken_address_is_repeated() -> None:

@@ -198,21 +198,22 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
 
     monkeypatch.setattr("nearsure.embedding_files.load_embeddings", interrupt)
     assert nearsure(monkeypatch, "evaluate", "x.npz") == 130
-    assert capsys.readouterr().err == "nearsure: Interrupted; nothing was left half-written.\n"
+    assert capsys.readouterr().err == "nearsure: Interrupted; no partial files were left.\n"
     monkeypatch.setattr("nearsure.lab.config.read_changes", interrupt)
     assert nearsure(monkeypatch, "reproduce", "glyphs", "--config", "x.toml") == 130
-    assert capsys.readouterr().err == "nearsure: Interrupted; the same command goes on from here.\n"
+    assert (
+        capsys.readouterr().err == "nearsure: Interrupted; run the same command again to resume.\n"
+    )
 
 
 def test_a_missing_extra_is_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "nearsure.cli.app")
-    monkeypatch.setitem(sys.modules, "typer", None)
-    assert nearsure(monkeypatch, "evaluate", "x.npz") == 2
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    assert nearsure(monkeypatch, "corruptions") == 2
     assert capsys.readouterr().err == (
-        "nearsure: The nearsure command needs typer, which is not installed: "
-        "pip install 'nearsure[cli]'\n"
+        "nearsure: Corrupting images needs cv2, which is not installed: "
+        "pip install 'nearsure[train]'\n"
     )
 
 

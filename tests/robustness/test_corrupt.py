@@ -134,7 +134,7 @@ for missing in ("cv2", "PIL"):
     try:
         corrupt(np.zeros((32, 32, 3), np.uint8), "fog", 1, np.random.default_rng(0))
     except MissingExtraError as error:
-        assert missing in str(error) and "pip install 'nearsure[robust]'" in str(error), error
+        assert missing in str(error) and "pip install 'nearsure[train]'" in str(error), error
     else:
         raise SystemExit(f"corrupted without {missing}")
     del sys.modules[missing]

@@ -1,6 +1,5 @@
 """`score_partitions`: predictions for partitioned embeddings."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +42,7 @@ from nearsure.embedding_files.parquet import (
 )
 from nearsure.engines.contract import Engine
 from nearsure.errors import EmbeddingsFileError, InvalidInputError, ModelFileError
+from nearsure.model_file import sha256_of
 from nearsure.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ def close_classifiers() -> None:
 def file_sha256(path: str | PathLike[str]) -> str:
     """The digest of a file."""
     try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(Path(path))
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no model file at {path}.") from None
 

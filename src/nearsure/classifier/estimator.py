@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -110,6 +110,9 @@ from nearsure.shift import (
 )
 from nearsure.temperature import ObjectiveName, TemperatureFit
 from nearsure.unknowns import Rehearsal, ShareEstimate
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # What scikit-learn's validation notes of the data before anything is fitted.
 VALIDATED = ("n_features_in_", "feature_names_in_")
@@ -262,7 +265,7 @@ class NEDClassifier(
 
     def fit(
         self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | Literal["auto"] | None = None
-    ) -> Self:
+    ) -> "Self":
         """Take a labelled gallery and fit everything on it.
 
         Parameters
@@ -309,7 +312,7 @@ class NEDClassifier(
         y: ArrayLike | None = None,
         ids: ArrayLike | None = None,
         groups: ArrayLike | Literal["auto"] | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Fit on the gallery that the engine holds already; its vectors stay there.
 
         Ids and labels are read once to count classes, and the vectors of the points that all is
@@ -349,7 +352,7 @@ class NEDClassifier(
         self.n_features_in_ = engine.dimension
         return self
 
-    def refit(self) -> Self:
+    def refit(self) -> "Self":
         """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
 
         In an engine, what others have changed is seen and counted; where it holds the labels and no
@@ -383,7 +386,7 @@ class NEDClassifier(
                 raise
         return self
 
-    def use_engine(self, engine: Engine) -> Self:
+    def use_engine(self, engine: Engine) -> "Self":
         """Answer from another engine with the same points, such as a faster copy on a server.
 
         What was fitted stays; groups, and what is known of changes since the fit, do not. If
@@ -1108,7 +1111,7 @@ class NEDClassifier(
         return model_bytes(*to_state(self, self._fit))
 
     @classmethod
-    def load(cls, path: str | PathLike[str], engine: str | Engine | None = None) -> Self:
+    def load(cls, path: str | PathLike[str], engine: str | Engine | None = None) -> "Self":
         """Read a classifier that `save` wrote; its answers are the same to the last bit.
 
         Parameters
@@ -1125,7 +1128,7 @@ class NEDClassifier(
     @classmethod
     def _from_model(
         cls, manifest: dict[str, Any], tensors: dict[str, AnyArray], engine: Engine | None
-    ) -> Self:
+    ) -> "Self":
         parameters, fit_ids, fit = from_state(manifest, tensors, engine)
         classifier = cls(**parameters)
         classifier._fit = fit
@@ -1137,11 +1140,11 @@ class NEDClassifier(
         return classifier
 
     @classmethod
-    def from_bytes(cls, content: bytes, engine: Engine | None = None) -> Self:
+    def from_bytes(cls, content: bytes, engine: Engine | None = None) -> "Self":
         """The inverse of `to_bytes`; `engine` is as of `load`."""
         return cls._from_model(*read_model_bytes(content), engine)
 
-    def __sklearn_clone__(self) -> Self:
+    def __sklearn_clone__(self) -> "Self":
         """A clone asks the same engine: it is a place, which cannot be copied."""
         parameters = {
             name: value if name == "engine" else clone(value, safe=False)

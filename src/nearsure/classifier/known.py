@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from nearsure.unknowns import (
     measure_recognition,
     rehearse,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _STORED = {
     "model": OBJECT,
@@ -76,7 +79,7 @@ class UnknownDetector:
         """Probability that each query is of a class of the gallery, shape (n,)."""
         return self.model.p_known(self.evidence(neighbors, posterior), self.unknown_share)
 
-    def with_model(self, model: KnownModel, unknown_share: float) -> Self:
+    def with_model(self, model: KnownModel, unknown_share: float) -> "Self":
         """The same gallery with another model."""
         return replace(self, model=model, unknown_share=unknown_share)
 
@@ -100,7 +103,7 @@ class UnknownDetector:
         *,
         fit_ids: AnyArray,
         n_classes: int,
-    ) -> Self:
+    ) -> "Self":
         """The inverse of `to_state`, for a fit on these points; `ModelFileError` otherwise."""
         owner = "What the model knows of unknowns"
         # Files of earlier versions do not say.

@@ -22,7 +22,7 @@ MacKay: Information Theory, Inference, and Learning Algorithms, chapter 28. 2003
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logit, logsumexp
@@ -34,6 +34,9 @@ from nearsure.errors import InvalidInputError
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import COUNT, TEXT, array, check_fields, number, unreadable
 from nearsure.validation import check_positive_integer
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Fewer labels hold next to nothing: the standard error of a share of 20 is up to 11 points.
 FEWEST_LABELS = 20
@@ -256,7 +259,7 @@ class Recalibration:
     @classmethod
     def from_state(
         cls, numbers: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int
-    ) -> Self:
+    ) -> "Self":
         """The inverse of `to_state`; `ModelFileError` for anything else."""
         owner = "The recalibration of the model"
         check_fields(owner, numbers, {"labels_dtype": TEXT, **_NUMBERS})

@@ -1,7 +1,7 @@
 """`FittedRule`: from neighbours to a calibrated posterior, and how it is fitted."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +44,8 @@ from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from nearsure.rules import RuleName
 
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
@@ -383,7 +385,7 @@ class FittedRule:
         return stored
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         # Only rules that were recalibrated, or were tried with a head, have these.
         line = {name: OBJECT for name in ("recalibrator", "head") if name in fields}

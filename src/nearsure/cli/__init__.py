@@ -1,17 +1,14 @@
-"""The `nearsure` command: one file a command, and `main`, which needs no typer.
+"""The `nearsure` command: one file a command, and `main`, which turns errors into sentences.
 
 Commands import what is heavy inside their functions, so that help and shell completion are quick.
 """
 
 import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 
 from nearsure.errors import NearsureError
-from nearsure.extras import require
 
 MISTAKE, INTERRUPTED = 2, 130
 LESS_MEMORY = (
@@ -31,7 +28,10 @@ def main() -> None:
         # Names of files may hold bytes that are not characters; these are printed as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _load_app()(prog_name="nearsure")
+        # Here, so that an interrupted import ends in a sentence, too.
+        from nearsure.cli.app import app
+
+        app(prog_name="nearsure")
     except NearsureError as error:
         sys.exit(_report(str(error), MISTAKE))
     except OSError as error:
@@ -45,15 +45,6 @@ def main() -> None:
     except KeyboardInterrupt:
         # While the commands are being imported.
         sys.exit(_report("Interrupted.", INTERRUPTED))
-
-
-def _load_app() -> Callable[..., None]:
-    try:
-        app: Callable[..., None] = import_module("nearsure.cli.app").app
-    except ModuleNotFoundError:
-        require("typer", extra="cli", purpose="The nearsure command")
-        raise
-    return app
 
 
 def _describe(error: OSError) -> str:

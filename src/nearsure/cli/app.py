@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 RESUMABLE = ("reproduce", "ablation")
-GOES_ON = "Interrupted; the same command goes on from here."
-NOTHING_LEFT = "Interrupted; nothing was left half-written."
+GOES_ON = "Interrupted; run the same command again to resume."
+NOTHING_LEFT = "Interrupted; no partial files were left."
 
-EPILOG = """Exit codes: 0 done; 1 an internal error, with its traceback; 2 a mistake in what was
-typed or in a file, or too little memory, said in one sentence; 130 interrupted.
+EPILOG = """Exit codes: 0 success; 1 internal error, with a traceback; 2 invalid arguments or files,
+or too little memory, explained in one sentence; 130 interrupted.
 
 Example: nearsure fit gallery.npz -o model.safetensors
 """
@@ -136,7 +136,7 @@ def _nearsure(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Say the version and end."
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:

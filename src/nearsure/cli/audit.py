@@ -50,7 +50,7 @@ def audit(
     as_json: options.Json = False,
     rows: options.Rows = 10,
 ) -> None:
-    """What is wrong with a gallery: suspect labels, near-duplicates, confusable and small classes.
+    """Find problems in a gallery: suspect labels, near-duplicates, confusable and small classes.
 
     Every point is searched among the others. The number of wrong labels is estimated; -o writes as
     many suspects as may be wrong, the most suspect first.

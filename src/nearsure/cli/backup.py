@@ -23,14 +23,12 @@ SQLITE_HEADER = b"SQLite format 3\0"
 
 
 def backup(
-    gallery: Annotated[Path, Argument(help="gallery.sqlite, which may be served meanwhile.")],
-    output: Annotated[Path, Argument(help="backup.sqlite, a gallery like any other.")],
+    gallery: Annotated[Path, Argument(help="gallery.sqlite; it may be in use by a service.")],
+    output: Annotated[Path, Argument(help="backup.sqlite, an ordinary gallery.")],
     *,
-    replace: Annotated[
-        bool, Option("--replace", help="Replace a backup that is there already.")
-    ] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing backup.")] = False,
 ) -> None:
-    """Copy an .sqlite gallery as it is at this moment, also while it is being served.
+    """Copy an .sqlite gallery, even while it is being served.
 
     A file that is open must not be copied in another way: what was written last is in its -wal.
 
@@ -40,14 +38,12 @@ def backup(
 
 
 def restore(
-    backup: Annotated[Path, Argument(help="What nearsure backup wrote, or another copy.")],
-    gallery: Annotated[Path, Argument(help="gallery.sqlite, which no service may have open.")],
+    backup: Annotated[Path, Argument(help="A copy made by nearsure backup.")],
+    gallery: Annotated[Path, Argument(help="gallery.sqlite; no service may have it open.")],
     *,
-    replace: Annotated[
-        bool, Option("--replace", help="Replace a gallery that is there already.")
-    ] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing gallery.")] = False,
 ) -> None:
-    """Put a copy of a gallery in place, and remove what the gallery that was there left.
+    """Restore a gallery from a copy, and remove leftover files of the old one.
 
     A copy must not be put there in another way: the -wal of a gallery that crashed would ruin it.
 
@@ -132,6 +128,6 @@ def check_replaceable(path: Path) -> None:
     if path.is_file():
         with path.open("rb") as file:
             header = file.read(len(SQLITE_HEADER) + 56)
-        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4):
+        if header.startswith(SQLITE_HEADER) and header[-4:] == APPLICATION_ID.to_bytes(4, "big"):
             return
     raise ConfigError(f"--replace replaces galleries only, and {path} is none: move it away.")

@@ -40,7 +40,7 @@ def calibrate(
         str | None, Option(help=f"What it found for queries, to be answered: {HITS}.")
     ] = None,
     distance: Annotated[
-        DistanceName | None, Option(help="What your engine calls a distance.")
+        DistanceName | None, Option(help="What kind of distance your engine returns.")
     ] = None,
     rule: Annotated[
         str,
@@ -51,7 +51,7 @@ def calibrate(
     ] = "adaptive",
     calibration: options.Calibration = "auto",
     save: Annotated[
-        Path | None, Option(help="JSON file that keeps what was fitted, for --rule.")
+        Path | None, Option(help="JSON file to save the fit to, for a later --rule.")
     ] = None,
     class_counts: Annotated[
         Path | None,
@@ -62,7 +62,7 @@ def calibrate(
     ] = None,
     input_format: Annotated[
         Literal["npz", "jsonl", "parquet", "csv"] | None,
-        Option("--input-format", help="What the files are, where their names do not say."),
+        Option("--input-format", help="Format of the files, if their names do not tell."),
     ] = None,
     precision: options.Precision = None,
     output: options.RecordsFile = None,
@@ -71,7 +71,7 @@ def calibrate(
     as_json: options.Json = False,
     rows: options.Rows = 20,
 ) -> None:
-    """Confidence for neighbours from an engine of your own: distances and labels are enough.
+    """Add confidence to the results of your own engine: distances and labels are enough.
 
     Search every gallery point among the gallery (or a random sample of the points, with
     --class-counts), for one neighbour more than you want to use. What is learned from these holds

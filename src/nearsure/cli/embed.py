@@ -34,16 +34,16 @@ def embed(
     source: Annotated[
         Path,
         Argument(
-            help="Folder of images, a folder for each class; or txt, csv or jsonl file of texts."
+            help="Folder of images with one folder per class, or a txt, csv or jsonl file of texts."
         ),
     ],
     *,
-    encoder: Annotated[str, Option(help="image, text, or module:attribute for one of your own.")],
+    encoder: Annotated[str, Option(help="image, text, or module:attribute for your own encoder.")],
     output: Annotated[
         Path, output_option("--output", "-o", help="npz, jsonl, csv or parquet file.")
     ],
     skip_broken_images: Annotated[
-        bool, Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+        bool, Option("--skip-broken-images", help="Skip images that cannot be decoded.")
     ] = False,
 ) -> None:
     """Turn images or texts into vectors, with ids and labels.

@@ -48,7 +48,7 @@ def evaluate(
     gallery: Annotated[
         str | None,
         Option(
-            help="File of the gallery, if it is another one. With --model: address of the engine "
+            help="File of the gallery, if separate. With --model: address of the engine "
             "that holds the points, if the model does not."
         ),
     ] = None,
@@ -59,16 +59,24 @@ def evaluate(
     seed: options.Seed = 0,
     resamples: options.Resamples = 1000,
     as_json: options.Json = False,
-    gallery_labels: Annotated[Path | None, table_option(help="File of its labels.")] = None,
-    gallery_vectors_key: Annotated[str | None, table_option(help="Its vectors.")] = None,
-    gallery_labels_key: Annotated[str | None, table_option(help="Its labels.")] = None,
-    name: Annotated[str | None, table_option(help="Of the data, in titles.")] = None,
-    k: Annotated[int | None, table_option("-k", min=1, help="Neighbours; 50 by default.")] = None,
+    gallery_labels: Annotated[
+        Path | None, table_option(help="File of the gallery's labels.")
+    ] = None,
+    gallery_vectors_key: Annotated[
+        str | None, table_option(help="Name of the gallery's vectors.")
+    ] = None,
+    gallery_labels_key: Annotated[
+        str | None, table_option(help="Name of the gallery's labels.")
+    ] = None,
+    name: Annotated[str | None, table_option(help="Name of the data, for titles.")] = None,
+    k: Annotated[
+        int | None, table_option("-k", min=1, help="Number of neighbours; 50 by default.")
+    ] = None,
     output: Annotated[
-        Path | None, table_option("--output", "-o", help="Folder of the report.")
+        Path | None, table_option("--output", "-o", help="Folder for the report.")
     ] = None,
 ) -> None:
-    """How good answers and their confidence are, on labelled queries.
+    """Measure accuracy and calibration on labelled queries.
 
     With --model: of a fitted classifier, streamed, so that a file may be larger than memory.
 

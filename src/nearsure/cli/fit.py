@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 MODEL_SUFFIX = ".safetensors"
 PRECISION = 0.99
+# What the numbers of a fit mean, said where they are printed.
+MEANINGS = {
+    "gamma": "the sharpness: 1 is the paper's formula, more is surer",
+    "beta": "how far T follows the distances around a query: 0 not at all, 1 in proportion",
+    "typical_sq_distance": "the squared distance at which T is the one above",
+}
+SHRUNK = " (drawn towards no change where points are few)"
 
 
 def fit(
@@ -28,7 +35,7 @@ def fit(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
-            "standard input; or a gallery that is there already, fitted where it is: "
+            "standard input; or an existing gallery, fitted in place: "
             "gallery.sqlite, postgresql://..., https://..., postgres or milvus."
         ),
     ],
@@ -43,7 +50,7 @@ def fit(
         ),
     ] = None,
     replace: Annotated[
-        bool, Option("--replace", help="Replace an .sqlite gallery that is there already.")
+        bool, Option("--replace", help="Replace an existing .sqlite gallery.")
     ] = False,
     labels_path: options.Labels = None,
     vectors_key: options.VectorsKey = None,
@@ -57,7 +64,7 @@ def fit(
     temperature: Annotated[
         float | None,
         options.fitting_option(
-            help="T of rule ned, a squared distance, if it is not to be fitted."
+            help="Fixed T for rule ned, a squared distance; by default it is fitted."
         ),
     ] = None,
     metric: options.Metric = None,
@@ -66,31 +73,31 @@ def fit(
     prior: Annotated[
         Literal["support", "uniform"],
         options.fitting_option(
-            help="How frequent classes are among the queries: as in the gallery, or all alike."
+            help="Class frequencies among queries: as in the gallery, or uniform."
         ),
     ] = "support",
     unknown_share: Annotated[
         float | None,
         options.fitting_option(
-            help="Share of the queries that is of no class of the gallery: below 1."
+            help="Share of queries that belong to no class of the gallery: below 1."
         ),
     ] = None,
     max_fit_samples: Annotated[
         str,
         options.fitting_option(
-            help="Fit on at most so many points, drawn at random: all or a number."
+            help="Fit on at most this many points, drawn at random: all or a number."
         ),
     ] = "10000",
     seed: options.Seed = 0,
     engine: Annotated[
         Literal["auto", "exact", "hnsw", "ivf"],
-        options.engine_option(help="Index of a model or of an .sqlite gallery."),
+        options.engine_option(help="Index type of a model or an .sqlite gallery."),
     ] = "auto",
     into: Annotated[
         str | None,
         options.engine_option(
             help="Load the points into a new table or collection: postgresql://..., https://..., "
-            "or postgres or milvus, whose address is in the environment."
+            "or postgres or milvus, with the address in the environment."
         ),
     ] = None,
     table: options.Table = None,
@@ -98,7 +105,7 @@ def fit(
     engine_option: options.EngineOption = None,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a gallery: how sure to be of a match is learned from its own points.
+    """Fit a gallery: learn from its own points how sure to be of a match.
 
     A file is read whole into a model. Into an .sqlite gallery or an engine it is streamed, so that
     it may be larger than memory.
@@ -301,13 +308,14 @@ def _facts(fitted: Mapping[str, Any]) -> dict[str, str]:
         "gallery": "{n_points:,} points, {n_classes:,} classes, dimension {dimension:,}",
         "engine": "{engine}, {metric}",
         "neighbours": "{k}",
-        "rule": "{rule}, calibration {calibration}",
+        "rule": "{rule}, calibration {calibration}" + SHRUNK * (fitted["calibration"] == "shrunk"),
     }
     if fitted["head_choice"] is not None:
         facts["head"] = "{head_choice}"
     if fitted["temperature"] is not None:
-        facts["T"] = "{temperature:.6g}"
-        facts |= {name: f"{value:.4g}" for name, value in fitted["parameters"].items()}
+        facts["T"] = "{temperature:.6g}, the squared distance at which a vote has fallen to 37%"
+        for name, value in fitted["parameters"].items():
+            facts[name.replace("_", " ")] = f"{value:.4g}, {MEANINGS[name]}"
         n_missed, n_fitted = fitted["n_missed"], fitted["n_fitted"]
         share = f" ({n_missed / n_fitted:.1%})" if n_fitted else ""
         facts["missed"] = (

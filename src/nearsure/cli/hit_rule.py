@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.report.answers import are_most, nearly_found
 from nearsure.schema import OBJECT, TEXT, Field, either, integer, list_of, misfit, one_of
+
+if TYPE_CHECKING:
+    from typing import Self
 
 CONVENTIONS = {
     "squared-l2": Neighbors.from_squared_l2,
@@ -100,7 +103,7 @@ class SavedRule:
             write_text_whole(path, json.dumps(document, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "Self":
         """Read the file, and check its contents."""
         document = _rule_document(path)
         version = document.get("version")

@@ -22,7 +22,7 @@ TRAINING_MODULES = (
     "tqdm",
 )
 
-Cache = Annotated[Path, Option(help="Folder of what is kept between runs.")]
+Cache = Annotated[Path, Option(help="Folder for results that are reused between runs.")]
 CACHE = Path("runs")
 
 
@@ -32,9 +32,7 @@ def reproduce(
     ],
     *,
     root: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
-    loss: Annotated[
-        list[str] | None, Option(help="Only this loss; may be given more than once.")
-    ] = None,
+    loss: Annotated[list[str] | None, Option(help="Only this loss; can be repeated.")] = None,
     config: Annotated[
         Path | None, Option(help="TOML or JSON with settings that replace the recipe's.")
     ] = None,
@@ -42,10 +40,10 @@ def reproduce(
         str, Option(help="standard, or tuning: seen classes alone, to choose schedules.")
     ] = "standard",
     skip_broken_images: Annotated[
-        bool, Option("--skip-broken-images", help="Leave out images that cannot be decoded.")
+        bool, Option("--skip-broken-images", help="Skip images that cannot be decoded.")
     ] = False,
     drop_single_images: Annotated[
-        bool, Option("--drop-single-images", help="Leave out classes with one image.")
+        bool, Option("--drop-single-images", help="Skip classes with one image.")
     ] = False,
     robust: Annotated[
         bool,
@@ -59,10 +57,10 @@ def reproduce(
     attacked_queries: Annotated[
         int | None, Option(min=1, help="With --robust: how many queries to attack.")
     ] = None,
-    k: Annotated[int, Option("-k", min=1, help="Neighbours of the tables.")] = 50,
+    k: Annotated[int, Option("-k", min=1, help="Number of neighbours in the tables.")] = 50,
     seed: Seed = 0,
     resamples: Resamples = 1000,
-    output: Annotated[Path | None, Option("--output", "-o", help="Folder of the report.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="Folder for the report.")] = None,
     cache: Cache = CACHE,
 ) -> None:
     """Train, embed, search and score: the paper's Tables 1 and 4 and Figures 1 and 2.
@@ -70,7 +68,7 @@ def reproduce(
     With --robust the queries are corrupted and attacked, while gallery and T stay as they were:
     Tables 2 and 3, for the first loss.
 
-    Interrupted at any moment, the same command goes on where it stopped.
+    If interrupted, run the same command again to resume.
 
     Example: nearsure reproduce glyphs --robust
     """
@@ -108,7 +106,7 @@ def reproduce(
     if not robust:
         print_written(*run(chosen, settings, output=output or folder, **shared))
         return
-    require("cv2", extra="robust", purpose="Corrupting images")
+    require("cv2", extra="train", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
     from nearsure.lab.robust.settings import robust_settings
 
@@ -127,22 +125,21 @@ def ablation(
         Option(envvar="NEARSURE_DATA", help="Folder of saved embeddings and of images."),
     ] = None,
     resamples: Resamples = 1000,
-    output: Annotated[Path, Option("--output", "-o", help="Folder of the report.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="Folder for the report.")] = Path(
         "results/ablation"
     ),
     cache: Cache = CACHE,
 ) -> None:
-    """Every rule and form with every calibrator, and linear probes, on eight data sets.
+    """Compare every rule and form with every calibrator, and linear probes, on eight data sets.
 
     Glyphs and corrupted queries come from the cache, where `nearsure reproduce` leaves them; what
-    is absent is skipped and said. Interrupted at any moment, the same command goes on where it
-    stopped.
+    is missing is skipped with a message. If interrupted, run the same command again to resume.
 
     Example: nearsure ablation --data embeddings
     """
     for module in TRAINING_MODULES:
         require(module, extra="train", purpose="The ablation, which reads what training left,")
-    require("cv2", extra="robust", purpose="Reading corrupted queries")
+    require("cv2", extra="train", purpose="Reading corrupted queries")
     from nearsure.lab.ablation.report import write_ablation
     from nearsure.lab.ablation.run import run_ablation
 
@@ -163,12 +160,12 @@ def corruptions(
         "corruptions.png"
     ),
 ) -> None:
-    """A picture of an image under 15 corruptions at 5 severities.
+    """Draw an image under 15 corruptions at 5 severities.
 
     Example: nearsure corruptions photo.jpg --output sheet.png
     """
     for module in ("cv2", "PIL"):
-        require(module, extra="robust", purpose="Corrupting images")
+        require(module, extra="train", purpose="Corrupting images")
     from nearsure.lab.figures import save_picture
     from nearsure.robustness import corruption_sheet
     from nearsure.robustness.sheet import example_scene
@@ -176,7 +173,6 @@ def corruptions(
     if image is None:
         pixels = example_scene(size)
     else:
-        # These need more than the extra "robust".
         from nearsure.lab.datasets.images import read_image
         from nearsure.lab.images import central_view
 
@@ -188,7 +184,7 @@ def corruptions(
 def summary(
     folder: Annotated[Path, Argument(help="Holds <data set>/results.json.")] = Path("results"),
 ) -> None:
-    """One table of all results below a folder, and two of corrupted and attacked queries.
+    """Print one table of all results in a folder, and two of corrupted and attacked queries.
 
     Example: nearsure summary results
     """
@@ -203,11 +199,11 @@ def summary(
 
 def demo(
     *,
-    output: Annotated[Path, Option("--output", "-o", help="Folder of the pictures.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="Folder for the pictures.")] = Path(
         "demo-output"
     ),
 ) -> None:
-    """The main job in one run, on handwritten digits: a table, thresholds and pictures.
+    """Try it on handwritten digits: a table of rules, thresholds and pictures.
 
     Example: nearsure demo --output pictures
     """

@@ -15,37 +15,35 @@ engine_option = partial(Option, rich_help_panel="Engine")
 fitting_option = partial(Option, rich_help_panel="Fitting")
 output_option = partial(Option, rich_help_panel="Output")
 
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, help="Of everything random.")]
-Resamples = Annotated[int, Option(min=10, help="Bootstrap resamples of each interval.")]
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, help="Random seed.")]
+Resamples = Annotated[int, Option(min=10, help="Bootstrap resamples for each interval.")]
 Precision = Annotated[
     float | None,
     Option(
-        help="Accept answers so that at least this share of them is right: above 0 and below 1, "
-        "0.99 say."
+        help="Accept answers such that at least this share of them is right: between 0 and 1, "
+        "for example 0.99."
     ),
 ]
 
 Labels = Annotated[
     Path | None,
-    file_option("--labels", help="npy, txt or csv file of labels, if they are elsewhere."),
+    file_option("--labels", help="npy, txt or csv file of labels, if they are in a separate file."),
 ]
-VectorsKey = Annotated[str | None, file_option(help="Array or column of the vectors.")]
-LabelsKey = Annotated[str | None, file_option(help="Array or column of the labels.")]
-IdsKey = Annotated[str | None, file_option(help="Array or column of the ids.")]
-PicturesKey = Annotated[str | None, file_option(help="Array or column of the paths of images.")]
+VectorsKey = Annotated[str | None, file_option(help="Name of the array or column of vectors.")]
+LabelsKey = Annotated[str | None, file_option(help="Name of the array or column of labels.")]
+IdsKey = Annotated[str | None, file_option(help="Name of the array or column of ids.")]
+PicturesKey = Annotated[str | None, file_option(help="Name of the array or column of image paths.")]
 ImagesRoot = Annotated[
     Path | None,
-    file_option(
-        help="Folder that paths of images start from and lie in; by default that of the file."
-    ),
+    file_option(help="Folder that image paths are relative to; by default that of the file."),
 ]
 InputFormat = Annotated[
     Literal["npz", "npy", "parquet", "csv", "safetensors", "jsonl"] | None,
-    file_option(help="What the file is, where its name does not say, as for standard input."),
+    file_option(help="Format of the file, if its name does not tell, as for standard input."),
 ]
 
 _model = Option(
-    "--model", "-m", help="What nearsure fit wrote: model.safetensors or gallery.sqlite."
+    "--model", "-m", help="Model written by nearsure fit: model.safetensors or gallery.sqlite."
 )
 Model = Annotated[Path, _model]
 OptionalModel = Annotated[Path | None, _model]
@@ -53,20 +51,18 @@ Gallery = Annotated[
     str | None,
     engine_option(
         help="Where the points are, if not in the model: postgresql://..., https://..., or "
-        "postgres or milvus, whose address is in the environment."
+        "postgres or milvus, with the address in the environment."
     ),
 ]
-Table = Annotated[str | None, engine_option(help="Table of PostgreSQL.")]
-Collection = Annotated[str | None, engine_option(help="Collection of Milvus.")]
+Table = Annotated[str | None, engine_option(help="PostgreSQL table.")]
+Collection = Annotated[str | None, engine_option(help="Milvus collection.")]
 EngineOption = Annotated[
     list[str] | None,
-    engine_option(
-        metavar="NAME=VALUE", help="Any other option of the engine; may be given more than once."
-    ),
+    engine_option(metavar="NAME=VALUE", help="Any other engine option; can be repeated."),
 ]
 
-Json = Annotated[bool, output_option("--json", help="JSON to standard output.")]
-Rows = Annotated[int, output_option(min=1, help="Rows of a table on a terminal.")]
+Json = Annotated[bool, output_option("--json", help="Write JSON to standard output.")]
+Rows = Annotated[int, output_option(min=1, help="Rows to show on a terminal.")]
 RecordsFile = Annotated[
     Path | None,
     output_option(
@@ -77,14 +73,14 @@ RecordsFile = Annotated[
 ]
 OutputFormat = Annotated[
     Literal["csv", "jsonl", "json", "parquet"] | None,
-    output_option("--format", help="Instead of what the name of the output says."),
+    output_option("--format", help="Output format, if not that of the file name."),
 ]
 GuardFormulas = Annotated[
     bool,
     output_option(
         "--guard-formulas",
-        help="In csv, put ' before texts that begin with = + - @ or a tab, which a spreadsheet "
-        "would compute.",
+        help="In csv, put ' before text that begins with = + - @ or a tab, which a spreadsheet "
+        "would run as a formula.",
     ),
 ]
 
@@ -92,22 +88,24 @@ RuleName = Literal["auto", "adaptive", "sharpened", "ned", "gou", "dudani", "knn
 CalibrationName = Literal["auto", "none", "shrunk", "platt", "beta", "isotonic", "histogram", "bbq"]
 HeadName = Literal["auto", "means", "logistic", "none"]
 MetricName = Literal["euclidean", "cosine"]
-Rule = Annotated[RuleName, fitting_option(help="What turns neighbours into a vote.")]
+Rule = Annotated[RuleName, fitting_option(help="How neighbours are weighted.")]
 Head = Annotated[
     HeadName,
     fitting_option(
-        help="What says, beside the neighbours, what a class as a whole looks like: class means, "
-        "logistic regression or nothing; auto takes what makes own points most probable."
+        help="Model of whole classes used beside the neighbours: class means, logistic regression "
+        "or none; auto chooses by the leave-one-out likelihood of the gallery."
     ),
 ]
 Calibration = Annotated[
-    CalibrationName, fitting_option(help="What is done to the confidence afterwards.")
+    CalibrationName, fitting_option(help="How confidence is calibrated after the fit.")
 ]
 Metric = Annotated[
     MetricName | None,
-    fitting_option(help="How vectors are compared; by default euclidean, or as the engine does."),
+    fitting_option(help="How vectors are compared; by default euclidean, or that of the engine."),
 ]
-Neighbors = Annotated[str, fitting_option("-k", help="Neighbours: auto, all or a number.")]
+Neighbors = Annotated[
+    str, fitting_option("-k", help="Number of neighbours: auto, all or a number.")
+]
 
 
 def number_or(option: str, text: str, words: tuple[str, ...]) -> int | str:

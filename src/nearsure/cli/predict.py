@@ -45,13 +45,13 @@ def predict(
     model: options.Model,
     precision: options.Precision = None,
     threshold: Annotated[
-        float | None, Option(min=0.0, max=1.0, help="Accept answers of at least this confidence.")
+        float | None, Option(min=0.0, max=1.0, help="Accept answers with at least this confidence.")
     ] = None,
     top: Annotated[
-        int, Option(min=0, help="So many classes of each query, with probabilities.")
+        int, Option(min=0, help="Number of classes to list for each query, with probabilities.")
     ] = 0,
     neighbors: Annotated[
-        int, Option(min=0, help="So many neighbours of each query, as evidence.")
+        int, Option(min=0, help="Number of neighbours to list for each query.")
     ] = 0,
     vectors_key: options.VectorsKey = None,
     labels_key: options.LabelsKey = None,
@@ -67,13 +67,13 @@ def predict(
     as_json: options.Json = False,
     rows: options.Rows = 20,
 ) -> None:
-    """Label queries, and say how sure that is.
+    """Label queries, with calibrated confidence.
 
     Queries are streamed: a file may be larger than memory. On a terminal the first ones are shown.
 
-    Labels in the file are left aside; --labels-key names their column, lest it be taken for a part
-    of the vector. "accepted" is about the confidence alone, whose promise counts unknown queries
-    among the wrong answers: an accepted answer may have the verdict "unknown".
+    Labels in the file are ignored; --labels-key names their column, so that it is not taken for a
+    part of the vector. "accepted" goes by the confidence alone; an accepted answer may still have
+    the verdict "unknown", and unknown queries count as wrong answers in the promise.
 
     The first queries are compared with the gallery. If they differ, the promise of --precision is
     adjusted to them, or withdrawn: nothing is accepted then, unless --threshold insists.

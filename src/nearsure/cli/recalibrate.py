@@ -40,8 +40,8 @@ def recalibrate(
         int | None,
         Option(
             min=1,
-            help="Fit nothing: choose so many queries to label, spread over confidence and "
-            "classes and each as likely as any other.",
+            help="Fit nothing: choose this many queries to label, spread over confidence and "
+            "classes, each with the same probability.",
         ),
     ] = None,
     precision: options.Precision = None,
@@ -58,7 +58,7 @@ def recalibrate(
     as_json: options.Json = False,
     rows: options.Rows = 20,
 ) -> None:
-    """Fit the confidence of a model to labelled queries, where they differ from its gallery.
+    """Adjust confidence to labelled queries that differ from the gallery.
 
     The gallery's own fit is the prior: few labels change little, some hundreds decide. What can be
     promised then rests on the labelled queries alone. They must be a fair sample of the queries to

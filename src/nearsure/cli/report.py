@@ -43,7 +43,7 @@ def report(
     json_output: Annotated[
         Path | None, Option("--json", help="The same as a JSON file; - for standard output.")
     ] = None,
-    title: Annotated[str | None, Option(help="Of the report.")] = None,
+    title: Annotated[str | None, Option(help="Title of the report.")] = None,
     labels_path: options.Labels = None,
     vectors_key: options.VectorsKey = None,
     labels_key: options.LabelsKey = None,
@@ -62,12 +62,12 @@ def report(
     table: options.Table = None,
     collection: options.Collection = None,
     engine_option: options.EngineOption = None,
-    mistakes: Annotated[int, Option(min=0, help="Mistakes that are listed.")] = 20,
-    suspects: Annotated[int, Option(min=0, help="Suspect labels that are listed.")] = 50,
+    mistakes: Annotated[int, Option(min=0, help="Number of mistakes to list.")] = 20,
+    suspects: Annotated[int, Option(min=0, help="Number of suspect labels to list.")] = 50,
     seed: options.Seed = 0,
     resamples: options.Resamples = 1000,
 ) -> None:
-    """One HTML file about when to trust a match: accuracy, calibration, thresholds, mistakes.
+    """Write an HTML report on when to trust a match: accuracy, calibration, thresholds, mistakes.
 
     Example: nearsure report queries.npz --model model.safetensors -o report.html
 

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +13,7 @@ from typer import Argument, Option
 from nearsure.cli import options
 from nearsure.cli.outputs import tell
 from nearsure.errors import ConfigError
-from nearsure.extras import require
+from nearsure.extras import read_toml, require
 
 limit_option = partial(Option, rich_help_panel="Limits")
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
@@ -26,8 +25,8 @@ def serve(
     gallery: Annotated[
         str,
         Argument(
-            help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, whose "
-            "address is in the environment."
+            help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, with the "
+            "address in the environment."
         ),
     ],
     *,
@@ -43,44 +42,51 @@ def serve(
     collection: options.Collection = None,
     engine_option: options.EngineOption = None,
     host: Annotated[
-        str, Option(help="Where to listen; other machines can connect only with tokens.")
+        str, Option(help="Address to listen on; other machines can connect only with tokens.")
     ] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Where to listen.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     tokens_file: Annotated[
         Path | None,
         Option(
-            help='TOML: read = ["..."], write = ["..."]. Beside it, or in its place, '
+            help='TOML: read = ["..."], write = ["..."]. In addition, or instead: '
             "NEARSURE_READ_TOKENS and NEARSURE_WRITE_TOKENS, separated by commas."
         ),
     ] = None,
-    encoder: Annotated[str | None, Option(help="What turns images or text into vectors.")] = None,
+    encoder: Annotated[
+        str | None,
+        Option(
+            help="image, text or module:attribute: lets the page and the API take images or text."
+        ),
+    ] = None,
     precision: options.Precision = None,
     cors_origins: Annotated[
         list[str] | None,
         Option(
             "--cors-origin",
-            help="A page of another host that may ask; may be given more than once.",
+            help="Origin of another page that may call the service; can be repeated.",
         ),
     ] = None,
     requests_per_second: Annotated[
-        float | None, limit_option(min=0.001, help="Of one client.")
+        float | None, limit_option(min=0.001, help="Limit for one client.")
     ] = None,
-    largest_body: Annotated[int, limit_option(min=1024, help="Bytes of a request.")] = 8 * 2**20,
+    largest_body: Annotated[int, limit_option(min=1024, help="Largest request, in bytes.")] = 8
+    * 2**20,
     largest_batch: Annotated[
-        int, limit_option(min=1, help="Vectors or items of a request.")
+        int, limit_option(min=1, help="Most vectors or items in a request.")
     ] = 1024,
-    largest_queue: Annotated[int, limit_option(min=1, help="Queries that may wait.")] = 2048,
+    largest_queue: Annotated[int, limit_option(min=1, help="Most queries that may wait.")] = 2048,
     patience: Annotated[
-        float, limit_option(min=0.1, help="Seconds that a request, or sending one, may take.")
+        float, limit_option(min=0.1, help="Longest time of a request, in seconds.")
     ] = 30.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Option(help="What the service says of itself, on standard error."),
+        Option(help="Log level, on standard error."),
     ] = "info",
 ) -> None:
-    """Serve a gallery: REST, metrics, and a page for people at /.
+    """Serve a gallery: REST API, metrics, and a web page at /.
 
-    Tokens are never typed, where others would see them. Without any, only this machine may connect.
+    Tokens are not given as options, where others could see them. Without tokens, only this machine
+    can connect.
 
     Example: nearsure serve birds.sqlite --precision 0.99
 
@@ -169,8 +175,8 @@ def _split_variable(name: str, environment: Mapping[str, str]) -> tuple[str, ...
 
 def _read_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
-        stored = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        stored = read_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         # The reason is left out, as it may quote a token.
         raise ConfigError(
             f'{path} must be TOML, such as read = ["..."] and write = ["..."]. It is not.'

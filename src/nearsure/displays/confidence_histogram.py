@@ -1,7 +1,7 @@
 """Confidence histogram: how the right and the wrong predictions spread over confidence."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,8 @@ from nearsure.metrics import bin_by_confidence
 from nearsure.validation import check_scored
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
@@ -72,7 +74,7 @@ class ConfidenceHistogramDisplay:
         *,
         n_bins: int = 15,
         name: str | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Compute the numbers of the histogram; nothing is drawn.
 
         Parameters
@@ -102,7 +104,7 @@ class ConfidenceHistogramDisplay:
             name,
         )
 
-    def plot(self, ax: "Axes | None" = None, *, name: str | None = None) -> Self:
+    def plot(self, ax: "Axes | None" = None, *, name: str | None = None) -> "Self":
         """Draw the histogram.
 
         Parameters

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,8 @@ from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.temperature import fit_temperature
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
@@ -105,7 +107,7 @@ class NeighborCurveDisplay:
         own_labels: ArrayLike,
         ks: Sequence[int],
         rules: Sequence[RuleName] = RULE_NAMES,
-    ) -> Self:
+    ) -> "Self":
         """Compute the numbers of the plots from one search; T is fitted anew for each k.
 
         Parameters
@@ -143,7 +145,7 @@ class NeighborCurveDisplay:
                 )
         return cls(ks, right, error)
 
-    def plot(self, ax: "Sequence[Axes] | None" = None, *, name: str | None = None) -> Self:
+    def plot(self, ax: "Sequence[Axes] | None" = None, *, name: str | None = None) -> "Self":
         """Draw the two plots.
 
         Parameters

@@ -1,7 +1,7 @@
 """Reliability diagram: accuracy against confidence, bin by bin."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,8 @@ from nearsure.extras import require
 from nearsure.metrics import Binning, Bins, bin_by_confidence, expected_calibration_error
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
@@ -71,7 +73,7 @@ class ReliabilityDisplay:
         n_bins: int = 15,
         binning: Binning = "width",
         name: str | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Compute the numbers of the diagram; nothing is drawn.
 
         Parameters
@@ -99,7 +101,7 @@ class ReliabilityDisplay:
 
     def plot(
         self, ax: "Axes | None" = None, *, name: str | None = None, show_counts: bool = True
-    ) -> Self:
+    ) -> "Self":
         """Draw the diagram.
 
         Parameters

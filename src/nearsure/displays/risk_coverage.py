@@ -1,7 +1,7 @@
 """Risk-coverage plot: the error rate left when the least confident rows are refused."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
@@ -9,6 +9,8 @@ from nearsure.displays.canvas import line_style, new_axes
 from nearsure.metrics import RiskCoverageCurve, area_under_risk_coverage, risk_coverage_curve
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
@@ -63,7 +65,7 @@ class RiskCoverageDisplay:
     @classmethod
     def from_predictions(
         cls, confidence: ArrayLike, correct: ArrayLike, *, name: str | None = None
-    ) -> Self:
+    ) -> "Self":
         """Compute the numbers of the plot; nothing is drawn.
 
         Parameters
@@ -85,7 +87,7 @@ class RiskCoverageDisplay:
             name,
         )
 
-    def plot(self, ax: "Axes | None" = None, *, name: str | None = None) -> Self:
+    def plot(self, ax: "Axes | None" = None, *, name: str | None = None) -> "Self":
         """Draw the curve.
 
         Parameters

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeAlias, cast
 
 from nearsure.atomic import Draft
 from nearsure.embedding_files.parquet import ParquetRecords, arrow
 from nearsure.embedding_files.rows import Columns, RecordFormat, plain_column
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # What makes a cell a formula in a spreadsheet.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -227,7 +230,7 @@ class RecordWriter:
         in_order = {name: columns[name] for name in self._columns}
         self._write_unless_unread(partial(self._records.write, in_order), self._stream.flush)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Self, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from nearsure.embedding_files.source import Source, open_source
 from nearsure.embedding_files.tables import CsvRows, JsonRows, open_labels
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.validation import check_positive_integer
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ROWS = 8192
 
@@ -104,7 +107,7 @@ class EmbeddingStream:
         """Close files; a temporary one is removed."""
         self._until.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *_: object) -> None:

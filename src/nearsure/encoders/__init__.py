@@ -49,7 +49,7 @@ def open_encoder(name: str) -> Encoder:
     Parameters
     ----------
     name : str
-        ``"image"`` (EfficientNet-Lite0, extra ``train``), ``"text"`` (all-MiniLM-L6-v2, extra
+        ``"image"`` (EfficientNet-Lite0, extra ``image``), ``"text"`` (all-MiniLM-L6-v2, extra
         ``text``), or ``"module:attribute"`` for one of your own: an `Encoder`, or a function
         without parameters that makes one.
 
@@ -62,13 +62,12 @@ def open_encoder(name: str) -> Encoder:
 'sound' instead.
     """
     if name in BUILT_IN:
-        extra = "train" if name == "image" else "text"
         try:
             module = import_module(f"nearsure.encoders.{name}")
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 f"The {name} encoder needs {error.name}, which is not installed: "
-                f"pip install 'nearsure[{extra}]'"
+                f"pip install 'nearsure[{name}]'"
             ) from error
         return cast("Encoder", getattr(module, BUILT_IN[name])())
     module_name, colon, attribute = name.partition(":")

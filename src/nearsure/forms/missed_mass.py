@@ -13,7 +13,7 @@ sizes are made non-increasing in the number available by isotonic regression.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,9 @@ from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.schema import Document
 from nearsure.validation import integer_codes
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class MissedMass(Document):
         class_counts: ArrayLike,
         *,
         prior: ArrayLike | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Estimate the rates from leave-one-out neighbours.
 
         Parameters
@@ -223,7 +226,7 @@ class MissedByConfidence:
     intercept: float
 
     @classmethod
-    def fit(cls, confidence: FloatArray, missed: BoolArray, share: float) -> Self:
+    def fit(cls, confidence: FloatArray, missed: BoolArray, share: float) -> "Self":
         """The line of greatest likelihood on leave-one-out points, moved to a mean of `share`.
 
         Leave-one-out points miss more than queries do: their slope is taken, their level is not.

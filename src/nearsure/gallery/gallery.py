@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,8 @@ from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
 from nearsure.validation import check_distinct, integer_ids
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from nearsure.heads.fitted import FittedHead
 
 # Points whose vectors are fetched at a time.
@@ -121,7 +123,7 @@ class Gallery:
         ids: IntArray | None = None,
         next_id: int | None = None,
         classes: AnyArray | None = None,
-    ) -> Self:
+    ) -> "Self":
         """A gallery in memory, searched exactly.
 
         Parameters

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -35,6 +35,9 @@ from nearsure.schema import (
     one_of,
     unreadable,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # A class of n members loses one of n when a point is left out, and so should its rivals: small
 # classes are divided into few folds.
@@ -177,7 +180,7 @@ class FittedHead:
         folds = np.where(known, self.fold_of_class[np.where(known, codes, 0)], 0)
         return self._score_by(self.class_folds, folds, vectors, labels, sq_distances)
 
-    def without_points(self) -> Self:
+    def without_points(self) -> "Self":
         """The same where points have other ids: own points cannot be told from queries."""
         return replace(self, seen_ids=self.seen_ids[:0], seen_folds=self.seen_folds[:0])
 
@@ -295,7 +298,7 @@ class FittedHead:
         arrays: dict[str, AnyArray],
         n_features: int,
         n_classes: int,
-    ) -> Self:
+    ) -> "Self":
         """The inverse of `to_state`; `ModelFileError` for anything else.
 
         Parameters

@@ -8,7 +8,7 @@ neighbours.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,6 +17,9 @@ from nearsure import schema
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.neighbors import PADDING_LABEL, ClassScores
 from nearsure.posterior import Posterior
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Bounds of log a, log b and log floor; a floor far above 1 makes the neighbours' part linear.
 BOUNDS = ((-7.0, 5.0), (-9.0, 3.0), (-16.0, 3.0))
@@ -103,7 +106,7 @@ class HeadFit(schema.Document):
     left_out: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`; `ModelFileError` for what does not fit the table."""
         schema.check_fields(cls._owner, fields, cls._table)
         if fields["gains"].keys() != fields["errors"].keys():

@@ -16,7 +16,7 @@ ids alone: not on what came and went before.
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING
 
 import faiss
 import numpy as np
@@ -26,6 +26,9 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import GrowingRows, RowMoves, StableIds, moves_into_holes
 from nearsure.validation import integer_ids
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Candidates for a handful of queries at once, by matrix products.
 #
@@ -165,7 +168,7 @@ class Conditioning:
     scale: float
 
     @classmethod
-    def of(cls, vectors: AnyArray) -> Self:
+    def of(cls, vectors: AnyArray) -> "Self":
         """The conditioning that serves these vectors."""
         # The median of a sample is near enough to the middle, and no outlier moves it away.
         sample = vectors[:: -(-len(vectors) // CENTRE_SAMPLE)].astype(np.float64)
@@ -310,7 +313,7 @@ class DistinctVectors:
         self.sizes: IntArray = np.diff(self._starts, append=len(firsts))
 
     @classmethod
-    def of(cls, vectors: AnyArray, ids: IntArray) -> Self:
+    def of(cls, vectors: AnyArray, ids: IntArray) -> "Self":
         """The distinct ones among some vectors."""
         return cls(first_of_equals(vectors, fingerprints(vectors)), ids)
 

@@ -1,13 +1,16 @@
 """One typed configuration a run: what is trained, on what, how. Saved beside its results."""
 
 import json
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nearsure.errors import ConfigError
+from nearsure.extras import read_toml
+
+if TYPE_CHECKING:
+    from typing import Self
 
 DatasetName = Literal["glyphs", "cub200", "cars196", "sop", "inshop", "class-folders"]
 LossName = Literal["normalized-softmax", "triplet", "n-pairs", "proxy-nca"]
@@ -79,7 +82,7 @@ class ModelSettings(Settings):
     frozen_blocks: int = Field(default=0, ge=0, le=16)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "Self":
         if self.trained == "head" and self.embedding_size is None:
             raise ValueError("a head needs an embedding_size")
         if self.backbone == "small-cnn" and self.trained != "all":
@@ -140,7 +143,7 @@ class RunSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     seed: int = Field(default=0, ge=0)
 
-    def with_loss(self, loss: LossName) -> Self:
+    def with_loss(self, loss: LossName) -> "Self":
         """The same run with another loss; N-pairs takes pairs, as its name says."""
         training = self.training.model_copy(update={"loss": loss})
         if loss == "n-pairs":
@@ -161,7 +164,7 @@ def read_changes(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        changes = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        changes = json.loads(text) if path.suffix.lower() == ".json" else read_toml(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as TOML or JSON: {error}") from error
     if not isinstance(changes, dict):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isinf, isnan, nan
-from typing import ParamSpec, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ParamSpec, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,9 @@ from nearsure.validation import (
     check_same_length,
     generator_of,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Parameters = ParamSpec("Parameters")
 
@@ -96,7 +99,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, rows: IntArray) -> Self:
+    def take(self, rows: IntArray) -> "Self":
         """Return the given rows, with repeats."""
         ...
 

@@ -54,8 +54,8 @@ class Thumbnails:
 
     def _small(self, picture: Picture) -> str | None:
         try:
-            image = require("PIL.Image", extra="serve", purpose="A report with pictures")
-            operations = require("PIL.ImageOps", extra="serve", purpose="A report with pictures")
+            image = require("PIL.Image", extra="plot", purpose="A report with pictures")
+            operations = require("PIL.ImageOps", extra="plot", purpose="A report with pictures")
         except MissingExtraError as error:
             self._lacking = str(error)
             return None

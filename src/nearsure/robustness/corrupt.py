@@ -284,7 +284,7 @@ def _whole(value: object, name: str) -> int:
 @cache
 def _functions() -> Mapping[str, Callable[..., Pixels]]:
     for module in ("cv2", "PIL"):
-        require(module, extra="robust", purpose="Corrupting images")
+        require(module, extra="train", purpose="Corrupting images")
     from nearsure.robustness.corruptions import FUNCTIONS  # noqa: PLC0415
 
     return FUNCTIONS

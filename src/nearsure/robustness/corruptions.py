@@ -1,7 +1,7 @@
 """One function a corruption: image, generator and the constants of a severity in, image out.
 
 The functions trust their arguments; `nearsure.robustness.corrupt` checks them. Needs the extra
-`robust`.
+`train`.
 """
 
 from collections.abc import Callable, Mapping

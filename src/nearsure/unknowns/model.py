@@ -1,7 +1,7 @@
 """p(known | evidence), learned from the gallery alone, and the verdicts it gives."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,9 @@ from nearsure.errors import InvalidInputError
 from nearsure.logistic import fit_bounded_logistic
 from nearsure.posterior import Posterior
 from nearsure.unknowns.evidence import Evidence
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 def line_pieces(values: FloatArray, knots: FloatArray) -> FloatArray:
@@ -144,7 +147,7 @@ class OddsLine(schema.Document):
     offset: float
 
     @classmethod
-    def fit(cls, known: FloatArray, unknown: FloatArray) -> Self:
+    def fit(cls, known: FloatArray, unknown: FloatArray) -> "Self":
         """Fit it to standardised evidence, shapes (n_known, m) and (n_unknown, m)."""
         rows = np.concatenate([known, unknown])
         is_known = np.arange(len(rows)) < len(known)
@@ -248,7 +251,7 @@ class KnownModel(schema.Document):
     far: OddsLine | None = None
 
     @classmethod
-    def fit(cls, known: Evidence, unknown: Evidence, far: Evidence | None = None) -> Self:
+    def fit(cls, known: Evidence, unknown: Evidence, far: Evidence | None = None) -> "Self":
         """Fit the odds to evidence of known and of imitated unknown queries.
 
         Parameters
@@ -302,7 +305,7 @@ class KnownModel(schema.Document):
         """Whether the largest logit is part of the evidence."""
         return len(self.means) > N_NEAR
 
-    def with_shift(self, *, novelty: float, drift: float) -> Self:
+    def with_shift(self, *, novelty: float, drift: float) -> "Self":
         """The same model for queries that differ from the rehearsal by so much."""
         for name, value, grid in (("novelty", novelty, NOVELTIES), ("drift", drift, DRIFTS)):
             if not 0 <= value <= grid[-1]:
@@ -360,7 +363,7 @@ class KnownModel(schema.Document):
         return np.asarray(expit(self.log_odds(evidence) + prior_log_odds), np.float64)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`; `ModelFileError` for anything else."""
         # Files of earlier versions know of no far unknowns.
         model = super().from_dict({"far": None, **fields})

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from nearsure.engines.embedded.ivf import IvfRows, training_rows
 from nearsure.engines.embedded.serialization import index_bytes
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import PointTable
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Vectors near the origin, moved there by numbers so coarse that float32 loses nothing.
 #
@@ -65,7 +68,7 @@ class CoarseCentre:
     scale: float
 
     @classmethod
-    def of(cls, vectors: AnyArray) -> Self:
+    def of(cls, vectors: AnyArray) -> "Self":
         """The centre and scale that serve these vectors."""
         sample = vectors[:: -(-len(vectors) // SAMPLE)].astype(np.float64)
         # Medians, so that outliers do not matter.
@@ -293,7 +296,7 @@ class ApproximateStorage:
         moved: AnyArray | None = None,
         new_ids: IntArray | None = None,
         new_labels: IntArray | None = None,
-    ) -> Self:
+    ) -> "Self":
         """A storage of some rows of this one, and new points behind them."""
         ids, labels = self._table.ids.of(kept), self._table.labels[kept]
         if new_ids is not None and new_labels is not None:

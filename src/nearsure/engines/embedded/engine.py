@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +46,9 @@ from nearsure.schema import (
     reading,
 )
 from nearsure.validation import integer_ids, preview
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Squares of larger numbers are infinite.
 LARGEST_NUMBER = 1e150
@@ -259,7 +262,7 @@ class FaissEngine:
         metric: Metric = "euclidean",
         settings: IndexSettings = DEFAULTS,
         progress: Progress | None = None,
-    ) -> Self:
+    ) -> "Self":
         """An engine that holds these points.
 
         Parameters
@@ -388,7 +391,7 @@ class FaissEngine:
         return state, arrays
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Self:
+    def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Self":
         """An engine from what `to_state` gave.
 
         Raises

@@ -1,7 +1,7 @@
 """An HNSW graph with one node for each distinct vector."""
 
 from itertools import islice
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from nearsure.engines.embedded.base import (
 )
 from nearsure.index.exact import fingerprints, first_of_equals
 from nearsure.index.rows import GrowingRows, RowIds
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Equal vectors, of which a graph holds one.
 #
@@ -174,7 +177,7 @@ class HnswRows:
         self._prints: RowIds | None = None
 
     @classmethod
-    def empty(cls, dimension: int, settings: IndexSettings) -> Self:
+    def empty(cls, dimension: int, settings: IndexSettings) -> "Self":
         """A graph without nodes."""
         index = faiss.IndexHNSWFlat(dimension, settings.hnsw_links)
         return cls(index, np.empty(0, np.int64), settings)

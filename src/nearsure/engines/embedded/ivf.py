@@ -1,7 +1,7 @@
 """Rows in cells around centres: IVF of faiss, of which a search opens the nearest cells."""
 
 from math import isqrt
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from nearsure.engines.embedded.base import (
     selector_of,
     threads,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 MOST_CELLS = 65_536
 # Fewer points than this do not determine the centre of a cell.
@@ -45,7 +48,7 @@ class IvfRows:
         index.make_direct_map(True)  # noqa: FBT003
 
     @classmethod
-    def for_points(cls, vectors: AnyArray, n_points: int, settings: IndexSettings) -> Self:
+    def for_points(cls, vectors: AnyArray, n_points: int, settings: IndexSettings) -> "Self":
         """Cells without rows.
 
         Parameters

@@ -4,7 +4,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Self
+from typing import TYPE_CHECKING
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
@@ -15,6 +15,9 @@ from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, Met
 from nearsure.engines.milvus.points import Points, single_precision
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
+
+if TYPE_CHECKING:
+    from typing import Self
 
 URI_VARIABLE, TOKEN_VARIABLE = "NEARSURE_MILVUS_URI", "NEARSURE_MILVUS_TOKEN"
 N_SAMPLED = 256
@@ -144,7 +147,7 @@ class MilvusEngine:
         refine: bool = True,
         consistency: Consistency = "Strong",
         timeout: float = 60.0,
-    ) -> Self:
+    ) -> "Self":
         """Make a collection with its index, wait until it is in memory, and open it.
 
         Parameters
@@ -303,7 +306,7 @@ class MilvusEngine:
         """Give back the connection, or the file."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *_: object) -> None:

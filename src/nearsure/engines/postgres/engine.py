@@ -4,7 +4,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from psycopg import errors
@@ -36,6 +36,9 @@ from nearsure.engines.postgres.sql import (
 )
 from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.index.exact import unit_vectors
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # PostgreSQL counts milliseconds in 32 bits.
 _LARGEST_SECONDS = (2**31 - 1) // 1000
@@ -194,7 +197,7 @@ class PostgresEngine:
         pool_size: int = 8,
         timeout: float = 10.0,
         statement_timeout: float | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Make a new table with its index, and the extension if the database lacks it.
 
         Parameters
@@ -423,7 +426,7 @@ class PostgresEngine:
         """Give back the connections. Closing twice is no error."""
         self._connections.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *_: object) -> None:

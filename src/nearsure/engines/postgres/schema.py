@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -20,6 +20,9 @@ from nearsure.errors import (
     UnusableGalleryError,
 )
 from nearsure.validation import preview
+
+if TYPE_CHECKING:
+    from typing import LiteralString
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _TEXTS = ("text", "varchar", "uuid")
@@ -515,7 +518,7 @@ Kind: TypeAlias = Literal["integer", "text"]
 # Text sorts as in Python, so that the primary key serves scans in that order.
 _TYPES = {"integer": sql.SQL("bigint"), "text": sql.SQL('text COLLATE "C"')}
 LARGEST_DIMENSION = 16_000
-_MAKE_EXTENSION: LiteralString = "CREATE EXTENSION IF NOT EXISTS vector"
+_MAKE_EXTENSION: "LiteralString" = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
 def ensure_extension(connection: Connection) -> None:

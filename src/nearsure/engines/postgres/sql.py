@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import LiteralString
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
 from nearsure.engines.postgres.pool import Connection
 from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric, read_indexes
 from nearsure.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from typing import LiteralString
 
 _COMMA = sql.SQL(", ")
 
@@ -186,10 +189,10 @@ class Statements:
     def _of_extension(self, name: str) -> sql.Identifier:
         return sql.Identifier(self.layout.extension_schema, name)
 
-    def _composed(self, template: LiteralString, **parts: sql.Composable) -> sql.Composed:
+    def _composed(self, template: "LiteralString", **parts: sql.Composable) -> sql.Composed:
         return sql.SQL(template).format(**self._parts, **parts)
 
-    def _text(self, template: LiteralString, **parts: sql.Composable) -> bytes:
+    def _text(self, template: "LiteralString", **parts: sql.Composable) -> bytes:
         return self._composed(template, **parts).as_bytes()
 
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from nearsure.errors import (
     InvalidInputError,
     NearsureError,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # What a gallery that was deleted may have left: SQLite would take its log for one of the new file.
 LEFTOVERS = ("-wal", "-shm", "-journal", CACHE_SUFFIX)
@@ -275,7 +278,7 @@ class SqliteEngine:
         index: str = "auto",
         settings: IndexSettings | None = None,
         timeout: float = 5.0,
-    ) -> Self:
+    ) -> "Self":
         """Make a new gallery and open it.
 
         Parameters
@@ -460,7 +463,7 @@ class SqliteEngine:
                 write_cache(self._file, memory.index)
             self._file.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *exception: object) -> None:

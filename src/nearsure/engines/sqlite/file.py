@@ -25,48 +25,64 @@ from nearsure.errors import (
 )
 
 NOTHING_CHANGED = "Nothing was changed."
+# SQLite's codes, which the module of Python 3.10 lacks, and gives with no error: there, what SQLite
+# says of each, always in English, stands in their place.
+PERM, BUSY, LOCKED, NOMEM, READONLY, IOERR = 3, 5, 6, 7, 8, 10
+CORRUPT, FULL, CANTOPEN, TOOBIG, CONSTRAINT, NOTADB = 11, 13, 14, 18, 19, 26
+_SAID = {
+    "access permission denied": PERM,
+    "database is locked": BUSY,
+    "database table is locked": LOCKED,
+    "attempt to write a readonly database": READONLY,
+    "disk I/O error": IOERR,
+    "database disk image is malformed": CORRUPT,
+    "database or disk is full": FULL,
+    "unable to open database file": CANTOPEN,
+    "string or blob too big": TOOBIG,
+    "file is not a database": NOTADB,
+}
 # The lowest byte of a code names the kind of an error, the others its variety.
 KIND = 0xFF
 _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
-    sqlite3.SQLITE_NOTADB: (
+    NOTADB: (
         GalleryMismatchError,
         "is not an SQLite database, so it cannot be a gallery. Check the path.",
     ),
-    sqlite3.SQLITE_CORRUPT: (
+    CORRUPT: (
         EngineError,
         (
             "is damaged; beside a copy that was put in place by hand, the old -wal does that. "
             f"{RESTORE}. `sqlite3 FILE .recover` may save what is left."
         ),
     ),
-    sqlite3.SQLITE_FULL: (
+    FULL: (
         EngineError,
         f"cannot grow, as the disk is full. {NOTHING_CHANGED} Make room, and repeat it.",
     ),
-    sqlite3.SQLITE_READONLY: (
+    READONLY: (
         EngineAccessError,
         f"may only be read. {NOTHING_CHANGED} Give this user the right to write it.",
     ),
-    sqlite3.SQLITE_CANTOPEN: (
+    CANTOPEN: (
         EngineAccessError,
         "cannot be opened. This user must be able to read and write the file and its folder.",
     ),
-    sqlite3.SQLITE_PERM: (EngineAccessError, "refuses access. Check the rights of this user."),
-    sqlite3.SQLITE_BUSY: (
+    PERM: (EngineAccessError, "refuses access. Check the rights of this user."),
+    BUSY: (
         EngineUnavailableError,
         f"is locked by another program. {NOTHING_CHANGED} End it there, and ask again.",
     ),
-    sqlite3.SQLITE_LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
-    sqlite3.SQLITE_IOERR: (
+    LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
+    IOERR: (
         EngineUnavailableError,
         "cannot be read or written: the disk, or the network that it is on, failed. Ask again.",
     ),
-    sqlite3.SQLITE_NOMEM: (EngineError, f"needs more memory than there is. {NOTHING_CHANGED}"),
-    sqlite3.SQLITE_TOOBIG: (
+    NOMEM: (EngineError, f"needs more memory than there is. {NOTHING_CHANGED}"),
+    TOOBIG: (
         InvalidInputError,
         f"takes nothing as large as that. {NOTHING_CHANGED}",
     ),
-    sqlite3.SQLITE_CONSTRAINT: (
+    CONSTRAINT: (
         GalleryMismatchError,
         f"does not hold what was expected of it. {NOTHING_CHANGED}",
     ),
@@ -80,7 +96,9 @@ def closed_error(shown: str) -> EngineUnavailableError:
 
 def engine_error(error: sqlite3.Error, shown: str) -> NearsureError:
     """The same as an error of nearsure about a file, with a remedy."""
-    code = getattr(error, "sqlite_errorcode", None)
+    code = getattr(error, "sqlite_errorcode", _SAID.get(str(error)))
+    if code is None and isinstance(error, sqlite3.IntegrityError):
+        code = CONSTRAINT
     if code is None:
         # Only the module itself gives no code: a connection was closed by another thread.
         is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)

@@ -5,13 +5,11 @@ rows that have come and gone. Its checksum, which the gallery holds, shows that 
 another copy of the gallery: nothing of another file is given to faiss.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -26,7 +24,10 @@ from nearsure.engines.sqlite.points import PointRows
 from nearsure.engines.sqlite.schema import RESTORE, Kind, Layout
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index.rows import GrowingRows, PointTable
-from nearsure.model_file import read_model, write_model
+from nearsure.model_file import read_model, sha256_of, write_model
+
+if TYPE_CHECKING:
+    from typing import Self
 
 CACHE_SUFFIX = ".index"
 CHECKSUM = "index_cache"
@@ -86,7 +87,7 @@ def read_cache(file: DatabaseFile, like: CommittedIndex) -> CommittedIndex | Non
         with file.reading() as connection:
             found = connection.execute("SELECT value FROM settings WHERE name = ?", (CHECKSUM,))
             expected = found.fetchone()
-        if expected is None or expected[0] != _checksum(path):
+        if expected is None or expected[0] != sha256_of(path):
             return None
         manifest, arrays = read_model(path)
         index = CommittedIndex.from_state(manifest["state"], arrays)
@@ -105,17 +106,12 @@ def write_cache(file: DatabaseFile, index: CommittedIndex) -> None:
         file.check_in_place()
         state, arrays = index.to_state()
         write_model(path, {"state": state}, arrays)
-        checksum = _checksum(path)
+        checksum = sha256_of(path)
         # Last: a gallery with no checksum, or another one, builds its index anew.
         with file.writing() as connection:
             connection.execute("REPLACE INTO settings VALUES (?, ?)", (CHECKSUM, checksum))
     except (NearsureError, OSError, SafetensorError, MemoryError) as error:
         log.warning("The index of %s could not be kept: %s", file.shown, error)
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as cache:
-        return hashlib.file_digest(cache, "sha256").hexdigest()
 
 
 def _make(index: CommittedIndex) -> tuple[Any, ...]:
@@ -243,7 +239,7 @@ class Memory:
     is_cached: bool
 
     @classmethod
-    def of(cls, file: DatabaseFile, layout: Layout, index: str, settings: IndexSettings) -> Self:
+    def of(cls, file: DatabaseFile, layout: Layout, index: str, settings: IndexSettings) -> "Self":
         """What a file holds; the index is built, or taken from beside the file."""
         points, names = PointRows(layout), PointNames(layout)
         with file.reading() as connection:

@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["integer", "text"]
 Metric: TypeAlias = Literal["euclidean", "cosine"]
 Precision: TypeAlias = Literal["float32", "float64"]
 
-APPLICATION_ID = int.from_bytes(b"nsur")
+APPLICATION_ID = int.from_bytes(b"nsur", "big")
 VERSION = 1
 RESTORE = "Restore it from a backup: nearsure restore BACKUP FILE"
 # Bytes that SQLite takes in one value.

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from nearsure.loo import own_class_factors
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, with_confidence
 from nearsure.probes import ProbeName, fit_probe
+
+if TYPE_CHECKING:
+    from typing import Self
 
 CALIBRATOR_STEPS = ("isotonic", "platt", "shrunk", "beta", "histogram", "bbq")
 TEMPERATURE = "temperature"
@@ -308,7 +311,7 @@ class Competition:
     notes: tuple[str, ...]
 
     @classmethod
-    def fit(cls, gallery: Gallery, variants: Sequence[Method]) -> Self:
+    def fit(cls, gallery: Gallery, variants: Sequence[Method]) -> "Self":
         """Fit variants on a gallery; a base that many share is fitted once."""
         names = dict.fromkeys(variant.base for variant in variants)
         with collect_fit_warnings() as notes:

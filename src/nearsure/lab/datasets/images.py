@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from nearsure.extras import require
 from nearsure.image_limits import KNOWN_FORMATS, ImageLimits
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from PIL.Image import Image
 
 
@@ -57,12 +59,12 @@ class LabelledImages:
         """The classes that occur, sorted."""
         return tuple(sorted(set(self.labels)))
 
-    def without_single_images(self) -> Self:
+    def without_single_images(self) -> "Self":
         """Leave out the classes that have one image only."""
         counts = Counter(self.labels)
         return self.take([i for i, label in enumerate(self.labels) if counts[label] > 1])
 
-    def take(self, rows: Sequence[int]) -> Self:
+    def take(self, rows: Sequence[int]) -> "Self":
         """Some of the images, in the order of `rows`."""
         whole, kept = self.read, tuple(rows)
         return type(self)(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from nearsure.metrics.bootstrap import basic_interval
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.neighbors import Neighbors
 from nearsure.temperature import TemperatureFit
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # One set of resampled queries for every variant and method, and fast sums over all of them.
 #
@@ -182,7 +185,7 @@ class MethodResult:
         return {**ends, "ece_floor": self.ece_floor}
 
     @classmethod
-    def from_dict(cls, method: Method, stored: dict[str, Any]) -> Self:
+    def from_dict(cls, method: Method, stored: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`."""
         ends = {name: _interval_from_list(stored[name]) for name in INTERVALS}
         return cls(method, ece_floor=stored["ece_floor"], **ends)
@@ -222,7 +225,7 @@ class Outcome:
         return {"n_variants": self.n_variants, "methods": by_method}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`."""
         by_method = fields["methods"]
         results = (MethodResult.from_dict(method, by_method[_key(method)]) for method in METHODS)
@@ -294,7 +297,7 @@ class VariantOutcome:
         return {"variant": asdict(self.variant), **self.outcome.to_dict()}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
+    def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`."""
         return cls(Variant(**fields["variant"]), Outcome.from_dict(fields))
 

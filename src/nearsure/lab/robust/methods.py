@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from nearsure.lab.evaluation import fit_with_notes
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.temperature import TemperatureFit
+
+if TYPE_CHECKING:
+    from typing import Self
 
 RAW = "raw"
 STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
@@ -58,7 +61,7 @@ class Method:
         return self.base if self.step == RAW else f"{self.base} + {self.step}"
 
     @classmethod
-    def from_name(cls, name: str) -> Self:
+    def from_name(cls, name: str) -> "Self":
         """The inverse of `name`."""
         base, _, step = name.partition(" + ")
         return cls(base, step or RAW)
@@ -110,7 +113,7 @@ class FrozenMethods:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, own: Neighbors, codes: IntArray) -> Self:
+    def fit(cls, own: Neighbors, codes: IntArray) -> "Self":
         """Fit T by leave-one-out likelihood, and the calibrators on the same neighbours.
 
         Parameters

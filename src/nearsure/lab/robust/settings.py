@@ -1,12 +1,15 @@
 """Settings of a robustness run, and the variants of its queries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from nearsure.errors import ConfigError
 from nearsure.lab.config import Settings, Share, apply_changes
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Family = Literal["clean", "corruption", "attack"]
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
@@ -102,7 +105,7 @@ class AdversarialTraining(Settings):
     proxy_learning_rate: float = Field(default=1e-3, gt=0)
 
     @model_validator(mode="after")
-    def _reaches_its_ball(self) -> Self:
+    def _reaches_its_ball(self) -> "Self":
         if self.step > 2 * self.epsilon:
             raise ValueError("step must not exceed the ball's width, 2 * epsilon")
         return self
@@ -135,7 +138,7 @@ class RobustSettings(Settings):
     adversarial: AdversarialTraining = AdversarialTraining()
 
     @model_validator(mode="after")
-    def _every_epsilon_once(self) -> Self:
+    def _every_epsilon_once(self) -> "Self":
         # PGD has all of them, and results are distinguished by their text in a table.
         texts = [epsilon_text(epsilon) for epsilon in self.epsilons + self.small_epsilons]
         if len(set(texts)) < len(texts):
@@ -151,7 +154,7 @@ class RobustSettings(Settings):
             )
         return self
 
-    def for_queries(self, n: int) -> Self:
+    def for_queries(self, n: int) -> "Self":
         """The same with at most `n` queries, the number that a data set has."""
         fewer = {
             name: min(n, getattr(self, name) or n)

@@ -16,6 +16,11 @@
     brier: "Brier score",
     top_label: "log-likelihood of the answer being right",
   };
+  const PARAMETERS = {
+    gamma: "Sharpness gamma (1 is the paper's formula, more is surer)",
+    beta: "Adaptivity beta (how far T follows the distances around a query: 0 not at all, 1 in proportion)",
+    typical_sq_distance: "Squared distance at which T is the one above",
+  };
   const objectiveName = (fit) => OBJECTIVE[fit.objective] || fit.objective;
 
   function facts(fit) {
@@ -28,7 +33,7 @@
       ["Minimised", objectiveName(fit)],
       ["Points of the fit", count(fit.n_points)],
       ["Missed: no neighbour of their own class", count(fit.n_missed) + " (" + percent(fit.miss_fraction) + ")"],
-      ...Object.entries(fit.parameters).map(([name, value]) => [name.replace(/_/g, " "), significant(value)]),
+      ...Object.entries(fit.parameters).map(([name, value]) => [PARAMETERS[name] || name.replace(/_/g, " "), significant(value)]),
     ];
     return element(
       "dl", { class: "fit-facts" },
@@ -116,7 +121,7 @@
       context,
       "fit",
       title,
-      "T says how quickly a neighbour's word loses weight with its distance. It is fitted on the gallery alone.",
+      "T says how quickly a neighbour's weight falls with its distance. It is fitted on the gallery alone.",
       found.head_choice && element("p", { class: "fit-head" }, found.head_choice),
       element("div", { class: "pair pair-fit" }, facts(found), curveChart(context, found)),
     );

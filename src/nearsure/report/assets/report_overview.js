@@ -157,7 +157,7 @@
       "Before you trust these numbers",
       null,
       about.notes.length === 0
-        ? nothing("There is nothing in particular to warn of.")
+        ? nothing("No warnings.")
         : element("ul", { class: "notes" }, about.notes.map((note) => element("li", {}, note))),
     );
   }
