@@ -29,7 +29,7 @@ def fit(
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or a gallery that is there already, fitted where it is: "
-            "gallery.sqlite, postgresql://..., https://..., postgres or milvus."
+            "gallery.sqlite, postgresql://..., https://..., lance:FOLDER, or the name of an engine."
         ),
     ],
     *,
@@ -90,7 +90,8 @@ def fit(
         str | None,
         options.engine_option(
             help="Load the points into a new table or collection: postgresql://..., https://..., "
-            "or postgres or milvus, whose address is in the environment."
+            "qdrant:URL, chroma:FOLDER, lance:FOLDER, or postgres, milvus, qdrant, chroma or "
+            "lance, whose address is in the environment."
         ),
     ] = None,
     table: options.Table = None,

@@ -26,8 +26,9 @@ def serve(
     gallery: Annotated[
         str,
         Argument(
-            help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, whose "
-            "address is in the environment."
+            help="gallery.sqlite, postgresql://..., https://..., qdrant:URL, chroma:FOLDER, "
+            "lance:FOLDER, or postgres, milvus, qdrant, chroma or lance, whose address is in the "
+            "environment."
         ),
     ],
     *,
