@@ -126,7 +126,7 @@ def test_a_table_of_somebody_else(tmp_path: Path) -> None:
     assert engine.search(np.zeros((1, 2)), 2).labels.tolist() == [[5, 6]]  # type: ignore[union-attr]
     engine.add(np.array([[9.0, 9.0]]), np.array(["c"]), np.array([7]))
     table.checkout_latest()
-    prices = dict(zip(table.to_arrow()["sku"].to_pylist(), table.to_arrow()["price"].to_pylist()))
+    prices = {row["sku"]: row["price"] for row in table.to_arrow().to_pylist()}
     assert prices == {"a": 1.5, "b": 2.5, "c": None}
     with pytest.raises(GalleryMismatchError, match="id_field"):
         LanceEngine(str(tmp_path), table="products")

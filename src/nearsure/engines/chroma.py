@@ -9,7 +9,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Fingerprint, Stored
 from nearsure.engines.hits import Hits, array_of_kind, concatenate_points, in_order
 from nearsure.engines.registry import uri_or_variable
-from nearsure.engines.simple import SimpleEngine
+from nearsure.engines.simple import SimpleEngine, translating
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -129,26 +129,20 @@ class ChromaEngine(SimpleEngine):
         note = {f"{NOTE}ids": ids, f"{NOTE}labels": labels or "none", f"{NOTE}dimension": dimension}
         client = _connect(uri)
         try:
-            client.create_collection(
-                collection,
-                configuration=cast("Any", {"hnsw": graph}),
-                metadata=note,
-                embedding_function=None,
-            )
+            with translating(lambda error: _meaning(error, collection)):
+                client.create_collection(
+                    collection,
+                    configuration=cast("Any", {"hnsw": graph}),
+                    metadata=note,
+                    embedding_function=None,
+                )
             engine = cls(
                 client, collection=collection, label_field=None if labels is None else label_field
             )
-        except Exception as error:
+        except BaseException:
             if client is not uri:
                 client.close()
-            if isinstance(error, NearsureError):
-                raise
-            if "already exists" in str(error):
-                raise InvalidInputError(
-                    f"collection must be a new name. Got {collection!r}, which is there already. "
-                    "Open it with ChromaEngine(...), or delete it first."
-                ) from None
-            raise _meaning(error, collection) from None
+            raise
         engine._owns_client = client is not uri
         return engine
 
@@ -290,10 +284,8 @@ def _connect(uri: "str | ClientAPI | None") -> "ClientAPI":
     chroma = require("chromadb", extra="chroma", purpose="A gallery in Chroma")
     quiet = chroma.config.Settings(anonymized_telemetry=False)
     path = uri_or_variable(uri, PATH_VARIABLE)
-    try:
+    with translating(lambda error: _meaning(error, path)):
         return cast("ClientAPI", chroma.PersistentClient(path, settings=quiet))
-    except Exception as error:
-        raise _meaning(error, path) from None
 
 
 def _meaning(error: Exception, place: str) -> NearsureError:
@@ -302,6 +294,11 @@ def _meaning(error: Exception, place: str) -> NearsureError:
     if name == "NotFoundError":
         return GalleryNotFoundError(
             f"Chroma has no collection {place!r}. ChromaEngine.create makes one."
+        )
+    if "already exists" in text:
+        return InvalidInputError(
+            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            "ChromaEngine(...), or delete it first."
         )
     if "ermission" in text or "readonly" in text or "Read-only" in text:
         return EngineAccessError(f"Chroma may not read or write there: {text[:300]}")

@@ -232,8 +232,8 @@ def array_of_kind(values: list[Any], kind: Literal["integer", "text"]) -> AnyArr
     if other:
         got = ", ".join("NULL" if own is type(None) else own.__name__ for own in other)
         raise GalleryMismatchError(
-            f"All ids, and all labels, of this gallery must be of one kind, {kind}. The store holds "
-            f"{got}, too. Give every point a label of this kind, or open the gallery with "
+            f"All ids, and all labels, of this gallery must be of one kind, {kind}. The store "
+            f"holds {got}, too. Give every point a label of this kind, or open the gallery with "
             "label_field=None and keep the labels in nearsure."
         )
     return np.array(values, np.int64 if kind == "integer" else str)

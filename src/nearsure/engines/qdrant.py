@@ -1,5 +1,6 @@
 """Galleries in Qdrant: a folder or memory through its client, or a server."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -11,7 +12,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Fingerprint, Stored
 from nearsure.engines.hits import Hits, array_of_kind, concatenate_points, in_order
 from nearsure.engines.registry import uri_or_variable, without
-from nearsure.engines.simple import SimpleEngine
+from nearsure.engines.simple import SimpleEngine, translating
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -152,17 +153,13 @@ class QdrantEngine(SimpleEngine):
         distance = models.Distance.EUCLID if metric == "euclidean" else models.Distance.COSINE
         vectors = models.VectorParams(size=dimension, distance=distance)
         try:
-            if client.collection_exists(collection):
-                raise InvalidInputError(
-                    f"collection must be a new name. Got {collection!r}, which is there already. "
-                    "Open it with QdrantEngine(...), or delete it first."
+            with translating(lambda error: _meaning(error, collection, (api_key,))):
+                client.create_collection(
+                    collection,
+                    vectors_config={vector_name: vectors} if vector_name else vectors,
+                    hnsw_config=models.HnswConfigDiff(m=M, ef_construct=ef_construction),
+                    metadata={NOTE: {"ids": ids, "labels": labels}},
                 )
-            client.create_collection(
-                collection,
-                vectors_config={vector_name: vectors} if vector_name else vectors,
-                hnsw_config=models.HnswConfigDiff(m=M, ef_construct=ef_construction),
-                metadata={NOTE: {"ids": ids, "labels": labels}},
-            )
             engine = cls(
                 client,
                 api_key=api_key,
@@ -172,12 +169,10 @@ class QdrantEngine(SimpleEngine):
                 exact=exact,
                 ef=ef,
             )
-        except Exception as error:
+        except BaseException:
             if client is not uri:
                 client.close()
-            if isinstance(error, NearsureError):
-                raise
-            raise _meaning(error, collection, (api_key,)) from None
+            raise
         engine._owns_client = client is not uri
         return engine
 
@@ -352,16 +347,14 @@ def _connect(
     if uri is not None and not isinstance(uri, str):
         return uri
     make, uri = _qdrant().QdrantClient, uri_or_variable(uri, URL_VARIABLE)
-    try:
-        if "://" in uri:
-            client = make(url=uri, api_key=api_key, timeout=int(timeout), check_compatibility=False)
-        elif uri == ":memory:":
-            client = make(uri)
-        else:
-            client = make(path=uri, force_disable_check_same_thread=True)
-    except Exception as error:
-        raise _meaning(error, uri, (api_key,)) from None
-    return cast("QdrantClient", client)
+    options: dict[str, Any] = {"path": uri, "force_disable_check_same_thread": True}
+    if "://" in uri:
+        options = {"url": uri, "api_key": api_key, "check_compatibility": False}
+        options["timeout"] = math.ceil(timeout)
+    elif uri == ":memory:":
+        options = {"location": uri}
+    with translating(lambda error: _meaning(error, uri, (api_key,))):
+        return cast("QdrantClient", make(**options))
 
 
 def _is_local(client: "QdrantClient") -> bool:
@@ -376,6 +369,10 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
+def _is_gone(error: Exception) -> bool:
+    return type(error).__name__ == "ResponseHandlingException" or "closed" in str(error)
+
+
 def _meaning(error: Exception, place: str, secrets: tuple[str | None, ...]) -> NearsureError:
     """An error of the client as one of nearsure, without secrets."""
     status = getattr(error, "status_code", None)
@@ -386,13 +383,16 @@ def _meaning(error: Exception, place: str, secrets: tuple[str | None, ...]) -> N
         return GalleryNotFoundError(
             f"Qdrant has no collection {place!r}. QdrantEngine.create makes one."
         )
-    if isinstance(error, PermissionError):
-        return EngineAccessError(f"The folder cannot be opened: {error.strerror}.")
+    if "already exists" in text:
+        return InvalidInputError(
+            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            "QdrantEngine(...), or delete it first."
+        )
     if "already accessed" in text:
-        return EngineUnavailableError(
+        text = (
             "The folder is open in another client; local mode takes one at a time. Close it there, "
             "pass that client as uri, or run a server."
         )
-    if "closed" in text or type(error).__name__ == "ResponseHandlingException":
-        return EngineUnavailableError(f"Qdrant cannot be reached. Try again. It says: {text}")
+    if "one at a time" in text or isinstance(error, OSError) or _is_gone(error):
+        return EngineUnavailableError(f"Qdrant cannot be reached. {text[:300]}")
     return EngineError(f"Qdrant could not do it: {type(error).__name__}: {text[:300]}")

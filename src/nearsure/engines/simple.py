@@ -192,14 +192,8 @@ class SimpleEngine(ABC):
         if self.one_thread:
             self._lock.acquire()
         try:
-            yield
-        except NearsureError:
-            raise
-        except Exception as error:
-            meant = self.translate(error)
-            if meant is None:
-                raise
-            raise meant from None
+            with translating(self.translate):
+                yield
         finally:
             if self.one_thread:
                 self._lock.release()
@@ -235,6 +229,20 @@ class SimpleEngine(ABC):
         labels = None if kinds.labels is None else array_of_kind([], kinds.labels)
         vectors = np.empty((0, self.dimension), np.float32)
         return Stored(array_of_kind([], kinds.ids), labels, vectors)
+
+
+@contextmanager
+def translating(translate: Callable[[Exception], NearsureError | None]) -> Iterator[None]:
+    """Inside, what a client raises is raised as what it means to nearsure."""
+    try:
+        yield
+    except NearsureError:
+        raise
+    except Exception as error:
+        meant = translate(error)
+        if meant is None:
+            raise
+        raise meant from None
 
 
 def _slices(n: int, step: int | None) -> Iterator[slice]:

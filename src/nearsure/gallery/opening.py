@@ -38,9 +38,9 @@ def resolve_engine(engine: str | Engine) -> Engine:
     if engine in ENGINES:
         return open_engine(engine)
     raise InvalidInputError(
-        f"engine must be an engine that holds points, or one of {', '.join(map(repr, ENGINES))}. Got "
-        "the name of an index in memory, which fit(Z, y) fills, or an address, which open_engine "
-        "opens."
+        f"engine must be an engine that holds points, or one of {', '.join(map(repr, ENGINES))}. "
+        "Got the name of an index in memory, which fit(Z, y) fills, or an address, which "
+        "open_engine opens."
     )
 
 
