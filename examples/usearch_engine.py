@@ -8,6 +8,7 @@ from usearch.index import Index
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import Capabilities, Fingerprint, Hits, SimpleEngine, Stored
+from nearsure.errors import InvalidInputError
 
 
 class UsearchEngine(SimpleEngine):
@@ -36,6 +37,8 @@ class UsearchEngine(SimpleEngine):
         return Hits(rows, points.ids, points.labels, points.vectors)
 
     def put(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None) -> None:
+        if ids.min() < 0:
+            raise InvalidInputError(f"ids of usearch must be 0 or more. Got {ids.min()} instead.")
         self.delete(np.array([own for own in ids.tolist() if own in self._labels]))
         self._index.add(ids, vectors)
         self._labels.update(zip(ids.tolist(), np.asarray(labels).tolist(), strict=True))

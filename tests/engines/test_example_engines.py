@@ -1,5 +1,6 @@
 """The adapters in `examples/` keep the contract."""
 
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -50,6 +51,8 @@ class InFiles(EngineTests):
 
 
 class TestUsearch(EngineContract):
+    takes_negative_ids = False
+
     def new_engine(self, dimension: int) -> Engine:
         return UsearchEngine(dimension)
 
@@ -59,6 +62,11 @@ class TestUsearch(EngineContract):
 
 class TestSqliteVec(InFiles, EngineContract):
     kind = SqliteVecEngine
+
+    @pytest.fixture(autouse=True)
+    def _extensions(self) -> None:
+        if not hasattr(sqlite3.Connection, "enable_load_extension"):
+            pytest.skip("this Python's sqlite3 loads no extensions")
 
 
 class TestDuckdb(InFiles, EngineContract):
