@@ -70,7 +70,7 @@ from nearsure.decisions import (
 )
 from nearsure.drift import QueryDrift
 from nearsure.engines.contract import Engine, Fingerprint
-from nearsure.engines.registry import SERVERS
+from nearsure.engines.registry import ENGINES
 from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
@@ -162,11 +162,12 @@ class NEDClassifier(
     unknown_share : float or None, default None
         Share of the queries, in [0, 1), that is of no class of the gallery. With it, confidence is
         p(known) p(c | known); see `nearsure.unknowns`. None takes every query for known.
-    engine : {"auto", "exact", "hnsw", "ivf", "postgres", "milvus"} or Engine, default "auto"
+    engine : {"auto", "exact", "hnsw", "ivf", "postgres", "milvus", ...} or Engine, default "auto"
         Where the points live and how they are searched. "exact" keeps them in memory and finds the
         true neighbours; "hnsw" and "ivf" are faiss's indexes for large galleries, which miss some;
         "auto" is "exact" up to 200,000 points, then "hnsw". An `Engine` is an opened gallery
-        elsewhere; "postgres" and "milvus" open one from the environment: see `open_engine`.
+        elsewhere; "postgres", "milvus", "qdrant", "chroma" and "lance" open one from the
+        environment: see `open_engine`.
     max_fit_samples : int or None, default 10,000
         All is fitted on at most this many support points, drawn at random; None takes all. Each
         still has the whole support set as neighbours.
@@ -1118,7 +1119,7 @@ class NEDClassifier(
         ----------
         path : path-like
             The file.
-        engine : Engine, "postgres" or "milvus", optional
+        engine : Engine or the name of one, such as "postgres", optional
             Where the points live, if they are not in the file; or another engine with the same
             points to answer from.
         """
@@ -1158,7 +1159,7 @@ class NEDClassifier(
     def _fill_gallery(
         self, points: AnyArray, codes: IntArray, classes: AnyArray, groups: IntArray | None
     ) -> Gallery:
-        engine = resolve_engine(self.engine) if self.engine in SERVERS else self.engine
+        engine = resolve_engine(self.engine) if self.engine in ENGINES else self.engine
         if not isinstance(engine, str):
             check_metric(engine, self.metric)
             # All that may be wrong is found out before an engine is filled.

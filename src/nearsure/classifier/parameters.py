@@ -12,7 +12,7 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded.base import INDEXES
-from nearsure.engines.registry import SERVERS
+from nearsure.engines.registry import ENGINES
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.forms.sharpened import SHARPENED_NAMES
@@ -61,7 +61,7 @@ _STORED = {
     "prior": either(one_of("support", "uniform"), list_of(NUMBER), _PAIRS),
     "unknown_share": nullable(number("a number in [0, 1)", 0.0, 1.0 - 2.0**-53)),
     "head": nullable(one_of("auto", *TITLES)),
-    "engine": one_of(*INDEXES, *SERVERS),
+    "engine": one_of(*INDEXES, *ENGINES),
     "max_fit_samples": nullable(integer(1)),
     "random_state": nullable(integer(-(2**63))),
 }
@@ -111,7 +111,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 def check_engine(engine: object) -> None:
     """An error if it is neither a name nor an engine; an address is none, as it holds secrets."""
-    names = (*INDEXES, *SERVERS)
+    names = (*INDEXES, *ENGINES)
     if isinstance(engine, Engine) or (isinstance(engine, str) and engine in names):
         return
     if isinstance(engine, str) and not engine.isidentifier():

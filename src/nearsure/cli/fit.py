@@ -36,7 +36,7 @@ def fit(
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or an existing gallery, fitted in place: "
-            "gallery.sqlite, postgresql://..., https://..., postgres or milvus."
+            "gallery.sqlite, postgresql://..., https://..., lance:FOLDER, or the name of an engine."
         ),
     ],
     *,
@@ -97,7 +97,8 @@ def fit(
         str | None,
         options.engine_option(
             help="Load the points into a new table or collection: postgresql://..., https://..., "
-            "or postgres or milvus, with the address in the environment."
+            "qdrant:URL, chroma:FOLDER, lance:FOLDER, or postgres, milvus, qdrant, chroma or "
+            "lance, with the address in the environment."
         ),
     ] = None,
     table: options.Table = None,

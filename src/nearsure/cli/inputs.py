@@ -158,9 +158,9 @@ def is_sqlite(address: str | Path) -> bool:
 
 def is_engine(address: str) -> bool:
     """Whether this names an engine, not a file of embeddings."""
-    from nearsure.engines.registry import SERVERS
+    from nearsure.engines.registry import split_address
 
-    return address in SERVERS or "://" in address or address.endswith(".db") or is_sqlite(address)
+    return split_address(address)[0] is not None or "://" in address or is_sqlite(address)
 
 
 def check_exists(address: str | Path) -> None:

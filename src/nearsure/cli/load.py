@@ -13,7 +13,6 @@ from nearsure.cli.backup import check_replaceable, gallery_draft
 from nearsure.cli.inputs import ImagePaths, names_of
 from nearsure.cli.outputs import progress, tell
 from nearsure.errors import ConfigError, GalleryNotFoundError, NearsureError
-from nearsure.extras import require
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray
@@ -138,10 +137,9 @@ def create_gallery(
     settings : mapping
         The metric, and options that were typed.
     """
-    from nearsure.engines.registry import SERVERS
+    from nearsure.engines.registry import split_address
 
-    kind = _class_at(address)
-    uri = None if address in SERVERS else address
+    kind, uri = _class_at(address), split_address(address)[1]
     known = inspect.signature(kind).parameters
     allowed = sorted({*known, *inspect.signature(kind.create).parameters} - {"uri", "dimension"})
     for name in settings:
@@ -170,21 +168,18 @@ def _require_empty(engine: "Engine") -> "Engine":
 
 
 def _class_at(address: str) -> Any:  # noqa: ANN401
-    is_postgres = address == "postgres" or address.startswith(("postgresql://", "postgres://"))
-    if not is_postgres and not (
-        address == "milvus" or address.endswith(".db") or address.startswith(("http:", "https:"))
-    ):
+    from nearsure.engines.registry import ENGINES, engine_class, split_address
+
+    name, _ = split_address(address)
+    if name not in ENGINES:
         raise ConfigError(
-            "--into must be postgresql://..., http(s)://..., the path of a .db file, or postgres "
-            "or milvus, whose address is in the environment. Got something else, which is not "
-            "repeated here, as it may hold a password. To make a gallery in one file: "
+            "--into must be postgresql://..., http(s)://..., qdrant:URL, qdrant:FOLDER, "
+            "chroma:FOLDER, lance:FOLDER, the path of a .db file, or one of "
+            f"{', '.join(ENGINES)}, whose address is in the environment. Got something else, which "
+            "is not repeated here, as it may hold a password. To make a gallery in one file: "
             "-o gallery.sqlite"
         )
-    name = "postgres" if is_postgres else "milvus"
-    module = require(
-        f"nearsure.engines.{name}", extra=name, purpose=f"A gallery in {name.capitalize()}"
-    )
-    return module.PostgresEngine if is_postgres else module.MilvusEngine
+    return engine_class(name)
 
 
 def _remove_added(engine: "Engine", added: "list[AnyArray]") -> None:

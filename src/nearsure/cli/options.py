@@ -50,12 +50,13 @@ OptionalModel = Annotated[Path | None, _model]
 Gallery = Annotated[
     str | None,
     engine_option(
-        help="Where the points are, if not in the model: postgresql://..., https://..., or "
-        "postgres or milvus, with the address in the environment."
+        help="Where the points are, if not in the model: postgresql://..., https://..., "
+        "qdrant:URL, chroma:FOLDER, lance:FOLDER, or postgres, milvus, qdrant, chroma or lance, "
+        "with the address in the environment."
     ),
 ]
-Table = Annotated[str | None, engine_option(help="PostgreSQL table.")]
-Collection = Annotated[str | None, engine_option(help="Milvus collection.")]
+Table = Annotated[str | None, engine_option(help="Table of PostgreSQL or LanceDB.")]
+Collection = Annotated[str | None, engine_option(help="Collection of Milvus, Qdrant or Chroma.")]
 EngineOption = Annotated[
     list[str] | None,
     engine_option(metavar="NAME=VALUE", help="Any other engine option; can be repeated."),

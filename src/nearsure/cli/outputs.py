@@ -28,7 +28,9 @@ RECORD_SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
 }
 # A scheme with a path or a user name; also as a Path, which keeps one slash only.
-ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:(/|.*@)|(postgres|postgresql|milvus):", re.IGNORECASE)
+ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*:(/|.*@)|(postgres|postgresql|milvus|qdrant|chroma|lance):", re.IGNORECASE
+)
 # Options of engines whose values are secret.
 SECRET = re.compile("password|passwd|token|secret|key", re.IGNORECASE)
 

@@ -25,8 +25,9 @@ def serve(
     gallery: Annotated[
         str,
         Argument(
-            help="gallery.sqlite, postgresql://..., https://..., or postgres or milvus, with the "
-            "address in the environment."
+            help="gallery.sqlite, postgresql://..., https://..., qdrant:URL, chroma:FOLDER, "
+            "lance:FOLDER, or postgres, milvus, qdrant, chroma or lance, with the address in the "
+            "environment."
         ),
     ],
     *,

@@ -94,6 +94,31 @@ def check_none_there(there: list[Any]) -> None:
         )
 
 
+def single_precision(vectors: AnyArray, name: str) -> AnyArray:
+    """Vectors in single precision, as most stores hold them; an error if they do not fit."""
+    with np.errstate(over="ignore"):
+        single = vectors.astype(np.float32, copy=False)
+    if not np.isfinite(single).all():
+        raise InvalidInputError(
+            f"{name} must fit in single precision. Got {np.abs(vectors).max():.3g} instead."
+        )
+    return single
+
+
+def check_direction(vectors: AnyArray) -> None:
+    """An error for vectors whose length cannot be divided by in single precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        sq_lengths = np.einsum("nm,nm->n", vectors, vectors, dtype=np.float32)
+    has_none = ~(np.isfinite(sq_lengths) & (sq_lengths >= np.finfo(np.float32).tiny))
+    if has_none.any():
+        largest = np.abs(vectors[has_none.argmax()]).max()
+        raise InvalidInputError(
+            "vectors must have a direction in single precision, as the metric is the cosine. Row "
+            f"{has_none.argmax()} is a zero vector, or its squared length is too small or too "
+            f"large: its largest entry is {largest:.3g}. Leave it out, or scale it."
+        )
+
+
 def _of_kind(values: ArrayLike, kind: str, name: str) -> AnyArray:
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):

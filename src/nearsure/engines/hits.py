@@ -1,15 +1,15 @@
 """What an engine lists: hits refined, sorted, cut, counted and merged; points put in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.engines.checks import check_all_there
 from nearsure.engines.contract import Found, Stored
-from nearsure.errors import InvalidInputError
+from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index.exact import unit_vectors
 
 # Engines rank in single precision. This many more than k are asked for and ranked anew in double
@@ -224,6 +224,26 @@ def arrange_points(points: Stored, ids: AnyArray) -> Stored:
     check_all_there(ids, row_of)
     rows = np.array([row_of[own] for own in ids.tolist()], np.int64)
     return replace(select_points(points, rows), ids=ids)
+
+
+def array_of_kind(values: list[Any], kind: Literal["integer", "text"]) -> AnyArray:
+    """Ids or labels that a store returned, as nearsure has them."""
+    other = set(map(type, values)) - {int if kind == "integer" else str}
+    if other:
+        got = ", ".join("NULL" if own is type(None) else own.__name__ for own in other)
+        raise GalleryMismatchError(
+            f"All ids, and all labels, of this gallery must be of one kind, {kind}. The store "
+            f"holds {got}, too. Give every point a label of this kind, or open the gallery with "
+            "label_field=None and keep the labels in nearsure."
+        )
+    return np.array(values, np.int64 if kind == "integer" else str)
+
+
+def in_order(points: Stored, portion: int = 10_000) -> Iterator[Stored]:
+    """Points in portions, ids ascending, as a scan gives them."""
+    order = np.argsort(points.ids)
+    for start in range(0, len(order), portion):
+        yield select_points(points, order[start : start + portion])
 
 
 def replace_rows(found: Found, rows: IntArray, others: Found) -> Found:

@@ -8,7 +8,7 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import checked_ids
 from nearsure.engines.contract import Engine, Fingerprint
 from nearsure.engines.embedded import FaissEngine, chosen_index
-from nearsure.engines.registry import SERVERS, open_engine
+from nearsure.engines.registry import ENGINES, open_engine
 from nearsure.errors import GalleryMismatchError, InvalidInputError, NearsureError
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes, counted_as
 from nearsure.gallery.counts import NO_LABELS, census_of_labels, counted_by_table
@@ -35,11 +35,12 @@ def resolve_engine(engine: str | Engine) -> Engine:
     """An engine as it is, or the one that the environment names."""
     if not isinstance(engine, str):
         return engine
-    if engine in SERVERS:
+    if engine in ENGINES:
         return open_engine(engine)
     raise InvalidInputError(
-        "engine must be an engine that holds points, 'postgres' or 'milvus'. Got the name of an "
-        "index in memory, which fit(Z, y) fills, or an address, which open_engine opens."
+        f"engine must be an engine that holds points, or one of {', '.join(map(repr, ENGINES))}. "
+        "Got the name of an index in memory, which fit(Z, y) fills, or an address, which "
+        "open_engine opens."
     )
 
 

@@ -12,7 +12,8 @@ from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
 from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
 from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, MetricName, Settings
-from nearsure.engines.milvus.points import Points, single_precision
+from nearsure.engines.milvus.points import Points
+from nearsure.engines.registry import uri_or_variable
 from nearsure.errors import InvalidInputError
 from nearsure.index import unit_vectors
 
@@ -220,7 +221,7 @@ class MilvusEngine:
 
     def size(self) -> int:
         """How many points there are now."""
-        self._points.check_whole()
+        self._points.changes.check_whole()
         return self._points.count()
 
     def search(self, queries: AnyArray, k: int) -> Found:
@@ -229,7 +230,7 @@ class MilvusEngine:
         k = checks.checked_k(k, self.capabilities)
         if self.metric == "cosine":
             queries = unit_vectors(queries)
-        self._points.check_whole()
+        self._points.changes.check_whole()
         return self._points.search(queries, k)
 
     def add(
@@ -258,11 +259,11 @@ class MilvusEngine:
         layouts.check_expressible(own_ids, "ids", self._layout.longest_id)
         if own_labels is not None:
             layouts.check_expressible(own_labels, "labels", self._layout.longest_label)
-        rounded = single_precision(points, "vectors")
+        rounded = checks.single_precision(points, "vectors")
         if self._layout.metric_type == "IP":
             layouts.check_unit(rounded, "vectors")
         elif self._layout.metric_type == "COSINE":
-            layouts.check_direction(rounded)
+            checks.check_direction(rounded)
         self._points.add(rounded, own_ids, own_labels, progress)
 
     def finish_index(self) -> None:
@@ -294,12 +295,12 @@ class MilvusEngine:
     def fetch(self, ids: AnyArray) -> Stored:
         """Points with vectors (as stored) and labels, in the order of `ids`."""
         own_ids = self._checked_ids(ids)
-        self._points.check_whole()
+        self._points.changes.check_whole()
         return self._points.fetch(own_ids)
 
     def scan(self) -> Iterator[Stored]:
         """All ids and labels, in portions, ids ascending."""
-        self._points.check_whole()
+        self._points.changes.check_whole()
         yield from self._points.scan()
 
     def close(self) -> None:
@@ -324,11 +325,7 @@ class MilvusEngine:
 def _connection(
     uri: str | None, token: str | None, timeout: float, *, may_create: bool
 ) -> Connection:
-    uri = uri or os.environ.get(URI_VARIABLE)
-    if not uri:
-        raise InvalidInputError(
-            f"uri must be given, or the environment variable {URI_VARIABLE} be set. Got neither."
-        )
+    uri = uri_or_variable(uri, URI_VARIABLE)
     if timeout <= 0:
         raise InvalidInputError(f"timeout must be above 0 seconds. Got {timeout} instead.")
     address = address_of(uri, token or os.environ.get(TOKEN_VARIABLE))

@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from nearsure import neighbors
 from nearsure.arrays import AnyArray, BoolArray
-from nearsure.engines.checks import check_all_there, check_none_there
+from nearsure.engines.changes import Change, ChangeName, Changes
+from nearsure.engines.checks import check_all_there, check_none_there, single_precision
 from nearsure.engines.contract import Found, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
     arrange_points,
+    array_of_kind,
     concatenate_found,
     concatenate_points,
     found_from_hits,
@@ -46,7 +47,6 @@ from nearsure.errors import (
     EngineUnavailableError,
     GalleryMismatchError,
     InvalidInputError,
-    PartialGalleryError,
 )
 
 CONVENTIONS = {
@@ -56,24 +56,14 @@ CONVENTIONS = {
 }
 
 
-def array_of(values: list[Any], kind: str) -> AnyArray:
-    """Ids or labels as nearsure has them."""
-    if None in values:
-        raise GalleryMismatchError(
-            "Labels of a gallery must not be NULL. Got a point without. Give every point a label, "
-            "or open the collection with label_field=None and keep the labels in nearsure."
-        )
-    return np.array(values, np.int64 if kind == "integer" else str)
-
-
 def hits_of(answer: Any, layout: Layout, *, refine: bool) -> Hits:  # noqa: ANN401
     """What a search returned, for all its queries."""
     queries = np.repeat(np.arange(len(answer)), [len(found) for found in answer])
-    ids = array_of([own for found in answer for own in found.ids], layout.ids)
+    ids = array_of_kind([own for found in answer for own in found.ids], layout.ids)
     rows = [row for found in answer for row in list.__iter__(found)]
     labels = None
     if layout.labels is not None:
-        labels = array_of([row["entity"][layout.label_field] for row in rows], layout.labels)
+        labels = array_of_kind([row["entity"][layout.label_field] for row in rows], layout.labels)
     hits = Hits(queries, ids, labels)
     if refine:
         vectors = _hit_vectors(answer, rows, layout.vector_field, layout.dimension)
@@ -124,18 +114,6 @@ SMALL_ROW = 64
 SMALLEST_PORTION = 4
 
 
-ChangeName = Literal["add", "remove", "relabel"]
-
-
-@dataclass
-class Change:
-    """A change of points; if it takes several requests, it may be cut off between two of them."""
-
-    kind: ChangeName
-    ids: frozenset[Any]
-    takes_several: bool
-
-
 class Points:
     """The points of one collection, asked for in requests that Milvus takes.
 
@@ -148,7 +126,7 @@ class Points:
     ) -> None:
         self.connection, self.name, self.layout = connection, name, layout
         self._settings = settings
-        self._cut_off: Change | None = None
+        self.changes = Changes(name)
         label = self.layout.label_field
         self._named = [self.layout.id_field] + ([] if label is None else [label])
 
@@ -275,10 +253,10 @@ class Points:
     def _points(self, rows: Sequence[Any]) -> Stored:
         """The ids and labels of rows."""
         layout = self.layout
-        ids = array_of([row[layout.id_field] for row in rows], layout.ids)
+        ids = array_of_kind([row[layout.id_field] for row in rows], layout.ids)
         if layout.labels is None:
             return Stored(ids)
-        return Stored(ids, array_of([row[layout.label_field] for row in rows], layout.labels))
+        return Stored(ids, array_of_kind([row[layout.label_field] for row in rows], layout.labels))
 
     def _rows_of(
         self, ids: AnyArray, parts: Iterable[slice], outputs: list[str], **options: str
@@ -296,18 +274,6 @@ class Points:
         every = {"consistency_level": self._settings.consistency, **options}
         return self.ask("query", filter=expression, output_fields=outputs, **every)
 
-    def check_whole(self) -> None:
-        """An error while a change that was cut off is neither completed nor taken back."""
-        change = self._cut_off
-        if change is not None:
-            remedy = f"Repeat {change.kind}() with the same points"
-            if change.kind == "add":
-                remedy += ", or take it back with remove() of the same ids"
-            raise PartialGalleryError(
-                f"{change.kind}() of {len(change.ids)} points in {self.name!r} was cut "
-                f"off, so that the gallery is not whole. {remedy}."
-            )
-
     def add(
         self,
         vectors: AnyArray,
@@ -324,7 +290,7 @@ class Points:
                 is_repeated = is_repeated or self._holds(vectors, ids, labels, there)
             if not is_repeated:
                 check_none_there(ids[there].tolist())
-            with self._noting(change):
+            with self.changes.noting(change):
                 for part in parts:
                     self._upsert(self._rows(vectors, ids, labels, part))
                     if progress is not None:
@@ -344,7 +310,7 @@ class Points:
             change, is_repeated = self._begin("remove", ids, len(parts))
             if not is_repeated:
                 self._check_there(ids)
-            with self._noting(change):
+            with self.changes.noting(change):
                 for part in parts:
                     self.ask("delete", filter=one_of(self.layout.id_field, ids[part]))
 
@@ -360,7 +326,7 @@ class Points:
             requests = self._relabelled_rows(ids, labels)
             waiting = list(islice(requests, 2))
             change, _ = self._begin("relabel", ids, len(waiting))
-            with self._noting(change):
+            with self.changes.noting(change):
                 for rows in chain(waiting, requests):
                     try:
                         self._upsert(rows)
@@ -373,24 +339,7 @@ class Points:
     def _begin(self, kind: ChangeName, ids: AnyArray, n_requests: int) -> tuple[Change, bool]:
         """A change, and whether it repeats or takes back the one that was cut off."""
         takes_several = n_requests > 1 or (self.layout.n_shards > 1 and len(ids) > 1)
-        change = Change(kind, frozenset(ids.tolist()), takes_several)
-        earlier = self._cut_off
-        if earlier is None:
-            return change, False
-        if change.ids != earlier.ids or kind not in {earlier.kind, "remove"}:
-            self.check_whole()
-        return change, True
-
-    @contextmanager
-    def _noting(self, change: Change) -> Iterator[None]:
-        """Remember a change that is cut off, until it is completed or taken back."""
-        try:
-            yield
-        except BaseException:
-            if change.takes_several:
-                self._cut_off = change
-            raise
-        self._cut_off = None
+        return self.changes.begin(kind, ids, takes_several=takes_several)
 
     def _holds(
         self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None, there: BoolArray
@@ -451,17 +400,6 @@ class Points:
 
     def _upsert(self, rows: list[dict[str, Any]]) -> None:
         self.ask("upsert", rows)
-
-
-def single_precision(vectors: AnyArray, name: str) -> AnyArray:
-    """Vectors as Milvus takes them; an error if they do not fit."""
-    with np.errstate(over="ignore"):
-        single = vectors.astype(np.float32, copy=False)
-    if not np.isfinite(single).all():
-        raise InvalidInputError(
-            f"{name} must fit in single precision. Got {np.abs(vectors).max():.3g} instead."
-        )
-    return single
 
 
 def id_portions(ids: AnyArray, row_bytes: int = SMALL_ROW) -> Iterator[slice]:

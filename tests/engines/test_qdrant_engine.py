@@ -1,0 +1,207 @@
+"""The contract on Qdrant's local mode and, where NEARSURE_QDRANT_URL names one, on a server."""
+
+import os
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from contract import ClassifierContract, EngineContract
+from contract_base import N_POINTS, EngineTests
+from contract_points import DIMENSION, points_for
+from qdrant_client import QdrantClient, models
+
+from nearsure.engines.contract import Engine
+from nearsure.engines.qdrant import URL_VARIABLE, QdrantEngine
+from nearsure.errors import (
+    EngineUnavailableError,
+    GalleryMismatchError,
+    GalleryNotFoundError,
+    InvalidInputError,
+    PartialGalleryError,
+)
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+SERVER = os.environ.get(URL_VARIABLE)
+_numbers = count()
+
+
+class LocalEngines(EngineTests):
+    """Each gallery in a folder of its own, as local mode takes one client at a time."""
+
+    takes_negative_ids = False
+    building = NOTHING
+    searching = NOTHING
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.address = str(tmp_path)
+        self.place_of: dict[int, str] = {}
+
+    def new_engine(self, dimension: int) -> Engine:
+        folder = f"{self.address}/{next(_numbers)}"
+        engine = QdrantEngine.create(dimension, folder, **self.building, **self.searching)
+        self.place_of[id(engine)] = folder
+        return engine
+
+    def reopen(self, engine: Engine) -> Engine | None:
+        engine.close()
+        return QdrantEngine(self.place_of[id(engine)], **self.searching)
+
+
+class TestLocal(LocalEngines, EngineContract):
+    pass
+
+
+class TestNamedVectors(LocalEngines, EngineContract):
+    building = MappingProxyType({"labels": "text"})
+    searching = MappingProxyType({"vector_name": "embedding", "label_field": "sku"})
+
+
+class TestTextUnderCosine(LocalEngines, EngineContract):
+    building = MappingProxyType({"ids": "text", "labels": "text", "metric": "cosine"})
+
+    def test_all_is_there_after_a_restart(self, engine: Engine) -> None:
+        """Local mode scales the given vectors anew, in single precision, when it is opened."""
+        points = points_for(engine, N_POINTS)
+        engine.add(points.vectors, points.ids, points.labels)
+        reopened = self.reopen(engine)
+        assert reopened is not None
+        assert reopened.fingerprint() == engine.fingerprint()
+        assert reopened.capabilities == engine.capabilities
+        self.check_held(reopened, points)
+        reopened.close()
+
+
+class TestClassifier(LocalEngines, ClassifierContract):
+    building = MappingProxyType({"labels": "text"})
+    n_histories = 4
+
+
+class ServerEngines(EngineTests):
+    """Collections of a server, which are deleted again."""
+
+    takes_negative_ids = False
+    address = SERVER
+    building = NOTHING
+    searching: Mapping[str, Any] = MappingProxyType({"exact": True})
+
+    @pytest.fixture(autouse=True)
+    def _server(self) -> None:
+        if SERVER is None:
+            pytest.skip(f"{URL_VARIABLE} names no server of Qdrant")
+        self.place_of: dict[int, str] = {}
+
+    def new_engine(self, dimension: int) -> Engine:
+        return self.create(dimension, self.searching)
+
+    def engine_of_other_settings(self, dimension: int) -> Engine | None:
+        return self.create(dimension, {"exact": False, "ef": 64})
+
+    def create(self, dimension: int, searching: Mapping[str, Any]) -> Engine:
+        name = f"test {uuid4()}"
+        engine = QdrantEngine.create(dimension, collection=name, **self.building, **searching)
+        self.place_of[id(engine)] = name
+        return engine
+
+    def reopen(self, engine: Engine) -> Engine | None:
+        engine.close()
+        return QdrantEngine(collection=self.place_of[id(engine)], **self.searching)
+
+    def discard(self, engine: Engine) -> None:
+        engine.close()
+        with QdrantEngine(collection=self.place_of[id(engine)]) as opened:
+            opened._client.delete_collection(opened._collection)
+
+
+class TestServer(ServerEngines, EngineContract):
+    pass
+
+
+class TestServerGraph(ServerEngines, EngineContract):
+    building = MappingProxyType({"ids": "text", "labels": "text", "metric": "cosine"})
+    searching = MappingProxyType({"exact": False})
+
+
+class TestServerClassifier(ServerEngines, ClassifierContract):
+    building = MappingProxyType({"labels": "text"})
+    n_histories = 4
+
+
+def test_its_own_distance_is_the_root() -> None:
+    engine = QdrantEngine.create(2, ":memory:")
+    engine.add(np.array([[3.0, 4.0]]), np.array([7]), np.array([0]))
+    assert engine._client.query_points("gallery", [0.0, 0.0]).points[0].score == 5
+    assert engine.search(np.zeros((1, 2)), 1).sq_distances[0, 0] == 25
+
+
+def test_a_collection_of_somebody_else() -> None:
+    """UUIDs are ids, other fields of the payload stay, and a missing label is an error."""
+    client = QdrantClient(":memory:")
+    euclid = models.VectorParams(size=2, distance=models.Distance.EUCLID)
+    client.create_collection("products", vectors_config=euclid)
+    names = sorted(str(uuid4()) for _ in range(3))
+    payloads: list[dict[str, Any]] = [{"sku": "a", "price": 1}, {"sku": "b"}, {"price": 3}]
+    vectors = [[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]
+    client.upsert("products", models.Batch(ids=names, vectors=vectors, payloads=payloads))
+    engine = QdrantEngine(client, collection="products", label_field="sku")
+    assert (engine.capabilities.ids, engine.capabilities.labels) == ("text", "text")
+    with pytest.raises(GalleryMismatchError, match="NULL"):
+        engine.fetch(np.array(names))
+    engine.relabel(np.array(names), np.array(["a", "c", "c"]))
+    assert np.concatenate([part.ids for part in engine.scan()]).tolist() == names
+    found = engine.search(np.zeros((1, 2)), 3)
+    assert found.ids.tolist() == [names]
+    assert found.labels is not None
+    assert found.labels.tolist() == [["a", "c", "c"]]
+    kept = [record.payload for record in client.retrieve("products", names)]
+    assert kept == [{"sku": "a", "price": 1}, {"sku": "c"}, {"sku": "c", "price": 3}]
+    engine.close()
+    assert client.count("products").count == 3  # the client stays open
+
+
+def test_a_load_of_several_requests_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = QdrantEngine.create(DIMENSION, ":memory:")
+    engine.portion = 10
+    points = points_for(engine, 25)
+    upsert, n_requests = engine._client.upsert, count()
+
+    def fail_at_the_second(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        if next(n_requests) == 1:
+            raise RuntimeError("closed")
+        return upsert(*arguments, **options)
+
+    monkeypatch.setattr(engine._client, "upsert", fail_at_the_second)
+    with pytest.raises(EngineUnavailableError):
+        engine.add(points.vectors, points.ids, points.labels)
+    for ask in (engine.size, lambda: engine.search(points.vectors, 1), lambda: list(engine.scan())):
+        with pytest.raises(PartialGalleryError, match="Repeat add"):
+            ask()
+    with pytest.raises(PartialGalleryError):
+        engine.remove(points.ids[:3])
+    engine.add(points.vectors, points.ids, points.labels)
+    assert engine.size() == 25
+
+
+def test_galleries_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    with pytest.raises(InvalidInputError, match=URL_VARIABLE):
+        QdrantEngine()
+    with pytest.raises(GalleryNotFoundError, match="create"):
+        QdrantEngine(str(tmp_path))
+    with QdrantEngine.create(2, str(tmp_path)) as engine:
+        with pytest.raises(EngineUnavailableError, match="one at a time"):
+            QdrantEngine(str(tmp_path))
+        with pytest.raises(InvalidInputError, match="already"):
+            QdrantEngine.create(2, engine._client)
+    dot = models.VectorParams(size=2, distance=models.Distance.DOT)
+    client = QdrantClient(":memory:")
+    client.create_collection("products", vectors_config=dot)
+    with pytest.raises(GalleryMismatchError, match="Euclid or Cosine"):
+        QdrantEngine(client, collection="products")
+    with pytest.raises(EngineUnavailableError, match="reached"):
+        QdrantEngine("http://127.0.0.1:9", api_key="s3cret", timeout=2)
