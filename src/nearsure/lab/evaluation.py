@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from math import nan
 from types import MappingProxyType
 
 import numpy as np
@@ -31,6 +32,8 @@ from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 DEFAULT_KS = (1, 2, 3, 5, 10, 20, 35, 50, 75, 100, 150, 200)
 # How T may be fitted: the paper says that ECE was low, and not what T minimised.
 OBJECTIVES: tuple[ObjectiveName, ...] = ("nll", "top_label")
+# Where a curve has what must be fitted as a whole for each k, and hardly changes with it.
+OTHER_KS = (5, 20, 50, 200)
 # Of a band along a curve, which shows no digits.
 BAND_RESAMPLES = 200
 
@@ -47,7 +50,7 @@ class NeighborCurve:
     ks : tuple of int
         Numbers of neighbours, m of them.
     accuracy, ece : mapping of rule name to tuple of m floats
-        Fractions.
+        Fractions; NaN where a rule was not asked.
     accuracy_bands : mapping of rule name to tuple of m pairs of floats
         Bootstrap intervals of the accuracy.
     """
@@ -59,11 +62,12 @@ class NeighborCurve:
 
     def best_k(self, rule: str) -> int:
         """The k at which a rule is right most often; the smallest of equals."""
-        return self.ks[int(np.argmax(self.accuracy[rule]))]
+        return self.ks[int(np.nanargmax(self.accuracy[rule]))]
 
     def at(self, rule: str, k: int) -> tuple[float, float]:
-        """Accuracy and ECE of a rule at k, or at the largest k below."""
-        place = max(i for i, some in enumerate(self.ks) if some <= k)
+        """Accuracy and ECE of a rule at k, or at the largest k below where it was asked."""
+        asked = ~np.isnan(self.accuracy[rule])
+        place = max(i for i, some in enumerate(self.ks) if asked[i] and some <= k)
         return self.accuracy[rule][place], self.ece[rule][place]
 
 
@@ -228,7 +232,7 @@ def evaluate(
             n_resamples=n_resamples,
         ).results,
         curve=neighbor_curve(
-            found, ks, others=lambda some: asked if some == k else others(some), seed=seed
+            found, ks, k=k, others=lambda some: asked if some == k else others(some), seed=seed
         ),
         reliability=reliability,
         ned_gain={rule: draw(np.mean, gain, bounds=(-1, 1)) for rule, gain in gains.items()},
@@ -245,39 +249,47 @@ def curve_ks(found: ProtocolNeighbors, k: int) -> list[int]:
 
 
 def neighbor_curve(
-    found: ProtocolNeighbors, ks: Sequence[int], *, others: Others = lambda _: {}, seed: int
+    found: ProtocolNeighbors,
+    ks: Sequence[int],
+    *,
+    k: int,
+    others: Others = lambda _: {},
+    seed: int,
 ) -> NeighborCurve:
     """Accuracy and ECE of the five rules, and of others, at several k; T is fitted for each.
 
     Parameters
     ----------
-    found, others
-        As of `evaluate`.
+    found, k, others
+        As of `evaluate`; others are asked at k and at `OTHER_KS`.
     ks : sequence of int
         Numbers of neighbours, at most as many as were searched.
     seed : int
         Of the bands.
     """
-    right: dict[str, list[Interval]] = {}
-    error: dict[str, list[float]] = {}
-    for k in ks:
+    right: dict[str, dict[int, Interval]] = {}
+    error: dict[str, dict[int, float]] = {}
+    for some in ks:
         with warnings.catch_warnings():
             # A small k misses classes and one neighbour leaves T open: that is what is shown.
             warnings.simplefilter("ignore", FitWarning)
-            temperature = fit_temperature(found.own.first(k), found.own_codes).temperature
-        queries = found.queries.first(k)
+            temperature = fit_temperature(found.own.first(some), found.own_codes).temperature
+        queries = found.queries.first(some)
         posteriors = {rule: score_by(rule, queries, temperature) for rule in RULE_NAMES}
-        for rule, posterior in (posteriors | dict(others(k))).items():
+        asked = others(some) if some == k or some in OTHER_KS else {}
+        for rule, posterior in (posteriors | dict(asked)).items():
             correct = posterior.labels == found.query_codes
             band = bootstrap_interval(accuracy, correct, seed=seed, n_resamples=BAND_RESAMPLES)
-            right.setdefault(rule, []).append(band)
+            right.setdefault(rule, {})[some] = band
             ece = expected_calibration_error(posterior.confidence, correct)
-            error.setdefault(rule, []).append(ece)
+            error.setdefault(rule, {})[some] = ece
+    none = Interval(nan, nan, nan, 0.95)
+    bands = {rule: [by_k.get(some, none) for some in ks] for rule, by_k in right.items()}
     return NeighborCurve(
         tuple(map(int, ks)),
-        {rule: tuple(band.estimate for band in bands) for rule, bands in right.items()},
-        {rule: tuple(values) for rule, values in error.items()},
-        {rule: tuple((band.low, band.high) for band in bands) for rule, bands in right.items()},
+        {rule: tuple(band.estimate for band in along) for rule, along in bands.items()},
+        {rule: tuple(values.get(some, nan) for some in ks) for rule, values in error.items()},
+        {rule: tuple((band.low, band.high) for band in along) for rule, along in bands.items()},
     )
 
 

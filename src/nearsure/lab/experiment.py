@@ -181,8 +181,8 @@ def best_ks(seen: Callable[[], EmbeddingSet], settings: EvaluationSettings) -> d
         points.vectors, codes, k=min(settings.n_searched, len(points) - 1)
     )
     others = partial(nearsure_posteriors, ProtocolPoints(points.vectors, codes))
-    ks = curve_ks(found, min(settings.k, found.k))
-    curve = neighbor_curve(found, ks, others=others, seed=settings.seed)
+    k = min(settings.k, found.k)
+    curve = neighbor_curve(found, curve_ks(found, k), k=k, others=others, seed=settings.seed)
     return {rule: curve.best_k(rule) for rule in curve.accuracy}
 
 
