@@ -203,7 +203,9 @@ class RobustModel:
         """T and calibrators by protocol, from the clean gallery alone."""
         return {
             protocol: FrozenMethods.fit(
-                support.own_neighbors(min(self.k, len(support.codes) - 1)), support.codes
+                support.own_neighbors(min(self.k, len(support.codes) - 1)),
+                support.codes,
+                support.vectors,
             )
             for protocol, support in self.supports.items()
         }

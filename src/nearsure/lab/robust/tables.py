@@ -11,7 +11,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.lab.cache import from_plain
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
-from nearsure.lab.robust.methods import METHODS, NED, Method
+from nearsure.lab.robust.methods import DEFAULT, METHODS, NED, NEIGHBORS_ALONE, Method
 from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
 from nearsure.lab.tables import (
     DOUBTFUL,
@@ -89,7 +89,7 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
         return [f"{value:.2f} -> {cell}" for value, cell in pairs]
 
     columns: dict[str, list[str]] = {
-        "method": [method.title for method in METHODS],
+        "method": [result.method.title for result in results],
         "accuracy %": changes("accuracy %"),
         "ECE %": changes("ECE %"),
         FLOOR: _cells(results, FLOOR),
@@ -204,7 +204,7 @@ def attacked_outcomes(evaluation: RobustEvaluation) -> dict[AttackKey, Outcome]:
 
 
 def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
-    """Attacks of the paper's size by every rule, models side by side, as the paper's Table 3.
+    """Attacks of the paper's size by every rule and nearsure, models side by side, as the paper's Table 3.
 
     Parameters
     ----------
@@ -220,11 +220,15 @@ def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
     str
         A table, and notes on the paper's numbers; empty if there are no such attacks.
     """
+    measured = {
+        result.method for evaluation in evaluations.values() for result in evaluation.clean.results
+    }
+    own = (method for method in (NEIGHBORS_ALONE, DEFAULT) if method in measured)
     return _attack_table(
         lambda attack: attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
         evaluations,
         ("accuracy %", "ECE %", FLOOR),
-        methods=RAW_METHODS,
+        methods=(*RAW_METHODS, *own),
         paper=dataset if loss == TABLE_1_LOSS else "",
     )
 
@@ -367,6 +371,20 @@ def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
         _share_below(evaluation),
         _direction(evaluation.clean, mean),
         *_ranking(mean),
+        *_head(mean),
+    ]
+
+
+def _head(mean: Outcome) -> list[str]:
+    """What the head of nearsure's default does beside its neighbours alone."""
+    if mean.head_gain is None or mean.head_ece_change is None:
+        return []
+    alone, whole = mean.of(NEIGHBORS_ALONE), mean.of(DEFAULT)
+    return [
+        f"{DEFAULT.title} is right in {state(whole.accuracy)} in the mean, its neighbours alone in "
+        f"{state(alone.accuracy)}: {points(mean.head_gain)} points, {_chance(mean.head_gain)}. "
+        f"ECE: {state(whole.ece)} with the head, {state(alone.ece)} without, "
+        f"{points(mean.head_ece_change)} points, {_chance(mean.head_ece_change)}."
     ]
 
 
@@ -571,7 +589,13 @@ def _corrupted_row(dataset: str, evaluation: RobustEvaluation) -> dict[str, str]
         "best calibrated baseline": f"{baseline.method.title} {_result(baseline)}",
         "its ECE less NED's, points": points(baseline.ece_less_ned),
         "most accurate rule": f"{title_of(right.method.base)} {_percent(right.accuracy.estimate)}",
+        **{method.title: _if_there(mean, method) for method in (NEIGHBORS_ALONE, DEFAULT)},
+        "head's gain in accuracy, points": "" if mean.head_gain is None else points(mean.head_gain),
     }
+
+
+def _if_there(outcome: Outcome, method: Method) -> str:
+    return next((_result(found) for found in outcome.results if found.method == method), "")
 
 
 def _attacked_rows(found: Sequence[tuple[str, RobustEvaluation]]) -> list[dict[str, str]]:
@@ -593,7 +617,11 @@ def _attacked_rows(found: Sequence[tuple[str, RobustEvaluation]]) -> list[dict[s
 
 
 def _rows_table(rows: Sequence[dict[str, str]]) -> str:
-    return write_table({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
+    """A table of rows, without columns that nothing is in."""
+    if not rows:
+        return ""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return write_table({name: cells for name, cells in columns.items() if any(cells)})
 
 
 def _epsilon(attack: AttackKey) -> str:
