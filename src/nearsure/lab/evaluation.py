@@ -293,9 +293,7 @@ def neighbor_curve(
     )
 
 
-def _read(
-    own: Neighbors, found: ProtocolNeighbors, objective: ObjectiveName
-) -> TemperatureReading:
+def _read(own: Neighbors, found: ProtocolNeighbors, objective: ObjectiveName) -> TemperatureReading:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # which the first fit has told
         fit = fit_temperature(own, found.own_codes, objective=objective)

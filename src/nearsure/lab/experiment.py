@@ -177,9 +177,7 @@ def best_ks(seen: Callable[[], EmbeddingSet], settings: EvaluationSettings) -> d
     """
     points = seen()
     codes, _ = encode_labels(points.labels)
-    found = all_against_others(
-        points.vectors, codes, k=min(settings.n_searched, len(points) - 1)
-    )
+    found = all_against_others(points.vectors, codes, k=min(settings.n_searched, len(points) - 1))
     others = partial(nearsure_posteriors, ProtocolPoints(points.vectors, codes))
     k = min(settings.k, found.k)
     curve = neighbor_curve(found, curve_ks(found, k), k=k, others=others, seed=settings.seed)

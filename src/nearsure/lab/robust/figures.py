@@ -8,8 +8,7 @@ import numpy as np
 
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
-from nearsure.extras import require
-from nearsure.lab.figures import legend_below, new_figure, save_figure
+from nearsure.lab.figures import in_percent, legend_below, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import NED, Method
 from nearsure.lab.robust.settings import epsilon_text
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
 # What the paper's mean ECEs stay below.
 CLAIMS = (0.03, 0.04)
-
-
-def in_percent(ax: "Axes") -> None:
-    """Write the fractions of the vertical axis in percent, with as many digits as they need."""
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
 
 
 def draw_claims(ax: "Axes") -> None:

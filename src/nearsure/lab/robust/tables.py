@@ -9,21 +9,20 @@ from typing import Any
 from nearsure.comparison import Better, percent, title_of
 from nearsure.errors import InvalidInputError
 from nearsure.lab.cache import from_plain
+from nearsure.lab.paper_tables import (
+    DOUBTFUL,
+    IMPOSSIBLE,
+    IMPOSSIBLE_LEGEND,
+    TABLE_1_LOSS,
+    attacked_cell,
+    beside,
+    corrupted_cell,
+)
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
 from nearsure.lab.robust.methods import DEFAULT, METHODS, NED, NEIGHBORS_ALONE, Method
 from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
-from nearsure.lab.tables import (
-    DOUBTFUL,
-    PROTOCOL_TITLES,
-    TABLE_1_LOSS,
-    attacked_cell,
-    beside,
-    bold_best,
-    corrupted_cell,
-    points,
-    write_table,
-)
+from nearsure.lab.tables import PROTOCOL_TITLES, bold_best, points, write_table
 from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
 
@@ -50,7 +49,7 @@ LEGEND = (
     'a label, so accuracy is the rule\'s. "68.1 ->": on the clean queries.'
 )
 CORRUPTION_LEGEND = (
-    ' "paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
+    '"paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
     "we 3.1 points less."
 )
 
@@ -107,10 +106,13 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
         if result.method.step != "raw":
             columns["accuracy %"][place] = ""
         elif compared and cell is not None:
-            columns["accuracy %"][place] += beside(cell.accuracy, result.accuracy.estimate)
-            columns["ECE %"][place] += beside(cell.ece, result.ece.estimate)
+            columns["accuracy %"][place] += beside(cell, "accuracy", result.accuracy.estimate)
+            columns["ECE %"][place] += beside(cell, "ece", result.ece.estimate)
     table = write_table(columns)
-    return f"{LEGEND}{CORRUPTION_LEGEND if '; paper ' in table else ''}\n\n{table}\n"
+    notes = [LEGEND]
+    notes += [CORRUPTION_LEGEND] if "; paper " in table else []
+    notes += [IMPOSSIBLE_LEGEND] if IMPOSSIBLE in table else []
+    return f"{' '.join(notes)}\n\n{table}\n"
 
 
 def corruption_table(evaluation: RobustEvaluation) -> str:
@@ -306,6 +308,7 @@ def _attack_table(
                 cells += map("".join, zip(texts, papers, strict=True))
     table = write_table(columns)
     notes = [ATTACK_LEGEND] if "; paper " in table else []
+    notes += [IMPOSSIBLE_LEGEND] if IMPOSSIBLE in table else []
     misprint = attacked_cell(paper, *DOUBTFUL)
     notes += [f"{DOUBT} {misprint.note}."] if misprint and DOUBT in table else []
     return "\n\n".join([table, *notes]) + "\n"
@@ -317,10 +320,10 @@ def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> 
     if cell is None or result.method.step != "raw":
         return ""
     if name == "ECE %":
-        return beside(cell.ece, result.ece.estimate)
+        return beside(cell, "ece", result.ece.estimate)
     mark = DOUBT if cell.note else ""
     right = result.accuracy.estimate
-    return beside(cell.accuracy, right, mark=mark) if name == "accuracy %" else ""
+    return beside(cell, "accuracy", right, mark=mark) if name == "accuracy %" else ""
 
 
 def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
