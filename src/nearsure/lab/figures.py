@@ -127,7 +127,8 @@ def draw_neighbor_curve(evaluation: Evaluation, path: Path, *, name: str) -> Pat
         The file.
     """
     curve = evaluation.curve
-    figure = new_figure((12, 5.6), f"{name}: {evaluation.n_queries:,} queries")
+    title = f"{name}: {evaluation.n_queries:,} queries; bands: 95% bootstrap intervals"
+    figure = new_figure((12, 5.6), title)
     left, right = figure.subplots(1, 2)
     _draw_lines(left, curve, curve.accuracy, bands=True)
     # The ECE of a rule that is always sure is its error, and would dwarf the others.
