@@ -17,7 +17,11 @@ from PIL import Image
 from nearsure.errors import MissingExtraError
 from nearsure.lab.cache import from_plain, to_plain
 from nearsure.lab.evaluation import Evaluation, Sweep, temperature_and_k_sweep
-from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
+from nearsure.lab.figures import (
+    draw_neighbor_curve,
+    draw_reliability,
+    draw_sweep,
+)
 
 DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 

@@ -27,6 +27,20 @@ from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
 
 
+def show(interval: Interval) -> str:
+    """An interval in percent, without ends that both lie on one side of the estimate.
+
+    The ends of an ECE's take off what chance adds to it, which the estimate still has.
+
+    Examples
+    --------
+    >>> show(Interval(0.05, 0.01, 0.06, 0.95)), show(Interval(0.05, 0.01, 0.04, 0.95))
+    ('5.00 (1.00 to 6.00)', '5.00')
+    """
+    beside_it = interval.estimate > interval.high or interval.estimate < interval.low
+    return f"{100 * interval.estimate:.2f}" if beside_it else percent(interval)
+
+
 def state(interval: Interval) -> str:
     """An interval in percent, for a sentence.
 
@@ -35,18 +49,19 @@ def state(interval: Interval) -> str:
     >>> state(Interval(0.75, 0.7, 0.8, 0.95))
     '75.00% (70.00 to 80.00)'
     """
-    estimate, _, ends = percent(interval).partition(" ")
-    return f"{estimate}% {ends}"
+    estimate, _, ends = show(interval).partition(" ")
+    return f"{estimate}% {ends}".rstrip()
 
 
 LEGEND = (
     "In percent, with 95% bootstrap intervals over the queries, the same ones drawn in every "
     "variant; the best of each column bold. ECE has 15 bins of equal width; its floor is what a "
-    "perfectly calibrated forecaster with the same confidences would show. Intervals are for the "
-    "true value: that of an ECE, which chance raises, may lie below it. Confidently wrong: "
-    "share of all queries answered wrongly with a confidence of 90% or more. Top-label Brier: mean "
-    "squared difference between confidence and being right, times 100. Calibration never changes "
-    'a label, so accuracy is the rule\'s. "68.1 ->": on the clean queries.'
+    "perfectly calibrated forecaster with the same confidences would show. Chance raises an ECE, "
+    "and its interval takes that off; where it then lies below the ECE, it is left out. "
+    "Confidently wrong: share of all queries answered wrongly with a confidence of 90% or more. "
+    "Top-label Brier: mean squared difference between confidence and being right, times 100. "
+    "Calibration never changes a label, so accuracy is the rule's. "
+    '"68.1 ->": on the clean queries.'
 )
 CORRUPTION_LEGEND = (
     '"paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
@@ -146,7 +161,7 @@ def _cells(results: Sequence[MethodResult], name: str, *, bold: bool = True) -> 
     if name == FLOOR:
         return [_percent(result.ece_floor) for result in results]
     measure, better = MEASURES[name]
-    cells = [percent(result.interval(measure)) for result in results]
+    cells = [show(result.interval(measure)) for result in results]
     return bold_best(cells, better if bold else None)
 
 
