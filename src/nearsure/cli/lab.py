@@ -214,17 +214,21 @@ def summary(
         Option("--write", help="Put the tables into FOLDER/README.md, and draw Figure 2 there."),
     ] = False,
 ) -> None:
-    """The paper's tables beside ours, and every run below a folder.
+    """The paper's tables beside ours, every run below a folder, corrupted and attacked queries.
 
     Example: nearsure summary results
     """
+    from nearsure.lab.robust.tables import robust_summary
     from nearsure.lab.summary import summary as summary_of
     from nearsure.lab.summary import write_summary
 
     if write:
         print_written(*write_summary(folder))
-    else:
-        typer.echo(summary_of(folder))
+        return
+    typer.echo(summary_of(folder))
+    damaged = robust_summary(folder)
+    if damaged:
+        typer.echo(f"\n{damaged}")
 
 
 def demo(

@@ -13,6 +13,7 @@ from nearsure.classifier import NEDClassifier
 from nearsure.classifier.rule import FittedRule
 from nearsure.comparison import score_by, title_of
 from nearsure.heads.fitted import FittedHead
+from nearsure.lab import default_rule
 from nearsure.lab.evaluation import collect_fit_warnings, fit_with_notes
 from nearsure.neighbors import Neighbors
 from nearsure.rules import RULE_NAMES, RuleName
@@ -20,12 +21,12 @@ from nearsure.temperature import TemperatureFit
 
 RAW = "raw"
 STEP_TITLES = {"platt": "Platt", "bbq": "BBQ"}
-OWN_NAME = "nearsure"
+OWN_NAMES = (default_rule.NEIGHBORS_ALONE, default_rule.DEFAULT)
 
 
 def base_title(base: str) -> str:
     """What the base of a method is called in tables."""
-    if base.startswith(OWN_NAME):
+    if base in OWN_NAMES:
         return base
     return title_of(base) if base in RULE_NAMES else base[:1].upper() + base[1:]
 
@@ -73,8 +74,7 @@ class Method:
 STEPS = (RAW, "isotonic", "platt")
 NED = Method("ned")
 # `NEDClassifier` without a head, and as it comes.
-NEIGHBORS_ALONE = Method(f"{OWN_NAME}, neighbours alone")
-DEFAULT = Method(f"{OWN_NAME} (default)")
+NEIGHBORS_ALONE, DEFAULT = map(Method, OWN_NAMES)
 METHODS = (
     *(Method(rule, step) for step in STEPS for rule in RULE_NAMES),
     NEIGHBORS_ALONE,
