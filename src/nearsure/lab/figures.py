@@ -108,7 +108,7 @@ def _draw_bin_intervals(ax: "Axes", bins: Bins) -> None:
     right = np.rint(np.nan_to_num(bins.accuracy) * bins.counts).astype(np.int64)
     for place, share in enumerate(shares_of(right, bins.counts)):
         if share.low is not None and share.high is not None:
-            label = "95% interval of the accuracy" if place == int(bins.counts.argmax()) else None
+            label = "95% interval of the accuracy" if place == int(bins.counts.argmax()) else ""
             x = bins.mean_confidence[place]
             ax.vlines(x, share.low, share.high, color=BLACK, linewidth=1.1, zorder=4, label=label)
 

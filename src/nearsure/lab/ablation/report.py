@@ -114,7 +114,7 @@ def _draw_rows(ax: "Axes", group: Group) -> None:
     order = sorted(accuracy, key=lambda base: accuracy[base])
     for place, base in enumerate(order):
         raw = Method(base)
-        look = {"color": _color(raw), "zorder": 3}
+        look: dict[str, Any] = {"color": _color(raw), "zorder": 3}
         ece = shared.mean(raw).ece
         if base == CLASSIFIER:
             ax.scatter(ece, place, marker="*", s=190, edgecolor="black", **look, label=RAW_LABEL)
