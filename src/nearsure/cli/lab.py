@@ -187,11 +187,20 @@ def corruptions(
 
 def summary(
     folder: Annotated[Path, Argument(help="Holds <data set>/results.json.")] = Path("results"),
+    *,
+    claims: Annotated[
+        bool, Option("--claims", help="The paper claim by claim instead: docs/paper.md.")
+    ] = False,
 ) -> None:
     """One table of all results below a folder, and two of corrupted and attacked queries.
 
     Example: nearsure summary results
     """
+    if claims:
+        from nearsure.lab.claims.page import claims_page
+
+        typer.echo(claims_page(folder), nl=False)
+        return
     from nearsure.lab.robust.tables import robust_summary
     from nearsure.lab.tables import summary as summary_of
 
