@@ -213,11 +213,19 @@ def summary(
         bool,
         Option("--write", help="Put the tables into FOLDER/README.md, and draw Figure 2 there."),
     ] = False,
+    claims: Annotated[
+        bool, Option("--claims", help="The paper claim by claim instead: docs/paper.md.")
+    ] = False,
 ) -> None:
     """The paper's tables beside ours, every run below a folder, corrupted and attacked queries.
 
     Example: nearsure summary results
     """
+    if claims:
+        from nearsure.lab.claims.page import claims_page
+
+        typer.echo(claims_page(folder), nl=False)
+        return
     from nearsure.lab.robust.tables import robust_summary
     from nearsure.lab.summary import summary as summary_of
     from nearsure.lab.summary import write_summary

@@ -236,15 +236,14 @@ def _row(cells: Mapping[str, PaperCell | None], ours: Figures, digits: int = 1) 
         paper = None if cell is None else (cell.accuracy, cell.ece)[place]
         doubtful = place == 0 and cell is not None and cell.note != ""
         row.append("" if paper is None else f"{100 * paper:.{digits}f}{DOUBT * doubtful}")
-        own = ours.get(rule)
-        row.append("" if own is None else f"{100 * own[place]:.2f}")
-        compared = own is not None and paper is not None and not doubtful
-        row.append(f"{100 * (own[place] - paper):+.{digits}f}" if compared else "")
-    return (
-        row
-        + [f"{100 * figure:.2f}" for figure in ours.get(DEFAULT, ())]
-        + [""] * (0 if DEFAULT in ours else 2)
-    )
+        own = ours[rule][place] if rule in ours else None
+        row.append("" if own is None else f"{100 * own:.2f}")
+        if own is None or paper is None or doubtful:
+            row.append("")
+        else:
+            row.append(f"{100 * (own - paper):+.{digits}f}")
+    default = [f"{100 * figure:.2f}" for figure in ours[DEFAULT]] if DEFAULT in ours else ["", ""]
+    return row + default
 
 
 RUNS = (

@@ -56,7 +56,7 @@ def clean() -> ProtocolNeighbors:
 def with_class_scores(
     neighbors: Neighbors, vectors: FloatArray, rows: IntArray | None = None
 ) -> Neighbors:
-    """What the head says of queries, or of gallery points by their rows, beside their neighbours."""
+    """What the head says of queries, or of gallery points by their rows, beside neighbours."""
     rows = np.full(len(vectors), -1) if rows is None else rows
     return frozen().classifier.add_class_scores(neighbors, vectors, rows)
 

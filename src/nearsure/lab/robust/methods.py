@@ -238,7 +238,10 @@ class FrozenMethods:
                 method = Method(rule, step)
                 found[method] = self.calibrators[method](claimed), correct
         found |= self.classifier.scores(queries, codes)
-        return Scores(*(np.stack([found[method][part] for method in METHODS]) for part in (0, 1)))
+        return Scores(
+            np.stack([found[method][0] for method in METHODS]),
+            np.stack([found[method][1] for method in METHODS]),
+        )
 
 
 def _top_label(

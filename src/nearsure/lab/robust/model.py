@@ -142,10 +142,6 @@ def damaged_rows(support: FrozenSupport, n: int | None, *, seed: int) -> IntArra
     return order[:n]
 
 
-CLEAN_TRAINED = "clean-trained"
-ADVERSARIALLY_TRAINED = "adversarially trained"
-
-
 @dataclass(frozen=True, eq=False)
 class RobustModel:
     """A model and its clean galleries; both are ready before the first query is damaged.

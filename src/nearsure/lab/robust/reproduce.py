@@ -27,8 +27,13 @@ from nearsure.lab.robust.figures import (
     draw_severity_curves,
 )
 from nearsure.lab.robust.methods import NED
-from nearsure.lab.robust.model import ADVERSARIALLY_TRAINED, CLEAN_TRAINED, RobustModel
-from nearsure.lab.robust.settings import RobustSettings, epsilon_text
+from nearsure.lab.robust.model import RobustModel
+from nearsure.lab.robust.settings import (
+    ADVERSARIALLY_TRAINED,
+    CLEAN_TRAINED,
+    RobustSettings,
+    epsilon_text,
+)
 from nearsure.lab.training import tune_malloc
 from nearsure.robustness import corruption_sheet
 

@@ -9,6 +9,9 @@ from nearsure.errors import ConfigError
 from nearsure.lab.config import Settings, Share, apply_changes
 
 Family = Literal["clean", "corruption", "attack"]
+# What the two models of a run are called.
+CLEAN_TRAINED = "clean-trained"
+ADVERSARIALLY_TRAINED = "adversarially trained"
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
 LARGE_EPSILON = 0.1
 

@@ -221,7 +221,7 @@ def attacked_outcomes(evaluation: RobustEvaluation) -> dict[AttackKey, Outcome]:
 
 
 def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
-    """Attacks of the paper's size by every rule and nearsure, models side by side, as the paper's Table 3.
+    """Attacks of the paper's size by rules and nearsure, models side by side: the paper's Table 3.
 
     Parameters
     ----------
@@ -398,12 +398,13 @@ def _head(mean: Outcome) -> list[str]:
     if mean.head_gain is None or mean.head_ece_change is None:
         return []
     alone, whole = mean.of(NEIGHBORS_ALONE), mean.of(DEFAULT)
-    return [
+    text = (
         f"{DEFAULT.title} is right in {state(whole.accuracy)} in the mean, its neighbours alone in "
         f"{state(alone.accuracy)}: {points(mean.head_gain)} points, {_chance(mean.head_gain)}. "
         f"ECE: {state(whole.ece)} with the head, {state(alone.ece)} without, "
         f"{points(mean.head_ece_change)} points, {_chance(mean.head_ece_change)}."
-    ]
+    )
+    return [text]
 
 
 def attack_findings(evaluation: RobustEvaluation) -> list[str]:
