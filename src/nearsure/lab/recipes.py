@@ -17,7 +17,6 @@ from nearsure.lab.config import (
 )
 
 BEFORE = "before training"
-HEAD_SIZE = 512
 # What a configuration may not change, and why.
 FIXED = {
     "training.loss": ", as each run of a recipe has its own: choose with --loss",
@@ -114,17 +113,19 @@ def recipe(
     if dataset == "glyphs":
         if root is not None:
             raise ConfigError("Glyphs are drawn, not read: root must not be given.")
-        first = others = settled(GLYPHS)
-        runs: dict[str, RunSettings] = {}
-    else:
-        if root is None:
-            raise ConfigError(f"{dataset} needs its folder: --root FOLDER.")
-        preset = {"cub200": CUB200, "cars196": CARS196}.get(dataset, ANY)
-        first, others = settled(preset), settled(_head(preset))
-        # A network that starts from nothing has nothing to show before training.
-        runs = {} if first.model.backbone == "small-cnn" else {BEFORE: _untrained(first)}
-    runs |= {loss: (first if loss == LOSSES[0] else others).with_loss(loss) for loss in LOSSES}
-    return Recipe(dataset, runs)
+    elif root is None:
+        raise ConfigError(f"{dataset} needs its folder: --root FOLDER.")
+    preset, rates = PRESETS.get(dataset, ANY), RATES.get(dataset, {})
+    trained: dict[str, RunSettings] = {
+        loss: settled(
+            apply_changes(preset, {"training": rates.get(loss, {})}, source="settings")
+        ).with_loss(loss)
+        for loss in LOSSES
+    }
+    # A network that starts from nothing has nothing to show before training.
+    first = trained[LOSSES[0]]
+    before = {} if first.model.backbone == "small-cnn" else {BEFORE: _untrained(first)}
+    return Recipe(dataset, before | trained)
 
 
 def _refuse_other_names(changes: dict[str, Any], dataset: str, source: str) -> None:
@@ -155,22 +156,7 @@ def _untrained(run: RunSettings) -> RunSettings:
     return run.model_copy(update={"model": model})
 
 
-def _head(run: RunSettings) -> RunSettings:
-    """A linear head on features that are computed once."""
-    return run.model_copy(
-        update={
-            "model": ModelSettings(trained="head", embedding_size=HEAD_SIZE),
-            "training": HEAD_TRAINING.model_copy(
-                update={"classes_per_batch": FEW_CLASSES} if run is ANY else {}
-            ),
-        }
-    )
-
-
 # What was compared to choose the rates, and what was not: docs/adr/0009.
-HEAD_TRAINING = TrainingSettings(
-    epochs=10, classes_per_batch=32, learning_rate=2e-4, proxy_learning_rate=2e-3, weight_decay=1e-3
-)
 GLYPHS = RunSettings(
     dataset=DatasetSettings(name="glyphs", image_size=32),
     model=ModelSettings(backbone="small-cnn", embedding_size=128),
@@ -185,17 +171,39 @@ GLYPHS = RunSettings(
         proxies_from_class_means=False,
     ),
 )
+# The first blocks cost more than half of a step, and views of 160 pixels half of one of 224.
+FINE_TUNED = ModelSettings(frozen_blocks=3)
 CUB200 = RunSettings(
-    dataset=DatasetSettings(name="cub200", image_size=160),
-    training=TrainingSettings(epochs=8, learning_rate=1e-4, proxy_learning_rate=1e-3),
+    dataset=DatasetSettings(name="cub200", image_size=224),
+    model=FINE_TUNED,
+    training=TrainingSettings(
+        epochs=6, crop_size=160, learning_rate=1e-4, proxy_learning_rate=1e-3
+    ),
 )
 CARS196 = RunSettings(
-    dataset=DatasetSettings(name="cars196", image_size=160),
-    training=TrainingSettings(epochs=7, learning_rate=3e-4, proxy_learning_rate=5e-3),
+    dataset=DatasetSettings(name="cars196", image_size=224),
+    model=FINE_TUNED,
+    training=TrainingSettings(
+        epochs=5, crop_size=160, learning_rate=3e-4, proxy_learning_rate=5e-3
+    ),
 )
 ANY = RunSettings(
-    dataset=DatasetSettings(name="class-folders", image_size=160),
-    training=TrainingSettings(epochs=10, classes_per_batch=8),
+    dataset=DatasetSettings(name="class-folders", image_size=224),
+    model=FINE_TUNED,
+    # Few classes a batch, as there may be few; N-pairs needs twice as many.
+    training=TrainingSettings(epochs=10, classes_per_batch=8, crop_size=160),
 )
-# Of data sets that may have few classes; N-pairs needs twice as many.
-FEW_CLASSES = 8
+PRESETS = {"glyphs": GLYPHS, "cub200": CUB200, "cars196": CARS196}
+# Where a loss has a schedule of its own.
+RATES: dict[str, dict[LossName, dict[str, float]]] = {
+    "cub200": {
+        "triplet": {"epochs": 3},
+        "n-pairs": {"epochs": 3},
+        "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
+    },
+    "cars196": {
+        "triplet": {"epochs": 3, "learning_rate": 1e-4},
+        "n-pairs": {"epochs": 3},
+        "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
+    },
+}
