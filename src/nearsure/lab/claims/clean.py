@@ -21,7 +21,7 @@ from nearsure.lab.claims.rows import (
     paper_column,
     span,
 )
-from nearsure.lab.tables import TABLE_4_LOSSES
+from nearsure.lab.paper_tables import TABLE_4_LOSSES
 
 OTHERS = ("1nn", *BASELINES)
 # Points by which two figures may differ and be called the same.

@@ -31,7 +31,8 @@ from nearsure.lab.claims.rows import (
     read_rows,
     span,
 )
-from nearsure.lab.tables import PROTOCOL_TITLES, paper_cell
+from nearsure.lab.paper_tables import paper_cell
+from nearsure.lab.tables import PROTOCOL_TITLES
 from nearsure.rules import RULE_NAMES
 
 COMMAND = "nearsure summary results --claims"

@@ -12,7 +12,7 @@ import numpy as np
 
 from nearsure.comparison import write_rows
 from nearsure.errors import NearsureError
-from nearsure.lab.tables import paper_cell
+from nearsure.lab.paper_tables import paper_cell
 
 Verdict = Literal["confirmed", "in part", "not confirmed", "cannot be tested here"]
 VERDICTS: tuple[Verdict, ...] = ("confirmed", "in part", "not confirmed", "cannot be tested here")
