@@ -11,7 +11,7 @@ from nearsure import NEDClassifier
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab import experiment as module
 from nearsure.lab.cache import to_plain
-from nearsure.lab.default_rule import DEFAULT, NEIGHBORS_ALONE, nearsure_posteriors
+from nearsure.lab.default_rule import DEFAULT, HEADS, NEIGHBORS_ALONE, nearsure_posteriors
 from nearsure.lab.evaluation import evaluate
 from nearsure.lab.experiment import EvaluationSettings, best_ks, protocol_points, run_experiment
 from nearsure.lab.protocols import (
@@ -114,7 +114,7 @@ def test_the_default_is_the_classifier_as_it_comes() -> None:
     asked = protocol_points(points, None, QUICK)["gallery_and_queries"]
     np.testing.assert_array_equal(asked.codes, strict.own_codes)
     assert asked.queries is not None
-    for name, head in ((NEIGHBORS_ALONE, None), (DEFAULT, "auto")):
+    for name, head in HEADS.items():
         fitted = NEDClassifier(n_neighbors=10, head=head).fit(asked.vectors, asked.codes)
         right = (fitted.predict(asked.queries) == strict.query_codes).mean()
         found = done.evaluations["gallery_and_queries"].result_of(name)

@@ -84,13 +84,18 @@ def test_reliability_shows_rules_in_a_row_with_their_ece_and_intervals(
     ]
     for ax, rule in zip(panels, rules, strict=True):
         bins = evaluation().reliability[rule]
-        ends = [path.vertices for lines in ax.collections for path in lines.get_paths()]
+        ends = [
+            np.asarray(path.vertices, float)
+            for lines in ax.collections
+            for path in lines.get_paths()
+        ]
         occupied = np.flatnonzero(bins.counts)
         assert len(ends) == len(occupied)
         for place, (low, high) in zip(occupied, ends, strict=True):
             x, n = bins.mean_confidence[place], bins.counts[place]
             exact = binomtest(round(bins.accuracy[place] * n), n).proportion_ci(0.95)
-            np.testing.assert_allclose([low, high], [(x, exact.low), (x, exact.high)], atol=1e-6)
+            np.testing.assert_allclose(low, np.array([x, exact.low]), atol=1e-6)
+            np.testing.assert_allclose(high, np.array([x, exact.high]), atol=1e-6)
     assert len(figures[0].legends) == 1
 
 
