@@ -63,8 +63,13 @@ def reproduce(
         splits |= prepare_splits(other, cache)
 
     def experiment(name: str, run: RunSettings) -> Experiment:
-        say(f"{recipe.dataset}, {name}, seed {run.seed}:")
-        found = _experiment(name, EmbeddingRun(run, splits[run.dataset, run.seed], cache), settings)
+        split = splits[run.dataset, run.seed]
+        say(
+            f"{recipe.dataset}, {name}, seed {run.seed}: {len(split.train)} images of "
+            f"{len(split.train.classes)} seen classes, {len(split.queries)} of "
+            f"{len(split.queries.classes)} unseen ones"
+        )
+        found = _experiment(name, EmbeddingRun(run, split, cache), settings)
         for protocol, evaluation in found.evaluations.items():
             figures = (
                 f"{title_of(result.rule)} {100 * result.accuracy.estimate:.2f}% with ECE "
