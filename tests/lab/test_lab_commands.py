@@ -82,6 +82,18 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
         (["reproduce", "glyphs", "--root", "."], r"Glyphs are drawn.*"),
         (["reproduce", "glyphs", "--loss", "arcface"], r"A loss is one of .* Got arcface\."),
         (["reproduce", "glyphs", "--part", "test"], r"--part must be standard or tuning\. .*"),
+        (
+            ["reproduce", "glyphs", "--seed", "3", "--also-seed", "3"],
+            r"--also-seed must be another seed than --seed, .* Got --seed 3, --also-seed \[3\] .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--also-loss", "triplet"],
+            r"--also-seed must be another seed .*--also-loss needs it\. .*",
+        ),
+        (
+            ["reproduce", "glyphs", "--robust", "--also-seed", "3"],
+            r"--robust takes one training: leave out --also-seed\.",
+        ),
         (["reproduce", "glyphs", "--config", "no.toml"], r"no.toml cannot be read as TOML .*"),
         (
             ["reproduce", "glyphs", "--config", "bad.toml"],
@@ -304,6 +316,9 @@ def test_summary_prints_the_table_and_names_an_empty_folder(
     capsys.readouterr()
     assert nearsure(monkeypatch, "summary", results) == 0
     assert "| points | given embeddings | half and half |" in capsys.readouterr().out
+    assert nearsure(monkeypatch, "summary", results, "--write") == 0
+    assert f"wrote {results / 'figure-2.png'}" in capsys.readouterr().out
+    assert "| points | given embeddings |" in (results / "README.md").read_text()
     (tmp_path / "empty").mkdir()
     assert nearsure(monkeypatch, "summary", tmp_path / "empty") == 2
     assert "There is none" in capsys.readouterr().err

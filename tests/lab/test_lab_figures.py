@@ -13,11 +13,19 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.stats import binomtest
 
+from nearsure.comparison import title_of
 from nearsure.errors import MissingExtraError
 from nearsure.lab.cache import from_plain, to_plain
+from nearsure.lab.default_rule import DEFAULT
 from nearsure.lab.evaluation import Evaluation, Sweep, temperature_and_k_sweep
-from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep
+from nearsure.lab.figures import (
+    draw_neighbor_curve,
+    draw_neighbor_panels,
+    draw_reliability,
+    draw_sweep,
+)
 
 DRAWINGS = [draw_reliability, draw_neighbor_curve, draw_sweep]
 
@@ -64,18 +72,31 @@ def test_a_png_is_written_with_nothing_at_its_rim(
     assert plt.get_fignums() == []
 
 
-def test_reliability_shows_four_rules_with_their_ece(tmp_path: Path, figures: list[Figure]) -> None:
+def test_reliability_shows_rules_in_a_row_with_their_ece_and_intervals(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
     draw_reliability(evaluation(), tmp_path / "f.png", name="cars")
-    titles = [ax.get_title() for ax in figures[0].axes if ax.get_title()]
-    assert titles == [
-        f"{title}: ECE {evaluation().result_of(rule).ece.estimate:.3f}"  # type: ignore[arg-type]
-        for rule, title in (
-            ("knn", "kNN"),
-            ("dudani", "WkNN (Dudani)"),
-            ("gou", "WkNN (Gou)"),
-            ("ned", "NED"),
-        )
+    panels = [ax for ax in figures[0].axes if ax.get_title()]
+    rules = ("knn", "dudani", "gou", "ned", DEFAULT)
+    assert [ax.get_title() for ax in panels] == [
+        f"{title_of(rule)}\nECE {100 * evaluation().result_of(rule).ece.estimate:.1f}%"
+        for rule in rules
     ]
+    for ax, rule in zip(panels, rules, strict=True):
+        bins = evaluation().reliability[rule]
+        ends = [
+            np.asarray(path.vertices, float)
+            for lines in ax.collections
+            for path in lines.get_paths()
+        ]
+        occupied = np.flatnonzero(bins.counts)
+        assert len(ends) == len(occupied)
+        for place, (low, high) in zip(occupied, ends, strict=True):
+            x, n = bins.mean_confidence[place], bins.counts[place]
+            exact = binomtest(round(bins.accuracy[place] * n), n).proportion_ci(0.95)
+            np.testing.assert_allclose(low, np.array([x, exact.low]), atol=1e-6)
+            np.testing.assert_allclose(high, np.array([x, exact.high]), atol=1e-6)
+    assert len(figures[0].legends) == 1
 
 
 def test_curve_shows_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -> None:
@@ -88,6 +109,19 @@ def test_curve_shows_the_stored_numbers(tmp_path: Path, figures: list[Figure]) -
     assert accuracy["1NN"] == curve.accuracy["1nn"]
     assert error["kNN"] == curve.ece["knn"]
     assert "1NN" not in error
+    # The default is fitted at few k, and drawn there.
+    assert accuracy[DEFAULT] == tuple(v for v in curve.accuracy[DEFAULT] if not np.isnan(v))
+    assert len(accuracy[DEFAULT]) == 2
+
+
+def test_panels_show_the_accuracy_of_each_data_set(tmp_path: Path, figures: list[Figure]) -> None:
+    names = ("birds", "cars", "glyphs", "words")
+    path = draw_neighbor_panels(dict.fromkeys(names, evaluation()), tmp_path / "f.png")
+    assert path.exists()
+    assert [ax.get_title() for ax in figures[0].axes] == [f"{name}, 240 queries" for name in names]
+    for ax in figures[0].axes:
+        assert lines_of(ax)["WkNN (Gou)"] == evaluation().curve.accuracy["gou"]
+    assert len(figures[0].legends) == 1
 
 
 def test_sweep_shows_ned_and_the_best_baseline(tmp_path: Path, figures: list[Figure]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -76,6 +77,26 @@ def test_the_json_holds_settings_versions_and_every_run(folder: Path) -> None:
     for protocol, evaluation in experiment("triplet", 1).evaluations.items():
         stored = document["runs"]["triplet"]["evaluations"][protocol]
         assert stored == to_plain(evaluation)
+
+
+def test_other_trainings_are_listed_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("draw_reliability", "draw_neighbor_curve", "draw_sweep"):
+        monkeypatch.setattr(report, name, lambda _, path, name: path)  # noqa: ARG005
+    runs = [experiment("before", 0), experiment("triplet", 1)]
+    again = [replace(experiment("other", 2), name="triplet", seed=5)]
+    write_report(
+        tmp_path, "birds", runs, command="x", settings=SETTINGS, main="triplet", others=again
+    )
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("### Trainings") == 2  # one a protocol
+    assert "| before | 0 |" not in text
+    for one in (runs[1], again[0]):
+        first = one.evaluations["all_against_others"].result_of("1nn").accuracy.estimate
+        assert f"| triplet | {one.seed} | {100 * first:.2f} |" in text
+    (kept,) = json.loads((tmp_path / "results.json").read_text())["other_trainings"]
+    assert (kept["run"], kept["seed"]) == ("triplet", 5)
 
 
 def test_one_run_is_not_compared_with_itself(

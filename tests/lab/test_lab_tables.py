@@ -10,19 +10,19 @@ from experiments import evaluation
 from nearsure.comparison import TITLES
 from nearsure.errors import NearsureError
 from nearsure.lab.cache import from_plain, to_plain
+from nearsure.lab.default_rule import DEFAULT, NEIGHBORS_ALONE
 from nearsure.lab.evaluation import Evaluation
-from nearsure.lab.tables import (
+from nearsure.lab.paper_tables import (
     TABLE_1_LOSS,
     TABLE_4_LOSSES,
     PaperCell,
     attacked_cell,
-    best_k_table,
     corrupted_cell,
     paper_cell,
-    summary,
-    table_1,
-    table_4,
+    reported_1nn,
 )
+from nearsure.lab.summary import BEGIN, END, FIGURE_2, RUN_HEADER, summary, write_summary
+from nearsure.lab.tables import k_table, reading_table, table_1, table_4, trainings_table
 from nearsure.rules import RULE_NAMES, RuleName
 
 
@@ -31,48 +31,122 @@ def cells(table: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in lines]
 
 
-def test_cells_hold_our_figure_with_its_interval_and_the_papers_with_the_difference() -> None:
+def test_cells_hold_our_figure_and_the_papers_with_the_difference() -> None:
     header, _, *rows = cells(table_1("cub200", "normalized-softmax", evaluation()))
-    assert header[:5] == ["rule", "accuracy %", "ECE %", "ECE floor %", "Brier"]
-    assert [row[0] for row in rows] == [TITLES[rule] for rule in RULE_NAMES]
+    columns = ["rule", "accuracy %", "ECE %", "debiased ECE %", "ECE floor %", "Brier"]
+    assert header[:6] == columns
+    titles = [*(TITLES[rule] for rule in RULE_NAMES), NEIGHBORS_ALONE, DEFAULT]
+    assert [row[0] for row in rows] == ["1NN (reported)", *titles]
+    by_rule = {row[0]: row for row in rows}
     ned = evaluation().result_of("ned")
     right, error = 100 * ned.accuracy.estimate, 100 * ned.ece.estimate
     interval = f"({100 * ned.accuracy.low:.2f} to {100 * ned.accuracy.high:.2f})"
-    plain = rows[-1][1].replace("**", "")
+    plain = by_rule["NED"][1].replace("**", "")
     assert plain == f"{right:.2f} {interval}; paper 74.9, {right - 74.9:+.1f}"
-    assert rows[-1][2].endswith(f"; paper 2.4, {error - 2.4:+.1f}")
-    assert rows[-1][4].replace("**", "").startswith(f"{ned.brier.estimate:.4f} (")
+    assert by_rule["NED"][2] == f"{error:.2f}; paper 2.4, {error - 2.4:+.1f}"
+    assert by_rule["NED"][5].replace("**", "").startswith(f"{ned.brier.estimate:.4f} (")
     # 1NN has an accuracy in the paper, and no ECE; ours is its error, as it is always sure.
     first = evaluation().result_of("1nn")
-    assert "paper 67.2" in rows[0][1]
-    assert "paper" not in rows[0][2]
-    assert rows[0][2].startswith(f"{100 * (1 - first.accuracy.estimate):.2f}")
+    assert "paper 67.2" in by_rule["1NN"][1]
+    assert "paper" not in by_rule["1NN"][2]
+    assert by_rule["1NN"][2].startswith(f"{100 * (1 - first.accuracy.estimate):.2f}")
+    # What the paper quotes from others stands beside our 1NN.
+    quoted = 100 * (first.accuracy.estimate - 0.676)
+    assert by_rule["1NN (reported)"][1] == f"paper 67.6, {quoted:+.1f}"
+
+
+def test_an_interval_of_an_ece_follows_the_debiased_one() -> None:
+    _, _, *rows = cells(table_1("own", "own", evaluation()))
+    for rule, row in zip(evaluation().rules, rows, strict=True):
+        assert "(" not in row[2]
+        shown = evaluation().debiased_ece[rule]
+        text = f"{100 * shown.estimate:.2f} ({100 * shown.low:.2f} to {100 * shown.high:.2f})"
+        assert row[3].replace("**", "") == text
+        assert shown.low <= shown.estimate <= shown.high
+
+
+def test_no_difference_follows_an_ece_that_cannot_be_one() -> None:
+    table = table_1("cars196", "normalized-softmax", evaluation())
+    by_rule = {row[0]: row for row in cells(table)}
+    assert by_rule["WkNN (Gou)"][2].endswith("; paper 12.3 (?)")
+    assert by_rule["kNN"][2].endswith("; paper 10.0 (?)")
+    assert "; paper 1.5, " in by_rule["NED"][2]
+    assert "above 1 - accuracy" in table
+    # 1NN is always sure: its ECE is 1 - accuracy, 40.38.
+    triplet = {row[0]: row for row in cells(table_4("cars196", {"triplet": evaluation()}))}
+    assert triplet["1NN"][2].endswith("; paper 20.03 (?)")
 
 
 def test_gains_are_paired_differences_of_accuracy() -> None:
     header, _, *rows = cells(table_1("own", "own", evaluation()))
-    assert header[5] == "NED's accuracy less this"
+    assert header[6] == "NED's accuracy less this"
     ned = evaluation().result_of("ned").accuracy.estimate
-    for rule, row in zip(RULE_NAMES[:-1], rows[:-1], strict=True):
+    for rule, row in zip(evaluation().rules, rows, strict=True):
+        if rule == "ned":
+            assert len(row) == 6  # NED less itself says nothing
+            continue
         gain = 100 * (ned - evaluation().result_of(rule).accuracy.estimate)
-        assert row[5].startswith(f"{gain:+.2f} (")
-    assert len(rows[-1]) == 5  # NED less itself says nothing
+        assert row[6].startswith(f"{gain:+.2f} (")
 
 
-def test_every_rule_is_shown_at_the_k_where_it_is_right_most_often() -> None:
-    _, _, *rows = cells(best_k_table(evaluation()))
+def test_every_rule_is_shown_at_k_at_that_of_seen_classes_and_at_its_best() -> None:
+    seen = dict.fromkeys(evaluation().rules, 5)
+    _, _, *rows = cells(k_table("cub200", TABLE_1_LOSS, replace(evaluation(), seen_ks=seen)))
     curve = evaluation().curve
-    for rule, row in zip(RULE_NAMES, rows, strict=True):
-        best = max(curve.accuracy[rule])
-        assert row[2] == f"{100 * best:.2f}"
+    for rule, row in zip(evaluation().rules, rows, strict=True):
+        right, error = (values[rule] for values in (curve.accuracy, curve.ece))
+
+        def two(k: int, right: tuple[float, ...] = right, error: tuple[float, ...] = error) -> str:
+            place = curve.ks.index(k)
+            return f"{100 * right[place]:.2f} / {100 * error[place]:.2f}"
+
+        assert row[2] == two(20)
+        assert row[4] == two(5)
         if rule != "1nn":
-            assert curve.accuracy[rule][curve.ks.index(int(row[1]))] == best
+            assert (row[3], row[6]) == ("5", two(int(row[5])))
+            assert right[curve.ks.index(int(row[5]))] == max(v for v in right if v == v)  # noqa: PLR0124
+    assert rows[4][1] == "74.90 / 2.40"
 
 
-@pytest.mark.parametrize(("column", "field"), [(1, "accuracy"), (2, "ece"), (4, "brier")])
+def test_without_seen_classes_or_paper_there_are_no_such_columns() -> None:
+    header = cells(k_table("own", "own", evaluation()))[0]
+    assert header == ["rule", "k = 20", "best k on the queries", "with it"]
+
+
+def test_ned_is_shown_with_both_fits_of_t() -> None:
+    _, _, first, second, paper = cells(reading_table("cub200", TABLE_1_LOSS, evaluation()))
+    ned = evaluation().result_of("ned")
+    assert first[2:4] == [f"{100 * ned.accuracy.estimate:.2f}", f"{100 * ned.ece.estimate:.2f}"]
+    assert second[0] == "T by top label"
+    assert paper == ["paper", "", "74.9", "2.4"]
+
+
+def test_trainings_are_listed_with_their_mean_and_range() -> None:
+    better = replace(
+        evaluation(),
+        comparison=[
+            replace(r, accuracy=replace(r.accuracy, estimate=r.accuracy.estimate + 0.02))
+            for r in evaluation().comparison
+        ],
+    )
+    trainings = {("a", 0): evaluation(), ("a", 1): better, ("b", 0): evaluation()}
+    _, _, *rows = cells(trainings_table(trainings))
+    assert [row[:2] for row in rows] == [
+        ["a", "0"],
+        ["a", "1"],
+        ["a", "mean of 2 (least to most)"],
+        ["b", "0"],
+    ]
+    low = 100 * evaluation().result_of("ned").accuracy.estimate
+    assert rows[2][3] == f"{low + 1:.2f} ({low:.2f} to {low + 2:.2f})"
+
+
+@pytest.mark.parametrize(("column", "field"), [(1, "accuracy"), (2, "ece"), (5, "brier")])
 def test_the_best_of_each_column_is_bold(column: int, field: str) -> None:
     _, _, *rows = cells(table_1("own", "own", evaluation()))
-    estimates = [getattr(evaluation().result_of(rule), field).estimate for rule in RULE_NAMES]
+    estimates = [
+        getattr(evaluation().result_of(rule), field).estimate for rule in evaluation().rules
+    ]
     best = max(estimates) if field == "accuracy" else min(estimates)
     for row, estimate in zip(rows, estimates, strict=True):
         assert row[column].startswith("**") == (round(estimate, 4) == round(best, 4))
@@ -98,19 +172,20 @@ def test_the_head_says_what_was_asked() -> None:
     assert table.endswith("\n\nNote: Beware.\n")
 
 
-def test_table_4_has_two_columns_a_loss_in_the_papers_order() -> None:
+def test_table_4_has_a_small_table_a_loss_in_the_papers_order() -> None:
     table = table_4(
         "cub200", {"own": evaluation(), "n-pairs": evaluation(), "triplet": evaluation()}
     )
-    header, _, *rows = cells(table)
-    losses = ["triplet", "n-pairs", "own"]
-    assert header[1:] == [f"{loss}: {what} %" for loss in losses for what in ("accuracy", "ECE")]
+    heads = [line for line in table.splitlines() if line.startswith("#### ")]
+    assert heads == ["#### triplet", "#### n-pairs", "#### own"]
+    triplet, n_pairs, own = (cells(part) for part in table.split("#### ")[1:])
+    assert triplet[0] == ["rule", "accuracy %", "ECE %", "debiased ECE %"]
     right = 100 * evaluation().result_of("knn").accuracy.estimate
-    assert rows[1][1].endswith(f"; paper 55.93, {right - 55.93:+.2f}")
-    assert rows[1][2].split("; ")[1].startswith("paper 4.40, ")
-    assert rows[1][3].endswith(f"; paper 59.53, {right - 59.53:+.2f}")
-    assert "paper" not in rows[1][5]
-    assert all(f"- {loss}: every point a query" in table for loss in losses)
+    assert triplet[3][1].endswith(f"; paper 55.93, {right - 55.93:+.2f}")
+    assert triplet[3][2].split("; ")[1].startswith("paper 4.40, ")
+    assert n_pairs[2][0] == "1NN (reported)"
+    assert n_pairs[4][1].endswith(f"; paper 59.53, {right - 59.53:+.2f}")
+    assert not any("paper" in cell for row in own for cell in row)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +203,47 @@ def test_table_4_has_two_columns_a_loss_in_the_papers_order() -> None:
 )
 def test_cells(dataset: str, loss: str, rule: RuleName, accuracy: float, ece: float | None) -> None:
     assert paper_cell(dataset, loss, rule) == PaperCell(accuracy, ece)
+
+
+def test_the_rows_that_the_paper_quotes() -> None:
+    quoted = {
+        (dataset, loss): reported_1nn(dataset, loss)
+        for dataset in ("cub200", "cars196", "sop", "inshop")
+        for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES)
+    }
+    assert quoted["inshop", TABLE_1_LOSS] == 0.906
+    assert quoted["cars196", "n-pairs"] == 0.7112
+    assert quoted["cub200", "triplet"] is None
+    assert sum(number is not None for number in quoted.values()) == 4 + 6
+
+
+def test_19_numbers_of_the_paper_cannot_be_what_they_are_called() -> None:
+    clean = [
+        paper_cell(dataset, loss, rule)
+        for dataset in ("cub200", "cars196", "sop", "inshop")
+        for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES)
+        for rule in RULE_NAMES
+    ]
+    corrupted = [
+        corrupted_cell(dataset, TABLE_1_LOSS, rule)
+        for dataset in ("cub200", "cars196", "sop", "inshop")
+        for rule in RULE_NAMES
+    ]
+    attacked = [
+        attacked_cell("cars196", attack, epsilon, rule)
+        for attack in ("fgsm", "bim", "pgd")
+        for epsilon in (0.1, 0.3)
+        for rule in RULE_NAMES
+    ]
+    wrong = [
+        cell
+        for cell in (*clean, *corrupted, *attacked)
+        if cell is not None and not cell.ece_is_possible
+    ]
+    by_rule = [cell.rule for cell in wrong]
+    assert by_rule.count("1nn") == 2  # not 1 - accuracy
+    assert len(wrong) - 2 == 17  # above it
+    assert "ned" not in by_rule
 
 
 def test_the_paper_has_all_rules_wherever_it_has_one() -> None:
@@ -218,7 +334,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_the_page_of_results_holds_the_table_of_its_numbers() -> None:
-    assert summary(RESULTS) in (RESULTS / "README.md").read_text(encoding="utf-8")
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition(BEGIN)
+    assert rest.partition(END)[0].strip() == summary(RESULTS)
 
 
 def evaluations() -> list[Evaluation]:
@@ -244,19 +362,59 @@ def test_what_the_page_says_of_every_row_holds_in_every_row() -> None:
         assert gap.sum() > 0  # right more often than it claims
 
 
+def write_results(folder: Path, dataset: str, loss: str, asked: Evaluation) -> None:
+    runs = {loss: {"evaluations": {asked.protocol: to_plain(asked)}}}
+    (folder / dataset).mkdir()
+    document = {"dataset": dataset, "runs": runs}
+    (folder / dataset / "results.json").write_text(json.dumps(document), encoding="utf-8")
+
+
 def test_a_row_compares_ned_with_the_most_accurate_baseline(tmp_path: Path) -> None:
     asked = replace(evaluation(), protocol="given_gallery")
-    runs = {"a loss": {"evaluations": {"given_gallery": to_plain(asked)}}}
-    (tmp_path / "own").mkdir()
-    document = {"dataset": "own", "runs": runs}
-    (tmp_path / "own" / "results.json").write_text(json.dumps(document), encoding="utf-8")
-    row = summary(tmp_path).splitlines()[-1].strip("| ").split(" | ")
+    write_results(tmp_path, "own", "a loss", asked)
+    (row,) = [row for row in cells(summary(tmp_path)) if len(row) == len(RUN_HEADER)][2:3]
     ned = asked.result_of("ned").accuracy.estimate
     others = [asked.result_of(rule).accuracy.estimate for rule in ("1nn", "knn", "dudani", "gou")]
     assert row[:3] == ["own", "a loss", "given gallery"]
     assert f"{100 * max(others):.2f}, " in row[4]
     assert row[5].startswith(f"{100 * ned:.2f}, ")
     assert row[6].startswith(f"{100 * (ned - max(others)):+.2f} (")
+    assert row[7].startswith(f"{100 * asked.result_of(DEFAULT).accuracy.estimate:.2f}, ")
+
+
+def test_the_summary_opens_with_the_paper_beside_ours(tmp_path: Path) -> None:
+    write_results(tmp_path, "cub200", TABLE_1_LOSS, evaluation())
+    header, _, *rows = cells(summary(tmp_path))
+    assert header[0] == "table"
+    rows = [row for row in rows if row[0] in {"1", "2", "3", "4"}]
+    assert [row[0] for row in rows] == ["1"] * 4 + ["2"] * 4 + ["3"] * 6 + ["4"] * 8
+    birds, sop = rows[0], rows[2]
+    first, ned = (evaluation().result_of(rule) for rule in ("1nn", "ned"))
+    for place, (paper, ours) in enumerate(
+        [(67.2, first.accuracy), (74.9, ned.accuracy), (2.4, ned.ece)]
+    ):
+        own = 100 * ours.estimate
+        expected = [f"{paper}", f"{own:.2f}", f"{own - paper:+.1f}"]
+        assert birds[3 + 3 * place : 6 + 3 * place] == expected
+    default = evaluation().result_of(DEFAULT)
+    assert birds[12] == f"{100 * default.accuracy.estimate:.2f}"
+    assert birds[14] == "[cub200](cub200/README.md)"
+    assert sop[3:6] == ["81.2", "", ""]
+    assert sop[-1] == "images not at hand"
+
+
+def test_the_summary_is_written_between_its_marks(tmp_path: Path) -> None:
+    write_results(tmp_path, "cub200", TABLE_1_LOSS, evaluation())
+    page = tmp_path / "README.md"
+    page.write_text(f"# Mine\n\n{BEGIN}\nold\n{END}\n\nAfter.\n", encoding="utf-8")
+    for _ in range(2):
+        assert write_summary(tmp_path) == [page, tmp_path / FIGURE_2]
+        text = page.read_text(encoding="utf-8")
+        assert text == f"# Mine\n\n{BEGIN}\n\n{summary(tmp_path)}\n\n{END}\n\nAfter.\n"
+    assert f"]({FIGURE_2})" in text
+    page.write_text("# Mine\n", encoding="utf-8")
+    with pytest.raises(NearsureError, match="must hold the lines"):
+        write_summary(tmp_path)
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:

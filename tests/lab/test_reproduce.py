@@ -156,3 +156,22 @@ def test_tuning_has_a_folder_of_its_own_and_no_unseen_class(
     report = tmp_path / "results" / "class-folders-tuning" / "README.md"
     # Not the name by which the paper's numbers would be set beside it.
     assert report.read_text(encoding="utf-8").startswith("# class-folders, tuning\n")
+
+
+def test_other_seeds_are_trained_and_evaluated_on_the_same_halves(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(whole)
+    run_here(monkeypatch, "--also-seed", "5", "--output", "again")
+    document = json.loads((whole / "again" / "results.json").read_text())
+    (other,) = document["other_trainings"]  # what is not trained has no seed
+    first = document["runs"]["normalized-softmax"]
+    assert (other["run"], other["seed"]) == ("normalized-softmax", 5)
+    assert other["settings"]["seed"] == 5
+    assert other["training"]["last_losses"] != first["training"]["last_losses"]
+    for protocol, evaluation in other["evaluations"].items():
+        assert evaluation["seed"] == first["evaluations"][protocol]["seed"] == 4
+    assert (
+        "| normalized-softmax | mean of 2 (least to most) |"
+        in (whole / "again" / "README.md").read_text()
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from photographs import peak_signal_to_noise, photographs
+from photographs import Pixels, peak_signal_to_noise, photographs
 
 from nearsure.errors import InvalidInputError
 from nearsure.robustness import (
@@ -214,8 +214,8 @@ def test_constants_lie_between_their_published_neighbours(
     above = next((known for known in (32, 64, 224) if known >= size), 224)
     at = severity_constants(name, severity, size)
     low, high = (severity_constants(name, severity, known) for known in (below, above))
-    for key, value in at.items():
-        ends = sorted((low[key], high[key]))
+    for key in at.keys() - PUBLISHED[name].proportional:
+        value, ends = at[key], sorted((low[key], high[key]))
         assert ends[0] - 1e-12 <= value <= ends[1] + 1e-12
         assert isinstance(value, int) or key not in PUBLISHED[name].integers
 
@@ -246,10 +246,39 @@ def test_constants_are_the_published_ones(
 
 
 def test_elastic_constants_are_never_mixed() -> None:
-    for size, known in ((33, 32), (63, 64), (110, 64), (130, 224), (160, 224)):
+    for size, known in ((20, 32), (33, 32), (63, 64), (110, 64), (130, 224), (160, 224)):
         for severity in SEVERITIES:
-            mixed = severity_constants("elastic_transform", severity, size)
-            assert mixed == severity_constants("elastic_transform", severity, known)
+            mixed = dict(severity_constants("elastic_transform", severity, size))
+            pure = dict(severity_constants("elastic_transform", severity, known))
+            assert mixed.pop("amplitude") == pytest.approx(pure.pop("amplitude") * size / known)
+            assert mixed == pure
+
+
+def test_elastic_constants_of_large_images_are_the_published_ones() -> None:
+    large, published = (severity_constants("elastic_transform", 3, size) for size in (500, 224))
+    assert large == published
+
+
+def _ramp(size: int) -> Pixels:
+    """Grey levels that rise from left to right by one a 240th of the side."""
+    row = np.linspace(8, 248, size, endpoint=False)
+    return np.repeat(np.tile(np.rint(row).astype(np.uint8), (size, 1))[:, :, None], 3, axis=2)
+
+
+@pytest.mark.parametrize("severity", [1, 5])
+def test_elastic_displacement_is_a_fraction_of_the_side(severity: int) -> None:
+    """On a ramp a displacement is a change of the grey level, whatever the size."""
+    deviations = []
+    for size in (224, 160, 130):
+        clean = _ramp(size)
+        changes = [
+            corrupt(clean, "elastic_transform", severity, np.random.default_rng(draw)).astype(float)
+            - clean
+            for draw in range(6)
+        ]
+        inner = slice(size // 8, -size // 8)
+        deviations.append(np.std([change[inner, inner, 0] for change in changes]))
+    assert deviations == pytest.approx([deviations[0]] * 3, rel=0.05)
 
 
 def test_geometric_middle_of_two_sizes_takes_the_mean() -> None:

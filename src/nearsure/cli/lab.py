@@ -59,6 +59,14 @@ def reproduce(
     ] = None,
     k: Annotated[int, Option("-k", min=1, help="Number of neighbours in the tables.")] = 50,
     seed: Seed = 0,
+    also_seed: Annotated[
+        list[int] | None,
+        Option(min=0, help="Train again with this seed; may be given more than once."),
+    ] = None,
+    also_loss: Annotated[
+        list[str] | None,
+        Option(help="With --also-seed: train only this loss again; may be given more than once."),
+    ] = None,
     resamples: Resamples = 1000,
     output: Annotated[Path | None, Option("--output", "-o", help="Folder for the report.")] = None,
     cache: Cache = CACHE,
@@ -77,7 +85,7 @@ def reproduce(
     # Late, so that the other commands start quickly, and work without them.
     from nearsure.lab.config import read_changes
     from nearsure.lab.experiment import EvaluationSettings
-    from nearsure.lab.recipes import check_losses, recipe
+    from nearsure.lab.recipes import BEFORE, check_losses, recipe
     from nearsure.lab.reproduce import reproduce as run
 
     changes: dict[str, Any] = read_changes(config) if config else {}
@@ -96,15 +104,28 @@ def reproduce(
     asked |= {"drop_single_images": True} if drop_single_images else {}
     if asked and isinstance(images, dict):
         changes["dataset"] = images | asked
-    chosen = recipe(dataset, root=root, seed=seed, changes=changes, source=str(config))
-    if loss:
-        chosen = chosen.only(check_losses(loss))
+    if seed in (also_seed or ()) or (also_loss and not also_seed):
+        raise ConfigError(
+            "--also-seed must be another seed than --seed, and --also-loss needs it. Got "
+            f"--seed {seed}, --also-seed {also_seed or []} and --also-loss {also_loss or []}."
+        )
+    if robust and also_seed:
+        raise ConfigError("--robust takes one training: leave out --also-seed.")
+    first, *others = (
+        recipe(dataset, root=root, seed=one, changes=changes, source=str(config))
+        for one in (seed, *dict.fromkeys(also_seed or ()))
+    )
+    chosen = first.only(check_losses(loss)) if loss else first
+    again = [
+        other.only(check_losses(also_loss or [name for name in chosen.runs if name != BEFORE]))
+        for other in others
+    ]
     settings = EvaluationSettings(k=k, seed=seed, n_resamples=resamples)
     tuned = "" if chosen.part == "standard" else f"-{chosen.part}"
     folder = Path("results") / f"{dataset}{tuned}"
     shared: dict[str, Any] = {"cache": cache, "command": command_line(), "say": typer.echo}
     if not robust:
-        print_written(*run(chosen, settings, output=output or folder, **shared))
+        print_written(*run(chosen, settings, others=again, output=output or folder, **shared))
         return
     require("cv2", extra="train", purpose="Corrupting images")
     from nearsure.lab.robust.reproduce import reproduce_robust
@@ -183,14 +204,31 @@ def corruptions(
 
 def summary(
     folder: Annotated[Path, Argument(help="Holds <data set>/results.json.")] = Path("results"),
+    *,
+    write: Annotated[
+        bool,
+        Option("--write", help="Put the tables into FOLDER/README.md, and draw Figure 2 there."),
+    ] = False,
+    claims: Annotated[
+        bool, Option("--claims", help="The paper claim by claim instead: docs/paper.md.")
+    ] = False,
 ) -> None:
-    """Print one table of all results in a folder, and two of corrupted and attacked queries.
+    """The paper's tables beside ours, every run below a folder, corrupted and attacked queries.
 
     Example: nearsure summary results
     """
-    from nearsure.lab.robust.tables import robust_summary
-    from nearsure.lab.tables import summary as summary_of
+    if claims:
+        from nearsure.lab.claims.page import claims_page
 
+        typer.echo(claims_page(folder), nl=False)
+        return
+    from nearsure.lab.robust.tables import robust_summary
+    from nearsure.lab.summary import summary as summary_of
+    from nearsure.lab.summary import write_summary
+
+    if write:
+        print_written(*write_summary(folder))
+        return
     typer.echo(summary_of(folder))
     damaged = robust_summary(folder)
     if damaged:

@@ -1,18 +1,18 @@
 """The evaluation of one experiment: metrics, curves, and a sweep over T."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from math import nan
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.comparison import TITLES, RuleResult, compare_rules, score_by
-from nearsure.displays import NeighborCurveDisplay
+from nearsure.comparison import RuleResult, compare_rules, score_by
 from nearsure.errors import FitWarning
 from nearsure.lab.protocols import ProtocolName, ProtocolNeighbors
 from nearsure.metrics import (
@@ -21,35 +21,77 @@ from nearsure.metrics import (
     accuracy,
     bin_by_confidence,
     bootstrap_interval,
+    debiased_calibration_error,
     expected_calibration_error,
 )
 from nearsure.neighbors import Neighbors
+from nearsure.posterior import Posterior
 from nearsure.rules import RULE_NAMES, RuleName, rule_weights
-from nearsure.temperature import TemperatureFit, fit_temperature
+from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 
 DEFAULT_KS = (1, 2, 3, 5, 10, 20, 35, 50, 75, 100, 150, 200)
+# How T may be fitted: the paper says that ECE was low, and not what T minimised.
+OBJECTIVES: tuple[ObjectiveName, ...] = ("nll", "top_label")
+# Where a curve has what must be fitted as a whole for each k, and hardly changes with it.
+OTHER_KS = (5, 20, 50, 200)
+# Of a band along a curve, which shows no digits.
+BAND_RESAMPLES = 200
+
+# Gives the posteriors of methods that need more than neighbours, by name, for a k.
+Others = Callable[[int], Mapping[str, Posterior]]
 
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """Accuracy and ECE of each rule against k; T is fitted anew for each k.
+    """Accuracy and ECE of each rule against k; all is fitted anew for each k.
 
     Parameters
     ----------
     ks : tuple of int
         Numbers of neighbours, m of them.
     accuracy, ece : mapping of rule name to tuple of m floats
-        Fractions.
+        Fractions; NaN where a rule was not asked.
+    accuracy_bands : mapping of rule name to tuple of m pairs of floats
+        Bootstrap intervals of the accuracy.
     """
 
     ks: tuple[int, ...]
-    accuracy: Mapping[RuleName, tuple[float, ...]]
-    ece: Mapping[RuleName, tuple[float, ...]]
+    accuracy: Mapping[str, tuple[float, ...]]
+    ece: Mapping[str, tuple[float, ...]]
+    accuracy_bands: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+
+    def best_k(self, rule: str) -> int:
+        """The k at which a rule is right most often; the smallest of equals."""
+        return self.ks[int(np.nanargmax(self.accuracy[rule]))]
+
+    def at(self, rule: str, k: int) -> tuple[float, float]:
+        """Accuracy and ECE of a rule at k, or at the largest k below where it was asked."""
+        asked = ~np.isnan(self.accuracy[rule])
+        place = max(i for i, some in enumerate(self.ks) if asked[i] and some <= k)
+        return self.accuracy[rule][place], self.ece[rule][place]
+
+
+@dataclass(frozen=True)
+class TemperatureReading:
+    """NED with T fitted in one of two ways.
+
+    Parameters
+    ----------
+    temperature : float
+        T.
+    accuracy, ece, debiased_ece : float
+        Of NED with it; fractions.
+    """
+
+    temperature: float
+    accuracy: float
+    ece: float
+    debiased_ece: float
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How the five rules did in one experiment; `evaluate` makes it.
+    """How the rules did in one experiment; `evaluate` makes it.
 
     Parameters
     ----------
@@ -66,7 +108,8 @@ class Evaluation:
     temperature_fit : TemperatureFit
         T at this k, with its standard error and the share of misses.
     comparison : sequence of RuleResult
-        Accuracy, ECE (15 bins of equal width), its floor and Brier score of each rule.
+        Accuracy, ECE (15 bins of equal width), its floor and Brier score of each rule, and of
+        what else was asked.
     curve : NeighborCurve
         Accuracy and ECE against k.
     reliability : mapping of rule name to Bins
@@ -76,6 +119,14 @@ class Evaluation:
         narrower than the two accuracies' own would suggest, as they err on the same queries.
     notes : tuple of str
         What a reader must know: warnings of the fit, queries that are copies of gallery points.
+    debiased_ece : mapping of rule name to Interval
+        ECE with an estimate of what chance adds to it taken off, which the interval surrounds.
+    readings : mapping of objective to TemperatureReading
+        NED at this k with T fitted by likelihood, "nll", and by the log loss of "the answer is
+        right", "top_label".
+    seen_ks : mapping of rule name to int
+        The k at which each rule is right most often on the classes that the embedding was trained
+        on; empty where they are not at hand.
     """
 
     protocol: ProtocolName
@@ -89,11 +140,19 @@ class Evaluation:
     temperature_fit: TemperatureFit
     comparison: Sequence[RuleResult]
     curve: NeighborCurve
-    reliability: Mapping[RuleName, Bins]
-    ned_gain: Mapping[RuleName, Interval]
+    reliability: Mapping[str, Bins]
+    ned_gain: Mapping[str, Interval]
     notes: tuple[str, ...]
+    debiased_ece: Mapping[str, Interval] = field(default_factory=dict)
+    readings: Mapping[str, TemperatureReading] = field(default_factory=dict)
+    seen_ks: Mapping[str, int] = field(default_factory=dict)
 
-    def result_of(self, rule: RuleName) -> RuleResult:
+    @property
+    def rules(self) -> list[str]:
+        """Names of all that was compared, in the order of the tables."""
+        return [result.rule for result in self.comparison]
+
+    def result_of(self, rule: str) -> RuleResult:
         """How one rule did."""
         return next(result for result in self.comparison if result.rule == rule)
 
@@ -105,8 +164,10 @@ def evaluate(
     seed: int,
     n_resamples: int = 1000,
     ks: Sequence[int] | None = None,
+    others: Others = lambda _: {},
+    seen_ks: Mapping[str, int] = MappingProxyType({}),
 ) -> Evaluation:
-    """Fit T on the gallery, then score the queries by the five rules.
+    """Fit T on the gallery, then score the queries by the five rules, and by others.
 
     Parameters
     ----------
@@ -120,6 +181,10 @@ def evaluate(
         Resamples of each interval.
     ks : sequence of int, optional
         Numbers of neighbours of the curve; by default some from 1 to what was searched, and `k`.
+    others : callable
+        Posteriors of the same queries by other means, for a k: see `nearsure_posteriors`.
+    seen_ks : mapping of str to int
+        The best k of each rule on seen classes.
 
     Returns
     -------
@@ -127,22 +192,25 @@ def evaluate(
     """
     own, queries = found.own.first(k), found.queries.first(k)
     if ks is None:
-        ks = sorted({k, *(some for some in DEFAULT_KS if some <= found.k)})
+        ks = curve_ks(found, k)
     fit, notes = fit_with_notes(own, found.own_codes)
     copies = int((queries.sq_distances[:, 0] == 0).sum())
     if copies:
         what = "another point" if found.protocol == "all_against_others" else "a gallery point"
         note = f"{copies} of {len(queries)} queries equal {what} exactly."
         notes += (f"{note} If these are the same items, the figures are too good.",)
-    reliability, correct = {}, {}
-    for rule in RULE_NAMES:
-        posterior = score_by(rule, queries, fit.temperature)
+    asked = others(k)
+    posteriors = {rule: score_by(rule, queries, fit.temperature) for rule in RULE_NAMES}
+    draw = partial(bootstrap_interval, seed=seed, n_resamples=n_resamples)
+    correct, reliability, debiased = {}, {}, {}
+    for rule, posterior in (posteriors | dict(asked)).items():
         correct[rule] = posterior.labels == found.query_codes
-        reliability[rule] = bin_by_confidence(posterior.confidence, correct[rule])
-    draw = partial(bootstrap_interval, np.mean, seed=seed, n_resamples=n_resamples)
-    ned_gain: dict[RuleName, Interval] = {
-        rule: draw(np.subtract(correct["ned"], correct[rule], dtype=float), bounds=(-1.0, 1.0))
-        for rule in RULE_NAMES
+        scored = posterior.confidence, correct[rule]
+        reliability[rule] = bin_by_confidence(*scored)
+        debiased[rule] = draw(debiased_calibration_error, *scored)
+    gains = {
+        rule: np.subtract(correct["ned"], right, dtype=float)
+        for rule, right in correct.items()
         if rule != "ned"
     }
     return Evaluation(
@@ -160,12 +228,82 @@ def evaluate(
             found.query_codes,
             temperature=fit.temperature,
             seed=seed,
+            others=asked,
             n_resamples=n_resamples,
         ).results,
-        curve=_curve(found, ks),
+        curve=neighbor_curve(
+            found, ks, k=k, others=lambda some: asked if some == k else others(some), seed=seed
+        ),
         reliability=reliability,
-        ned_gain=ned_gain,
+        ned_gain={rule: draw(np.mean, gain, bounds=(-1, 1)) for rule, gain in gains.items()},
         notes=notes,
+        debiased_ece=debiased,
+        readings={objective: _read(own, found, objective) for objective in OBJECTIVES},
+        seen_ks=dict(seen_ks),
+    )
+
+
+def curve_ks(found: ProtocolNeighbors, k: int) -> list[int]:
+    """The numbers of neighbours of a curve: some from 1 to what was searched, and k."""
+    return sorted({k, *(some for some in DEFAULT_KS if some <= found.k)})
+
+
+def neighbor_curve(
+    found: ProtocolNeighbors,
+    ks: Sequence[int],
+    *,
+    k: int,
+    others: Others = lambda _: {},
+    seed: int,
+) -> NeighborCurve:
+    """Accuracy and ECE of the five rules, and of others, at several k; T is fitted for each.
+
+    Parameters
+    ----------
+    found, k, others
+        As of `evaluate`; others are asked at k and at `OTHER_KS`.
+    ks : sequence of int
+        Numbers of neighbours, at most as many as were searched.
+    seed : int
+        Of the bands.
+    """
+    right: dict[str, dict[int, Interval]] = {}
+    error: dict[str, dict[int, float]] = {}
+    for some in ks:
+        with warnings.catch_warnings():
+            # A small k misses classes and one neighbour leaves T open: that is what is shown.
+            warnings.simplefilter("ignore", FitWarning)
+            temperature = fit_temperature(found.own.first(some), found.own_codes).temperature
+        queries = found.queries.first(some)
+        posteriors = {rule: score_by(rule, queries, temperature) for rule in RULE_NAMES}
+        asked = others(some) if some == k or some in OTHER_KS else {}
+        for rule, posterior in (posteriors | dict(asked)).items():
+            correct = posterior.labels == found.query_codes
+            band = bootstrap_interval(accuracy, correct, seed=seed, n_resamples=BAND_RESAMPLES)
+            right.setdefault(rule, {})[some] = band
+            ece = expected_calibration_error(posterior.confidence, correct)
+            error.setdefault(rule, {})[some] = ece
+    none = Interval(nan, nan, nan, 0.95)
+    bands = {rule: [by_k.get(some, none) for some in ks] for rule, by_k in right.items()}
+    return NeighborCurve(
+        tuple(map(int, ks)),
+        {rule: tuple(band.estimate for band in along) for rule, along in bands.items()},
+        {rule: tuple(values.get(some, nan) for some in ks) for rule, values in error.items()},
+        {rule: tuple((band.low, band.high) for band in along) for rule, along in bands.items()},
+    )
+
+
+def _read(own: Neighbors, found: ProtocolNeighbors, objective: ObjectiveName) -> TemperatureReading:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # which the first fit has told
+        fit = fit_temperature(own, found.own_codes, objective=objective)
+    posterior = score_by("ned", found.queries.first(own.k), fit.temperature)
+    scored = posterior.confidence, posterior.labels == found.query_codes
+    return TemperatureReading(
+        fit.temperature,
+        accuracy(scored[1]),
+        expected_calibration_error(*scored),
+        debiased_calibration_error(*scored),
     )
 
 
@@ -190,19 +328,6 @@ def collect_fit_warnings() -> Iterator[list[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-
-
-def _curve(found: ProtocolNeighbors, ks: Sequence[int]) -> NeighborCurve:
-    display = NeighborCurveDisplay.from_neighbors(
-        found.queries, found.query_codes, own=found.own, own_labels=found.own_codes, ks=ks
-    )
-
-    def by_rule(by_title: Mapping[str, Any]) -> dict[RuleName, tuple[float, ...]]:
-        return {rule: tuple(map(float, by_title[TITLES[rule]])) for rule in RULE_NAMES}
-
-    return NeighborCurve(
-        tuple(map(int, ks)), by_rule(display.accuracy), by_rule(display.calibration_error)
-    )
 
 
 # NED at other temperatures than the fitted one, for several k: what T costs and what it buys.

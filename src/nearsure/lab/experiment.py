@@ -11,13 +11,23 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.embedding_files import EmbeddingSet
 from nearsure.lab.cache import CachedStep, to_plain
-from nearsure.lab.evaluation import Evaluation, Sweep, evaluate, temperature_and_k_sweep
+from nearsure.lab.default_rule import nearsure_posteriors
+from nearsure.lab.evaluation import (
+    Evaluation,
+    Sweep,
+    curve_ks,
+    evaluate,
+    neighbor_curve,
+    temperature_and_k_sweep,
+)
 from nearsure.lab.protocols import (
     ProtocolName,
     ProtocolNeighbors,
+    ProtocolPoints,
     all_against_others,
     encode_labels,
     gallery_and_queries,
+    gallery_half,
     given_gallery,
 )
 from nearsure.neighbors import Neighbors
@@ -25,6 +35,8 @@ from nearsure.neighbors import Neighbors
 SWEPT_KS = (10, 20, 50, 100)
 # What the cache holds of neighbours, in the order of the class.
 STORED = ("sq_distances", "labels", "ids", "counts")
+# Raised when an evaluation holds more or other numbers than before.
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,8 @@ class Experiment:
     ----------
     name : str
         Of the run: its loss, or the file.
+    seed : int
+        Of its training; 0 where there was none.
     evaluations, sweeps : mapping of protocol to Evaluation, Sweep
         The figures.
     details : mapping
@@ -72,6 +86,7 @@ class Experiment:
     evaluations: Mapping[ProtocolName, Evaluation]
     sweeps: Mapping[ProtocolName, Sweep]
     details: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
@@ -88,9 +103,11 @@ def run_experiment(
     gallery: EmbeddingSet | None,
     settings: EvaluationSettings,
     *,
+    seen: Callable[[], EmbeddingSet] | None = None,
     cache: Path | None = None,
     key: str = "",
     details: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> Experiment:
     """Evaluate embeddings by every protocol that they allow.
 
@@ -105,13 +122,24 @@ def run_experiment(
         point against all others) and by the strict one (half gallery, half queries).
     settings : EvaluationSettings
         k, seed and the like.
+    seen : callable, optional
+        Gives the points of the classes that the embedding was trained on, from which each rule's
+        own k is chosen.
     cache : Path, optional
         Folder of stages.
     key : str
         What the embeddings are, for the cache, which needs it.
     details : mapping, optional
         Kept with the result.
+    seed : int
+        Of the training, to tell several trainings apart.
     """
+    seen_ks: dict[str, int] = {}
+    if seen is not None:
+        inputs = {"embeddings": key, "version": VERSION, **asdict(settings)}
+        step = CachedStep(cache, "seen-ks", inputs)
+        seen_ks = step.document("seen-ks", partial(best_ks, seen, settings))
+    points = protocol_points(queries, gallery, settings)
     evaluations: dict[ProtocolName, Evaluation] = {}
     sweeps: dict[ProtocolName, Sweep] = {}
     for protocol, search in _searches(queries, gallery, settings).items():
@@ -122,20 +150,74 @@ def run_experiment(
 
         stored = cached_step("neighbors").arrays("neighbors", partial(_to_arrays, search))
         found = _from_arrays(protocol, stored)
-        evaluations[protocol] = cached_step("evaluation").result(
-            Evaluation, "evaluation", partial(_evaluate, found, settings)
+        version = {"version": VERSION, "seen": seen is not None}
+        evaluations[protocol] = cached_step("evaluation", inputs | version).result(
+            Evaluation,
+            "evaluation",
+            partial(_evaluate, found, points[protocol], settings, seen_ks),
         )
         sweeps[protocol] = cached_step("sweep").result(Sweep, "sweep", partial(_sweep, found))
-    return Experiment(name, evaluations, sweeps, dict(details or {}))
+    return Experiment(name, evaluations, sweeps, dict(details or {}), seed)
 
 
-def _evaluate(found: ProtocolNeighbors, settings: EvaluationSettings) -> Evaluation:
+def best_ks(seen: Callable[[], EmbeddingSet], settings: EvaluationSettings) -> dict[str, int]:
+    """The k at which each rule is right most often on seen classes, every point against the rest.
+
+    Parameters
+    ----------
+    seen : callable
+        Gives the points.
+    settings : EvaluationSettings
+        Of k, how many are searched.
+
+    Returns
+    -------
+    dict of str to int
+        By name of the rule, nearsure's own among them.
+    """
+    points = seen()
+    codes, _ = encode_labels(points.labels)
+    found = all_against_others(points.vectors, codes, k=min(settings.n_searched, len(points) - 1))
+    others = partial(nearsure_posteriors, ProtocolPoints(points.vectors, codes))
     k = min(settings.k, found.k)
-    return evaluate(found, k=k, seed=settings.seed, n_resamples=settings.n_resamples)
+    curve = neighbor_curve(found, curve_ks(found, k), k=k, others=others, seed=settings.seed)
+    return {rule: curve.best_k(rule) for rule in curve.accuracy}
+
+
+def _evaluate(
+    found: ProtocolNeighbors,
+    points: ProtocolPoints,
+    settings: EvaluationSettings,
+    seen_ks: Mapping[str, int],
+) -> Evaluation:
+    return evaluate(
+        found,
+        k=min(settings.k, found.k),
+        seed=settings.seed,
+        n_resamples=settings.n_resamples,
+        others=partial(nearsure_posteriors, points),
+        seen_ks=seen_ks,
+    )
 
 
 def _sweep(found: ProtocolNeighbors) -> Sweep:
     return temperature_and_k_sweep(found, ks=[k for k in SWEPT_KS if k <= found.k] or [found.k])
+
+
+def protocol_points(
+    queries: EmbeddingSet, gallery: EmbeddingSet | None, settings: EvaluationSettings
+) -> dict[ProtocolName, ProtocolPoints]:
+    """The vectors that each protocol compares, as the searches have them."""
+    if gallery is not None:
+        codes, _ = encode_labels(gallery.labels, queries.labels)
+        return {"given_gallery": ProtocolPoints(gallery.vectors, codes, queries.vectors)}
+    codes, _ = encode_labels(queries.labels)
+    half = gallery_half(codes, seed=settings.seed)
+    vectors = queries.vectors
+    return {
+        "all_against_others": ProtocolPoints(vectors, codes),
+        "gallery_and_queries": ProtocolPoints(vectors[half], codes[half], vectors[~half]),
+    }
 
 
 def _searches(

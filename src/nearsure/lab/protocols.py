@@ -55,6 +55,25 @@ class ProtocolNeighbors:
         return int((~np.isin(self.query_codes, self.own_codes)).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class ProtocolPoints:
+    """The vectors that a protocol compares, for what needs more of them than neighbours.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_gallery, d)
+        The gallery.
+    codes : array of shape (n_gallery,)
+        Its class codes, 0, 1, ..., each of them present.
+    queries : array of shape (n_queries, d) or None
+        None where every point of the gallery is a query against all the others.
+    """
+
+    vectors: AnyArray
+    codes: IntArray
+    queries: AnyArray | None = None
+
+
 def encode_labels(
     gallery_labels: ArrayLike, query_labels: ArrayLike | None = None
 ) -> tuple[IntArray, IntArray]:

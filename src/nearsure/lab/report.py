@@ -13,15 +13,20 @@ from numpy.typing import NDArray
 
 from nearsure.comparison import percent, write_rows
 from nearsure.lab.cache import write_text
+from nearsure.lab.evaluation import Evaluation
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
 from nearsure.lab.tables import (
-    PROTOCOLS,
-    best_k_table,
+    PROTOCOL_TITLES as SHORT_TITLES,
+)
+from nearsure.lab.tables import (
+    k_table,
+    reading_table,
     sweep_table,
     table_1,
     table_4,
+    trainings_table,
 )
 
 PACKAGES = (
@@ -68,8 +73,21 @@ SWEEP = (
     "do ((sum of w)^2 / sum of w^2, mean over the queries). Bold: the multiple of T that is right "
     "most often, chosen on the queries themselves."
 )
-BEST_K = (
-    "The k of Figure 2 at which each rule is right most often, chosen on the queries themselves:"
+KS = (
+    "Accuracy % / ECE %. The best k on the queries is the k of Figure 2 at which a rule is right "
+    "most often there, chosen on what it is measured on."
+)
+SEEN_KS = (
+    " That from seen classes is chosen in the same way on the images that the embedding was "
+    "trained on, which it tells apart too well."
+)
+READINGS = (
+    "T by the likelihood of the true class, as in the paper and in all other tables, and by the "
+    'log loss of "the answer is right", `objective="top_label"`, which asks of T what ECE asks:'
+)
+TRAININGS = (
+    "The same settings with other seeds of the training. The intervals of the other tables are "
+    "over queries, for one training."
 )
 
 
@@ -118,6 +136,7 @@ def write_report(
     command: str,
     settings: Mapping[str, Any],
     main: str,
+    others: Sequence[Experiment] = (),
     examples: NDArray[np.uint8] | None = None,
 ) -> list[Path]:
     """Write tables, figures and numbers.
@@ -136,6 +155,8 @@ def write_report(
         Of the evaluation, for the JSON.
     main : str
         The run of Table 1 and of the figures.
+    others : sequence of Experiment
+        The same runs, or some of them, trained with other seeds.
     examples : array of shape (height, width, 3), optional
         A picture of some of the data.
 
@@ -155,10 +176,15 @@ def write_report(
     for protocol, evaluation in by_name[main].evaluations.items():
         page.add(f"## {PROTOCOL_TITLES[protocol]}", f"### Table 1: {main}")
         page.add(table_1(dataset, main, evaluation))
-        page.add("### Each rule at its best k", BEST_K, best_k_table(evaluation))
+        if others:
+            page.add("### Trainings", TRAININGS)
+            page.add(trainings_table(_trainings(protocol, experiments, others)))
+        page.add("### Each rule at its own k", KS + (SEEN_KS if evaluation.seen_ks else ""))
+        page.add(k_table(dataset, main, evaluation))
+        page.add("### Two fits of T", READINGS, reading_table(dataset, main, evaluation))
         if len(experiments) > 1:
-            evaluations = {e.name: e.evaluations[protocol] for e in experiments}
-            page.add("### Table 4: losses", table_4(dataset, evaluations))
+            rest = {e.name: e.evaluations[protocol] for e in experiments if e.name != main}
+            page.add("### Table 4: other losses", table_4(dataset, rest))
         sweep, short = by_name[main].sweeps[protocol], f"{protocol.replace('_', '-')}.png"
         name = f"{dataset}, {main}"
         figures = {
@@ -182,17 +208,37 @@ def write_report(
         "versions": versions(),
         "evaluation": dict(settings),
         "runs": {experiment.name: experiment.to_dict() for experiment in experiments},
+        "other_trainings": [
+            {"run": other.name, "seed": other.seed, **other.to_dict()} for other in others
+        ],
     }
     return page.write("results.json", document)
 
 
+def _trainings(
+    protocol: ProtocolName, experiments: Sequence[Experiment], others: Sequence[Experiment]
+) -> dict[tuple[str, int], Evaluation]:
+    """Trainings of the same runs, those of a run together."""
+    names = {other.name for other in others}
+    return {
+        (one.name, one.seed): one.evaluations[protocol]
+        for experiment in experiments
+        if experiment.name in names
+        for one in (experiment, *(other for other in others if other.name == experiment.name))
+    }
+
+
 def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     """Accuracy of the nearest neighbour alone: what training did to the embedding."""
+    protocols = list(experiments[0].evaluations)
     rows = []
     for experiment in experiments:
         settings = experiment.details.get("settings", {})
         trained = TRAINED.get(settings.get("model", {}).get("trained", ""), "")
-        for protocol, evaluation in experiment.evaluations.items():
-            accuracy = percent(evaluation.result_of("1nn").accuracy)
-            rows.append((experiment.name, trained, PROTOCOLS[protocol], accuracy))
-    return write_rows(("embedding", "trained", "protocol", "1NN accuracy %"), rows)
+        cells = [
+            percent(evaluation.result_of("1nn").accuracy)
+            for evaluation in experiment.evaluations.values()
+        ]
+        rows.append((experiment.name, trained, *cells))
+    titles = [f"1NN %, {SHORT_TITLES[protocol]}" for protocol in protocols]
+    return write_rows(("embedding", "trained", *titles), rows)

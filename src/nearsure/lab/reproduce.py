@@ -1,14 +1,17 @@
 """The paper's experiment: train, embed, search, score; tables and figures beside the paper's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from nearsure.comparison import title_of
 from nearsure.embedding_files import EmbeddingSet
-from nearsure.lab.config import DatasetSettings
+from nearsure.lab.config import DatasetSettings, RunSettings
 from nearsure.lab.datasets.images import ImageSplit, Pixels
+from nearsure.lab.default_rule import DEFAULT
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
 from nearsure.lab.images import contact_sheet, prepare_images, refuse_other_pixels
@@ -24,6 +27,7 @@ def reproduce(
     recipe: Recipe,
     settings: EvaluationSettings,
     *,
+    others: Sequence[Recipe] = (),
     cache: Path,
     output: Path,
     command: str,
@@ -37,6 +41,8 @@ def reproduce(
         Data set and runs.
     settings : EvaluationSettings
         Of the evaluation.
+    others : sequence of Recipe
+        The same runs, or some of them, with other seeds, to show how much trainings differ.
     cache : Path
         Folder of the stages.
     output : Path
@@ -53,41 +59,33 @@ def reproduce(
     """
     tune_malloc()
     splits = prepare_splits(recipe, cache)
-    experiments: list[Experiment] = []
-    for name, run in recipe.runs.items():
+    for other in others:
+        splits |= prepare_splits(other, cache)
+
+    def experiment(name: str, run: RunSettings) -> Experiment:
         split = splits[run.dataset, run.seed]
         say(
-            f"{recipe.dataset}, {name}: {len(split.train)} images of "
+            f"{recipe.dataset}, {name}, seed {run.seed}: {len(split.train)} images of "
             f"{len(split.train.classes)} seen classes, {len(split.queries)} of "
             f"{len(split.queries.classes)} unseen ones"
         )
-        embedding = EmbeddingRun(run, split, cache)
-        embedded = {
-            part: EmbeddingSet(embedding.embeddings(part), np.asarray(images.labels))
-            for part, images in split.parts.items()
-            if part != "train"
-        }
-        history = embedding.trained.history
-        experiment = run_experiment(
-            name,
-            embedded["queries"],
-            embedded.get("gallery"),
-            settings,
-            cache=cache,
-            key=embedding.training_stage.key,
-            details={
-                "settings": run.model_dump(mode="json", exclude={"dataset": {"root"}}),
-                "training": {"steps": len(history), "last_losses": history[-100:]},
-                "made_with": embedding.made_with,
-            },
-        )
-        experiments.append(experiment)
-        for protocol, evaluation in experiment.evaluations.items():
-            first, ned = evaluation.result_of("1nn"), evaluation.result_of("ned")
-            say(
-                f"  {protocol}: 1NN {100 * first.accuracy.estimate:.2f}%, NED "
-                f"{100 * ned.accuracy.estimate:.2f}% with ECE {100 * ned.ece.estimate:.2f}%"
+        found = _experiment(name, EmbeddingRun(run, split, cache), settings)
+        for protocol, evaluation in found.evaluations.items():
+            figures = (
+                f"{title_of(result.rule)} {100 * result.accuracy.estimate:.2f}% with ECE "
+                f"{100 * result.ece.estimate:.2f}%"
+                for result in map(evaluation.result_of, ("1nn", "ned", DEFAULT))
             )
+            say(f"  {protocol}: {', '.join(figures)}")
+        return found
+
+    experiments = [experiment(name, run) for name, run in recipe.runs.items()]
+    again = [
+        experiment(name, run)
+        for other in others
+        for name, run in other.runs.items()
+        if run.model.trained != "nothing"
+    ]
     return write_report(
         output,
         recipe.title,
@@ -95,7 +93,33 @@ def reproduce(
         command=command,
         settings=asdict(settings),
         main=recipe.main,
+        others=again,
         examples=_examples(recipe, splits),
+    )
+
+
+def _experiment(name: str, embedding: EmbeddingRun, settings: EvaluationSettings) -> Experiment:
+    """Train, embed and evaluate one run."""
+    run, split = embedding.settings, embedding.split
+
+    def embedded(part: str) -> EmbeddingSet:
+        return EmbeddingSet(embedding.embeddings(part), np.asarray(split.parts[part].labels))
+
+    history = embedding.trained.history
+    return run_experiment(
+        name,
+        embedded("queries"),
+        embedded("gallery") if "gallery" in split.parts else None,
+        settings,
+        seen=partial(embedded, "train"),
+        cache=embedding.cache,
+        key=embedding.training_stage.key,
+        details={
+            "settings": run.model_dump(mode="json", exclude={"dataset": {"root"}}),
+            "training": {"steps": len(history), "last_losses": history[-100:]},
+            "made_with": embedding.made_with,
+        },
+        seed=run.seed,
     )
 
 

@@ -1,156 +1,43 @@
-"""Markdown tables of results, beside the numbers of the paper."""
+"""Markdown tables of one data set's results, beside the numbers of the paper."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from nearsure.comparison import TITLES, Better, best_places, percent, write_rows
-from nearsure.errors import NearsureError
-from nearsure.lab.cache import from_plain
+from nearsure.comparison import Better, best_places, percent, title_of, write_rows
+from nearsure.lab.default_rule import DEFAULT
 from nearsure.lab.evaluation import Evaluation, Sweep
+from nearsure.lab.paper_tables import (
+    IMPOSSIBLE,
+    IMPOSSIBLE_LEGEND,
+    TABLE_1_LOSS,
+    TABLE_4_LOSSES,
+    PaperCell,
+    beside,
+    paper_cell,
+    reported_1nn,
+)
 from nearsure.lab.protocols import ProtocolName
 from nearsure.metrics import Interval
-from nearsure.rules import RULE_NAMES
-
-# The loss of the paper's Table 1, and those of its Table 4.
-TABLE_1_LOSS = "normalized-softmax"
-TABLE_4_LOSSES = ("triplet", "n-pairs", "proxy-nca")
-# The data set of its Table 3, and the cell that reads like a misprint: attack, epsilon, rule.
-TABLE_3_DATASET = "cars196"
-DOUBTFUL = ("bim", 0.1, "ned")
-
-
-@dataclass(frozen=True)
-class PaperCell:
-    """Two numbers of the paper.
-
-    Parameters
-    ----------
-    accuracy : float
-        A fraction.
-    ece : float or None
-        A fraction; None where the paper prints none, as for most of 1NN.
-    note : str
-        What is doubtful about them; mostly nothing.
-    """
-
-    accuracy: float
-    ece: float | None
-    note: str = field(default="", repr=False)
-
-
-def paper_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
-    """What the paper reports about a rule on clean images.
-
-    Parameters
-    ----------
-    dataset : str
-        "cub200", "cars196", "sop" or "inshop".
-    loss : str
-        "normalized-softmax" (Table 1), "triplet", "n-pairs" or "proxy-nca" (Table 4).
-    rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        The rule.
-
-    Returns
-    -------
-    PaperCell or None
-        None for what the paper did not try, such as one's own images.
-
-    Examples
-    --------
-    >>> paper_cell("cub200", "normalized-softmax", "ned")
-    PaperCell(accuracy=0.749, ece=0.024)
-    >>> paper_cell("sop", "triplet", "ned") is None
-    True
-    """
-    return _cell(_tables()["clean"].get(dataset, {}).get(loss, {}).get(rule))
-
-
-def corrupted_cell(dataset: str, loss: str, rule: str) -> PaperCell | None:
-    """What the paper reports in the mean over 15 corruptions at 5 severities (Table 2).
-
-    Parameters
-    ----------
-    dataset, loss, rule
-        As of `paper_cell`; the paper has only "normalized-softmax".
-
-    Returns
-    -------
-    PaperCell or None
-        None for what the paper did not try.
-
-    Examples
-    --------
-    >>> corrupted_cell("cub200", "normalized-softmax", "ned")
-    PaperCell(accuracy=0.648, ece=0.03)
-    """
-    return _cell(_tables()["corrupted_15x5_average"].get(dataset, {}).get(loss, {}).get(rule))
-
-
-def attacked_cell(dataset: str, attack: str, epsilon: float, rule: str) -> PaperCell | None:
-    """What the paper reports about attacked images (Table 3).
-
-    Parameters
-    ----------
-    dataset : str
-        The paper has only "cars196".
-    attack : str
-        "fgsm", "bim" or "pgd".
-    epsilon : float
-        The paper has 0.1 and 0.3.
-    rule : {"1nn", "knn", "dudani", "gou", "ned"}
-        The rule.
-
-    Returns
-    -------
-    PaperCell or None
-        With a note where the printed number is doubtful; None for what the paper did not try.
-
-    Examples
-    --------
-    >>> attacked_cell("cars196", "pgd", 0.3, "ned")
-    PaperCell(accuracy=0.78, ece=0.029)
-    >>> attacked_cell("cars196", "bim", 0.1, "ned").note[:47]
-    'The accuracy of NED under BIM eps=0.1 is printe'
-    """
-    if dataset != TABLE_3_DATASET:
-        return None
-    tables = _tables()
-    row = tables[f"adversarial_{dataset}"].get(f"{attack.upper()} eps={epsilon:g}", {})
-    note = tables["adversarial_note"] if (attack, epsilon, rule) == DOUBTFUL else ""
-    return _cell(row.get(rule), note)
-
-
-def _cell(percents: list[float | None] | None, note: str = "") -> PaperCell | None:
-    if percents is None:
-        return None
-    # 2.4 / 100 is 0.024 to the last digit only once it is rounded to the digits that were printed.
-    accuracy, ece = (None if number is None else round(number / 100, 4) for number in percents)
-    return None if accuracy is None else PaperCell(accuracy, ece, note)
-
-
-@cache
-def _tables() -> dict[str, Any]:
-    text = files("nearsure.lab").joinpath("paper_tables.json").read_text(encoding="utf-8")
-    tables: dict[str, Any] = json.loads(text)
-    return tables
-
 
 PROTOCOLS: dict[ProtocolName, str] = {
     "all_against_others": "every point a query against all others, T fitted on the same points",
     "gallery_and_queries": "half of every class the gallery, which fits T, the other half queries",
     "given_gallery": "the data set's own gallery, which fits T, and its queries",
 }
+# For people who compare protocols, in few words.
+PROTOCOL_TITLES = {
+    "all_against_others": "all against others",
+    "gallery_and_queries": "half and half",
+    "given_gallery": "given gallery",
+}
 LEGEND = (
-    "Accuracy and ECE (15 bins of equal width) in percent, with 95% bootstrap intervals; the best "
-    "of each column bold."
+    "Accuracy and ECE (15 bins of equal width) in percent; the best of each column bold. Chance "
+    "raises an ECE: the debiased one has an estimate of that taken off, and intervals (95%, "
+    "bootstrap over the queries) are around it."
 )
 PAPER_LEGEND = ' "paper 74.9, -11.0": the paper has 74.9, and we 11.0 points less.'
+OBJECTIVE_TITLES = {"nll": "likelihood", "top_label": "top label"}
 
 Column = Literal["accuracy", "ece", "brier"]
 
@@ -171,19 +58,6 @@ def points(interval: Interval, *, scale: float = 100, digits: int = 2) -> str:
     ends = (interval.estimate, interval.low, interval.high)
     estimate, low, high = (f"{scale * end:+.{digits}f}" for end in ends)
     return f"{estimate} ({low} to {high})"
-
-
-def beside(paper: float | None, ours: float, *, mark: str = "", digits: int = 1) -> str:
-    """The paper's number and our difference from it, to follow a cell; nothing if it has none.
-
-    Examples
-    --------
-    >>> beside(0.749, 0.639)
-    '; paper 74.9, -11.0'
-    """
-    if paper is None:
-        return ""
-    return f"; paper {100 * paper:.{digits}f}{mark}, {100 * (ours - paper):+.{digits}f}"
 
 
 def bold_best(cells: Sequence[str], better: Better | None) -> list[str]:
@@ -215,39 +89,22 @@ def table_1(dataset: str, loss: str, evaluation: Evaluation) -> str:
     str
         A paragraph about gallery and queries, a table, and notes.
     """
-    results = [evaluation.result_of(rule) for rule in RULE_NAMES]
-    columns = {
-        "rule": [TITLES[rule] for rule in RULE_NAMES],
-        "accuracy %": _column(dataset, loss, evaluation, "accuracy"),
-        "ECE %": _column(dataset, loss, evaluation, "ece"),
+    results = evaluation.comparison
+    columns = _main_columns(dataset, loss, evaluation)
+    columns |= {
         "ECE floor %": [f"{100 * result.ece_floor:.2f}" for result in results],
-        "Brier": _column(dataset, loss, evaluation, "brier"),
+        "Brier": _column(evaluation, "brier"),
         "NED's accuracy less this": [
-            "" if rule == "ned" else points(evaluation.ned_gain[rule]) for rule in RULE_NAMES
+            "" if rule == "ned" else points(evaluation.ned_gain[rule]) for rule in evaluation.rules
         ],
     }
-    head = f"**{dataset}, {loss}**: {_circumstances(evaluation)}"
-    return "\n\n".join([head, _legend(columns), write_table(columns), *_notes(evaluation)]) + "\n"
-
-
-def best_k_table(evaluation: Evaluation) -> str:
-    """Each rule at the k of the curve where it is right most often, found on the queries.
-
-    One k for all rules is unfair to those that want a small one, so each is shown at its best;
-    as it is chosen on the very queries, every accuracy here is a little too good.
-    """
-    curve = evaluation.curve
-    rows = []
-    for rule in RULE_NAMES:
-        best = max(range(len(curve.ks)), key=lambda i: curve.accuracy[rule][i])
-        k = "1" if rule == "1nn" else str(curve.ks[best])
-        figures = (f"{100 * values[rule][best]:.2f}" for values in (curve.accuracy, curve.ece))
-        rows.append([TITLES[rule], k, *figures])
-    return write_rows(["rule", "its best k", "accuracy %", "ECE %"], rows)
+    head = f"**{dataset}, {loss}**: {describe(evaluation)}"
+    table = _with_reported(dataset, loss, evaluation, columns)
+    return "\n\n".join([head, _legend(table), table, *_notes(evaluation)]) + "\n"
 
 
 def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
-    """Rules against accuracy and ECE under several losses, as in the paper's Table 4.
+    """Rules against accuracy and ECE, a small table a loss, as in the paper's Table 4.
 
     Parameters
     ----------
@@ -260,21 +117,110 @@ def table_4(dataset: str, evaluations: Mapping[str, Evaluation]) -> str:
     Returns
     -------
     str
-        A line for each loss about gallery and queries, a table, and notes.
+        A legend, and for each loss a line about gallery and queries, a table, and notes.
     """
     known = [loss for loss in (TABLE_1_LOSS, *TABLE_4_LOSSES) if loss in evaluations]
-    losses = [*known, *(loss for loss in evaluations if loss not in known)]
-    columns = {"rule": [TITLES[rule] for rule in RULE_NAMES]}
-    for loss in losses:
-        columns[f"{loss}: accuracy %"] = _column(dataset, loss, evaluations[loss], "accuracy")
-        columns[f"{loss}: ECE %"] = _column(dataset, loss, evaluations[loss], "ece")
-    head = [f"- {loss}: {_circumstances(evaluations[loss])}" for loss in losses]
-    notes = [f"{loss}: {note}" for loss in losses for note in _notes(evaluations[loss])]
-    parts = [f"**{dataset}**", "\n".join(head), _legend(columns), write_table(columns), *notes]
-    return "\n\n".join(parts) + "\n"
+    parts = []
+    for loss in dict.fromkeys((*known, *evaluations)):
+        evaluation = evaluations[loss]
+        columns = _main_columns(dataset, loss, evaluation)
+        table = _with_reported(dataset, loss, evaluation, columns)
+        parts += [f"#### {loss}", describe(evaluation), table, *_notes(evaluation)]
+    return "\n\n".join([_legend("\n".join(parts)), *parts]) + "\n"
 
 
-def _circumstances(evaluation: Evaluation) -> str:
+def k_table(dataset: str, loss: str, evaluation: Evaluation) -> str:
+    """Each rule at k, at its own best k on seen classes, and at its best on the queries.
+
+    One k for all rules is unfair to those that want a small one. The best on the queries is
+    chosen on what it is measured on, so that every accuracy there is a little too good.
+    """
+    curve, rows = evaluation.curve, []
+    seen = bool(evaluation.seen_ks)
+    for rule in curve.accuracy:
+        cell = _paper_cell(dataset, loss, rule, evaluation)
+        paper = "" if cell is None else _two(cell.accuracy, cell.ece, cell)
+        row = [title_of(rule), paper, _two(*curve.at(rule, evaluation.k))]
+        if seen:
+            chosen = evaluation.seen_ks[rule]
+            row += ["" if rule == "1nn" else str(chosen), _two(*curve.at(rule, chosen))]
+        best = curve.best_k(rule)
+        row += ["" if rule == "1nn" else str(best), _two(*curve.at(rule, best))]
+        rows.append(row)
+    header = ["rule", "paper", f"k = {evaluation.k}"]
+    header += ["k from seen classes", "with it"] if seen else []
+    header += ["best k on the queries", "with it"]
+    filled = [i for i in range(len(header)) if header[i] != "paper" or any(row[i] for row in rows)]
+    return write_rows([header[i] for i in filled], ([row[i] for i in filled] for row in rows))
+
+
+def reading_table(dataset: str, loss: str, evaluation: Evaluation) -> str:
+    """NED with T fitted by likelihood and by the log loss of its top label."""
+    cell = _paper_cell(dataset, loss, "ned", evaluation)
+    rows = [
+        [
+            f"T by {OBJECTIVE_TITLES[objective]}",
+            f"{reading.temperature:.4g}",
+            f"{100 * reading.accuracy:.2f}",
+            f"{100 * reading.ece:.2f}",
+            f"{100 * reading.debiased_ece:.2f}",
+        ]
+        for objective, reading in evaluation.readings.items()
+    ]
+    if cell is not None and cell.ece is not None:
+        rows.append(["paper", "", f"{100 * cell.accuracy:g}", f"{100 * cell.ece:g}", ""])
+    return write_rows(["NED", "T", "accuracy %", "ECE %", "debiased ECE %"], rows)
+
+
+# What tells trainings apart: where the embedding stands, and what is made of it.
+COMPARED = ("1nn", "ned", DEFAULT)
+
+
+def trainings_table(trainings: Mapping[tuple[str, int], Evaluation]) -> str:
+    """Several trainings of each loss, and their spread.
+
+    Parameters
+    ----------
+    trainings : mapping of (loss, seed) to Evaluation
+        All by the same protocol.
+
+    Returns
+    -------
+    str
+        A row a training, and after those of a loss their mean with the least and the most.
+    """
+    rows = []
+    for loss in dict.fromkeys(loss for loss, _ in trainings):
+        found = {seed: one for (name, seed), one in trainings.items() if name == loss}
+        figures = {seed: _compared(evaluation) for seed, evaluation in found.items()}
+        rows += [
+            [loss, str(seed), *(f"{100 * value:.2f}" for value in values)]
+            for seed, values in figures.items()
+        ]
+        if len(found) > 1:
+            columns = zip(*figures.values(), strict=True)
+            rows.append([loss, f"mean of {len(found)} (least to most)", *map(_spread, columns)])
+    titles = [title_of(rule) for rule in COMPARED]
+    measures = [f"{titles[0]}: accuracy %"]
+    measures += [f"{title}: {what} %" for title in titles[1:] for what in ("accuracy", "ECE")]
+    return write_rows(["loss", "seed", *measures], rows)
+
+
+def _compared(evaluation: Evaluation) -> list[float]:
+    results = [evaluation.result_of(rule) for rule in COMPARED]
+    figures = [results[0].accuracy.estimate]
+    for result in results[1:]:
+        figures += [result.accuracy.estimate, result.ece.estimate]
+    return figures
+
+
+def _spread(values: Sequence[float]) -> str:
+    mean, least, most = sum(values) / len(values), min(values), max(values)
+    return f"{100 * mean:.2f} ({100 * least:.2f} to {100 * most:.2f})"
+
+
+def describe(evaluation: Evaluation) -> str:
+    """Who asked whom, with which k and T."""
     fit = evaluation.temperature_fit
     error = "" if fit.status != "interior" else f" +- {fit.standard_error:.2g}"
     queries = f"{evaluation.n_queries:,} queries"
@@ -289,32 +235,78 @@ def _circumstances(evaluation: Evaluation) -> str:
     )
 
 
-def _legend(columns: dict[str, list[str]]) -> str:
-    has_paper = any("; paper " in cell for cells in columns.values() for cell in cells)
-    return LEGEND + PAPER_LEGEND if has_paper else LEGEND
+def _legend(table: str) -> str:
+    legend = LEGEND + PAPER_LEGEND if "; paper " in table else LEGEND
+    return f"{legend} {IMPOSSIBLE_LEGEND}" if IMPOSSIBLE in table else legend
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
     return [f"Note: {note}" for note in evaluation.notes]
 
 
-def _column(dataset: str, loss: str, evaluation: Evaluation, column: Column) -> list[str]:
-    """The cells of all rules, the best bold, beside the paper's."""
-    intervals: list[Interval] = [getattr(evaluation.result_of(rule), column) for rule in RULE_NAMES]
-    scale, digits = (1, 4) if column == "brier" else (100, 2)
-    cells = bold_best(
-        [percent(interval, scale=scale, digits=digits) for interval in intervals],
-        "more" if column == "accuracy" else "less",
-    )
-    # The strict protocol is not the paper's: half the gallery makes another task.
-    if evaluation.protocol == "gallery_and_queries" or column == "brier":
-        return cells
-    papers = [getattr(paper_cell(dataset, loss, rule), column, None) for rule in RULE_NAMES]
+def _main_columns(dataset: str, loss: str, evaluation: Evaluation) -> dict[str, list[str]]:
+    """Rules, accuracy and ECE beside the paper's, and the debiased ECE."""
     digits = 1 if loss == TABLE_1_LOSS else 2  # as the paper prints them
-    return [
-        cell + beside(paper, interval.estimate, digits=digits)
-        for cell, paper, interval in zip(cells, papers, intervals, strict=True)
-    ]
+    accuracies, errors = _column(evaluation, "accuracy"), _column(evaluation, "ece")
+    for place, result in enumerate(evaluation.comparison):
+        cell = _paper_cell(dataset, loss, result.rule, evaluation)
+        accuracies[place] += beside(cell, "accuracy", result.accuracy.estimate, digits=digits)
+        errors[place] += beside(cell, "ece", result.ece.estimate, digits=digits)
+    columns = {
+        "rule": [title_of(rule) for rule in evaluation.rules],
+        "accuracy %": accuracies,
+        "ECE %": errors,
+    }
+    if evaluation.debiased_ece:
+        cells = [percent(evaluation.debiased_ece[rule]) for rule in evaluation.rules]
+        columns["debiased ECE %"] = bold_best(cells, "less")
+    return columns
+
+
+def _with_reported(
+    dataset: str, loss: str, evaluation: Evaluation, columns: Mapping[str, Sequence[str]]
+) -> str:
+    """The table, after the accuracy of 1NN that the paper quotes, if it does."""
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    quoted = None
+    if evaluation.protocol != "gallery_and_queries":
+        quoted = reported_1nn(dataset, loss)
+    if quoted is not None:
+        text = beside(
+            PaperCell(quoted, None),
+            "accuracy",
+            evaluation.result_of("1nn").accuracy.estimate,
+            digits=1 if loss == TABLE_1_LOSS else 2,
+        )
+        cells = ["1NN (reported)", text.removeprefix("; ")]
+        rows.insert(0, cells + [""] * (len(columns) - len(cells)))
+    return write_rows(list(columns), rows)
+
+
+def _paper_cell(dataset: str, loss: str, rule: str, evaluation: Evaluation) -> PaperCell | None:
+    # The strict protocol is not the paper's: half the gallery makes another task.
+    if evaluation.protocol == "gallery_and_queries":
+        return None
+    return paper_cell(dataset, loss, rule)
+
+
+def _column(evaluation: Evaluation, column: Column) -> list[str]:
+    """The cells of all rules, the best bold; an ECE's interval is with the debiased one."""
+    intervals: list[Interval] = [getattr(result, column) for result in evaluation.comparison]
+    if column == "ece":
+        cells = [f"{100 * interval.estimate:.2f}" for interval in intervals]
+    else:
+        scale, digits = (1, 4) if column == "brier" else (100, 2)
+        cells = [percent(interval, scale=scale, digits=digits) for interval in intervals]
+    return bold_best(cells, "more" if column == "accuracy" else "less")
+
+
+def _two(right: float, error: float | None, cell: PaperCell | None = None) -> str:
+    """Accuracy and ECE in one cell."""
+    if error is None:
+        return f"{100 * right:.2f}"
+    mark = "" if cell is None or cell.ece_is_possible else f" {IMPOSSIBLE}"
+    return f"{100 * right:.2f} / {100 * error:.2f}{mark}"
 
 
 def sweep_table(sweep: Sweep) -> str:
@@ -327,7 +319,7 @@ def sweep_table(sweep: Sweep) -> str:
         best = sweep.factors.index(sweep.best_factor(k))
         cells[best] = f"**{cells[best]}**"
         baseline = (sweep.baseline_accuracy, sweep.baseline_ece, sweep.baseline_voters)
-        level = f"{TITLES[rule]} {_sweep_cell(*(figure[rule][place] for figure in baseline))}"
+        level = f"{title_of(rule)} {_sweep_cell(*(figure[rule][place] for figure in baseline))}"
         rows.append([str(k), f"{sweep.temperatures[place]:.4g}", *cells, level])
     titles = [f"{factor:g} T" for factor in sweep.factors]
     return write_rows(["k", "T", *titles, "best baseline"], rows)
@@ -335,54 +327,3 @@ def sweep_table(sweep: Sweep) -> str:
 
 def _sweep_cell(right: float, error: float, voters: float) -> str:
     return f"{100 * right:.2f} / {100 * error:.2f} / {voters:.1f}"
-
-
-HEADER = (
-    "data",
-    "embedding",
-    "protocol",
-    "1NN %",
-    "most accurate baseline: accuracy %, ECE %",
-    "NED: accuracy %, ECE % (floor)",
-    "NED less that baseline, points",
-)
-PROTOCOL_TITLES = {
-    "all_against_others": "all against others",
-    "gallery_and_queries": "half and half",
-    "given_gallery": "given gallery",
-}
-
-
-def summary(folder: Path) -> str:
-    """A Markdown table of every run below a folder, by protocol.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds a folder for each data set with the ``results.json`` of `write_report`.
-    """
-    paths = sorted(folder.glob("*/results.json"))
-    if not paths:
-        raise NearsureError(f"{folder} should hold <data set>/results.json. There is none.")
-    rows: list[tuple[str, ...]] = []
-    for path in paths:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for name, run in document["runs"].items():
-            evaluations = map(partial(from_plain, Evaluation), run["evaluations"].values())
-            rows += [(document["dataset"], name, *_row(found)) for found in evaluations]
-    return write_rows(HEADER, rows)
-
-
-def _row(evaluation: Evaluation) -> tuple[str, ...]:
-    results = {rule: evaluation.result_of(rule) for rule in RULE_NAMES}
-    ned = results.pop("ned")
-    best_rule = max(results, key=lambda rule: results[rule].accuracy.estimate)
-    best, gain = results[best_rule], evaluation.ned_gain[best_rule]
-    calibration = f"{100 * ned.ece.estimate:.2f} ({100 * ned.ece_floor:.2f})"
-    return (
-        PROTOCOL_TITLES[evaluation.protocol],
-        f"{100 * results['1nn'].accuracy.estimate:.2f}",
-        f"{TITLES[best_rule]} {100 * best.accuracy.estimate:.2f}, {100 * best.ece.estimate:.2f}",
-        f"{100 * ned.accuracy.estimate:.2f}, {calibration}",
-        points(gain),
-    )

@@ -6,6 +6,12 @@ CIFAR-10-C (32 pixels), Tiny-ImageNet-C (64) and ImageNet-C (224) [2]_, with one
 shift the whole image by up to a fifth of its side at severity 2 and hardly bend it, so that
 severity 2 does more damage than severity 5.
 
+The displacement of `elastic_transform` is noise of one draw a pixel, smoothed over a fraction of
+the side. Averaged over s pixels a side, noise shrinks by s, so an amplitude that is a fixed
+fraction of the side moves every image by the same number of pixels, over a distance that shrinks
+with the image: 160 pixels would be torn where 224 are bent. So the amplitude, as a fraction, goes
+in proportion to the side, and the displacement is the same fraction of the side at every size.
+
 References
 ----------
 .. [1] D. Hendrycks, T. Dietterich: Benchmarking Neural Network Robustness to Common Corruptions
@@ -38,6 +44,8 @@ class PublishedConstants:
         Columns that count something: interpolated values are rounded.
     interpolated : bool
         Whether values between those of two sizes mean anything.
+    proportional : frozenset of str
+        Columns that go in proportion to the size where they are not interpolated.
     """
 
     names: tuple[str, ...]
@@ -46,6 +54,7 @@ class PublishedConstants:
     at_224: FiveRows
     integers: frozenset[str] = field(default_factory=frozenset)
     interpolated: bool = True
+    proportional: frozenset[str] = field(default_factory=frozenset)
 
 
 PUBLISHED: dict[str, PublishedConstants] = {
@@ -174,6 +183,7 @@ PUBLISHED: dict[str, PublishedConstants] = {
         # Small images are mostly shifted, large ones bent: half of each would be strongest where
         # it should be mildest.
         interpolated=False,
+        proportional=frozenset({"amplitude"}),
     ),
     # Size of the coarse image, as a fraction.
     "pixelate": PublishedConstants(

@@ -123,8 +123,9 @@ def severity_constants(name: str, severity: int, size: int) -> Mapping[str, floa
     goes linearly with the logarithm of the size: the sizes are far apart and what matters is their
     ratio; the constants themselves are not interpolated geometrically, since some are zero. Counts
     are rounded. Only `elastic_transform`, whose sets are of different kinds, takes that of the
-    nearest size, by ratio. Smaller images than 32 pixels take the constants of 32, larger ones
-    than 224 those of 224, unchanged, as is the custom of the field.
+    nearest size, by ratio, with its amplitude in proportion to the image's size, so that the image
+    is bent by the same fraction of its side. Smaller images than 32 pixels take the constants of
+    32, larger ones than 224 those of 224, unchanged, as is the custom of the field.
 
     Parameters
     ----------
@@ -146,6 +147,8 @@ def severity_constants(name: str, severity: int, size: int) -> Mapping[str, floa
     {'sigma': 1.5, 'reach': 4, 'passes': 2}
     >>> [severity_constants("jpeg_compression", 1, size)["quality"] for size in (32, 48, 64)]
     [80, 71, 65]
+    >>> [severity_constants("elastic_transform", 5, size)["amplitude"] for size in (224, 168)]
+    [0.15, 0.1125]
     """
     try:
         pixels = index(size)
@@ -171,12 +174,17 @@ def constants_of(name: str, severity: int, size: int) -> Mapping[str, float]:
         low, high, part = small, middle, _part_of_the_way(size, first, second)
     else:
         low, high, part = middle, large, _part_of_the_way(size, second, third)
+    scale = 1.0
     if not published.interpolated:
         part = round(part)
+        nearest = ((first, second) if size <= second else (second, third))[part]
+        scale = min(size, third) / nearest
     values = {}
     for column, below, above in zip(published.names, low, high, strict=True):
         # Written so that both ends are met exactly.
         value = (1 - part) * below + part * above
+        if column in published.proportional:
+            value *= scale
         values[column] = round(value) if column in published.integers else value
     return MappingProxyType(values)
 

@@ -1,6 +1,7 @@
 """Gaussian classes whose queries are moved by noise: damage whose truth is known."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -32,22 +33,45 @@ def points() -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
 
 
 @cache
-def clean() -> ProtocolNeighbors:
+def _searched() -> ProtocolNeighbors:
     gallery, gallery_codes, queries, query_codes = points()
     return given_gallery(gallery, gallery_codes, queries, query_codes, k=K + 5)
 
 
 @cache
 def frozen() -> FrozenMethods:
-    return FrozenMethods.fit(clean().own.first(K), clean().own_codes)
+    return FrozenMethods.fit(_searched().own.first(K), _searched().own_codes, points()[0])
+
+
+@cache
+def clean() -> ProtocolNeighbors:
+    found, (gallery, _, queries, _) = _searched(), points()
+    return replace(
+        found,
+        own=with_class_scores(found.own, gallery, np.arange(len(gallery))),
+        queries=with_class_scores(found.queries, queries),
+    )
+
+
+def with_class_scores(
+    neighbors: Neighbors, vectors: FloatArray, rows: IntArray | None = None
+) -> Neighbors:
+    """What the head says of queries, or of gallery points by their rows, beside neighbours."""
+    rows = np.full(len(vectors), -1) if rows is None else rows
+    return frozen().classifier.add_class_scores(neighbors, vectors, rows)
+
+
+def damaged_queries(noise: float, seed: int = 1) -> FloatArray:
+    queries = points()[2]
+    return queries + noise * np.random.default_rng(seed).standard_normal(queries.shape)
 
 
 def moved(noise: float, seed: int = 1) -> Neighbors:
     """Neighbours of the queries after noise moved them."""
-    gallery, gallery_codes, queries, _ = points()
-    damage = noise * np.random.default_rng(seed).standard_normal(queries.shape)
-    sq_distances, ids = ExactIndex(gallery).search(queries + damage, K + 5)
-    return Neighbors(sq_distances, gallery_codes[ids], ids)
+    gallery, gallery_codes, *_ = points()
+    queries = damaged_queries(noise, seed)
+    sq_distances, ids = ExactIndex(gallery).search(queries, K + 5)
+    return with_class_scores(Neighbors(sq_distances, gallery_codes[ids], ids), queries)
 
 
 def corrupted() -> Iterator[tuple[Variant, Neighbors, IntArray]]:

@@ -32,7 +32,7 @@ from nearsure.lab.robust.evaluation import (
     interval_of,
     mean_of,
 )
-from nearsure.lab.robust.methods import METHODS, NED, Method, Scores
+from nearsure.lab.robust.methods import DEFAULT, METHODS, NED, NEIGHBORS_ALONE, Method, Scores
 from nearsure.lab.robust.settings import Variant
 from nearsure.metrics import (
     accuracy,
@@ -136,6 +136,31 @@ def test_differences_from_ned_are_paired() -> None:
     unpaired = np.hypot(gou.accuracy.high - gou.accuracy.low, ned.accuracy.high - ned.accuracy.low)
     assert gap.high - gap.low < unpaired / 2
     assert ned.ece_less_ned.low == ned.ece_less_ned.high == 0
+
+
+def test_what_the_head_does_is_paired_by_query_and_in_every_mean() -> None:
+    found = corruption_evaluation().mean
+    assert found is not None
+    alone, whole = found.of(NEIGHBORS_ALONE), found.of(DEFAULT)
+    for change, name in ((found.head_gain, "accuracy"), (found.head_ece_change, "ece")):
+        assert change is not None
+        before, after = alone.interval(name), whole.interval(name)
+        assert change.estimate == pytest.approx(after.estimate - before.estimate, abs=3e-7)
+        assert change.low < change.estimate < change.high
+        # Both err on the same queries, so their difference is known better than either.
+        assert change.high - change.low < after.high - after.low
+
+
+def test_files_without_nearsure_can_be_read() -> None:
+    outcome = corruption_evaluation().clean
+    fields = outcome.to_dict()
+    for method in (NEIGHBORS_ALONE, DEFAULT):
+        del fields["methods"][f"{method.base}-raw"]
+    del fields["head_gain"], fields["head_ece_change"]
+    back = Outcome.from_dict(fields)
+    assert [result.method for result in back.results] == list(METHODS[:-2])
+    assert back.head_gain is None
+    assert back.lowest_ece().method in METHODS[:-2]
 
 
 def test_damage_shows() -> None:

@@ -32,6 +32,7 @@ from nearsure.lab.robust.tables import (
     table_2,
     table_3,
 )
+from nearsure.lab.tables import points
 from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
 
@@ -75,9 +76,21 @@ def test_table_2_has_every_method_with_clean_interval_and_paper() -> None:
     assert rows[4]["ECE less NED's"] == ""
     assert rows[0]["accuracy %"].split("; ")[1].startswith("paper 52.8")
     assert "paper" not in rows[0]["ECE %"]  # the paper prints none for 1NN
-    for row in rows[5:]:
+    for row in rows[5:-2]:
         assert row["accuracy %"] == ""
         assert "paper" not in row["ECE %"]
+
+
+def test_findings_say_what_the_head_does() -> None:
+    *_, last = corruption_findings(corruption_evaluation())
+    gain = mean().head_gain
+    assert gain is not None
+    assert last.startswith("nearsure (default) is right in ")
+    assert f": {points(gain)} points, " in last
+    assert ("more than chance" in last.split(". ECE")[0]) == (gain.low > 0 or gain.high < 0)
+    without = replace(mean(), head_gain=None)
+    before = corruption_findings(replace(corruption_evaluation(), mean=without))
+    assert before == corruption_findings(corruption_evaluation())[:-1]
 
 
 def test_the_strict_protocol_and_other_data_have_no_paper_beside_them() -> None:
@@ -139,7 +152,7 @@ def test_table_3_sets_models_side_by_side_with_distances_and_paper() -> None:
     ]
     block = [row for row in rows if (row["attack"], row["epsilon"]) == ("PGD", "0.3")]
     assert [row["method"] for row in block][:5] == [Method(rule).title for rule in RULE_NAMES]
-    assert len(block) == 6  # and the best calibrated baseline
+    assert len(block) == 8  # nearsure without and with its head, the best calibrated baseline
     for model in BOTH:
         assert block[0][f"{model}: distance used"] == "0.2700, at most 0.3000"
         assert "; paper 78.0, " in block[4][f"{model}: accuracy %"]
@@ -154,7 +167,8 @@ def test_the_doubtful_number_of_the_paper_has_a_footnote() -> None:
         for row in cells(table)
         if (row["attack"], row["epsilon"], row["method"]) == ("BIM", "0.1", "NED")
     ]
-    assert r"; paper 80.4\*, " in row["clean-trained: accuracy %"]
+    # And no difference is taken from it.
+    assert row["clean-trained: accuracy %"].endswith(r"; paper 80.4\*")
     assert table.count(r"\*") == 3  # both models and the note
     assert "misprint of 88.4" in table.splitlines()[-1]
     assert "paper" not in table_3("cub200", LOSS, BOTH)
@@ -163,8 +177,8 @@ def test_the_doubtful_number_of_the_paper_has_a_footnote() -> None:
 
 def test_the_best_of_each_attack_is_bold() -> None:
     rows = cells(table_3("own", LOSS, {"m": attack_evaluation()}))
-    for start in range(0, len(rows), 6):
-        block = [float(row["accuracy %"].replace("**", "").split()[0]) for row in rows[start:][:6]]
+    for start in range(0, len(rows), 8):
+        block = [float(row["accuracy %"].replace("**", "").split()[0]) for row in rows[start:][:8]]
         for row, value in zip(rows[start:], block, strict=False):
             assert ("**" in row["accuracy %"]) == (value == max(block))
 

@@ -1,24 +1,20 @@
 """The ablation to a folder: README.md, ablation.json, figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.optimize import isotonic_regression
-
-from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLUE, GREEN, GREY, VERMILION
-from nearsure.extras import require
 from nearsure.lab.ablation import tables
 from nearsure.lab.ablation.results import AblationResults, Group
 from nearsure.lab.ablation.run import MAIN_K
 from nearsure.lab.ablation.variants import (
     BASELINE_RULES,
     CALIBRATED_BASELINES,
+    CLASS_VARIANCE,
     CLASSIFIER,
     DEFAULT,
+    DIAGONAL,
     MAIN_VARIANTS,
     NED,
     NEIGHBORS_ALONE,
@@ -30,76 +26,35 @@ from nearsure.lab.ablation.variants import (
 from nearsure.lab.cache import to_plain
 from nearsure.lab.figures import legend_below, new_figure, save_figure
 from nearsure.lab.report import Page, versions
-from nearsure.lab.robust.methods import RAW, STEP_TITLES, Method, base_title
+from nearsure.lab.robust.methods import Method, base_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def spread(
-    places: Sequence[float], gap: float, *, low: float = -np.inf, high: float = np.inf
-) -> FloatArray:
-    """The nearest places, by least squares, that are `gap` or more apart in the same order.
-
-    Labels that would touch form a block that is moved as a whole about its mean.
-
-    Parameters
-    ----------
-    places : sequence of n floats
-        Where the labels belong.
-    gap : float
-        How far apart they must be.
-    low, high : float
-        Where the lowest and the highest may be; there must be room for all between them.
-
-    Returns
-    -------
-    array of shape (n,)
-        Where they go.
-
-    Examples
-    --------
-    >>> spread([0.0, 10.0, 10.0], gap=2.0)
-    array([ 0.,  9., 11.])
-    """
-    order = np.argsort(places, kind="stable")
-    steps = gap * np.arange(len(order))
-    # Less its rank times the gap, a label must only not lie below the one before it.
-    moved = isotonic_regression(np.asarray(places, np.float64)[order] - steps).x
-    found = np.empty(len(order))
-    found[order] = np.clip(moved, low, high - steps[-1]) + steps
-    return found
-
-
 PALE, DARK, ORANGE, VIOLET = "#9a9a9a", "#333333", "#c98500", "#7b4ea3"
 # Panels beside each other; more data sets go on below.
 PANELS_A_ROW = 4
-MARKERS = {
-    RAW: "o",
-    "isotonic": "^",
-    "platt": "s",
-    "shrunk": "D",
-    "beta": "v",
-    "histogram": "P",
-    "bbq": "X",
-    "temperature": "<",
-    "missed share": "1",
-    "missed by confidence": "2",
-}
-LABEL_SIZE = 8.5
-# Height of a label beside a panel, as a share of the panel.
-LABEL_HEIGHT = 0.034
-# What is less accurate than the neighbours alone by more than this is named, not drawn.
-SHOWN_BELOW_NEIGHBORS = 0.045
-TITLE_WIDTH = 64
+LABEL_SIZE = 9
+# Rows of a panel: the bases that a reader knows, each raw and with its best calibrator.
+SHOWN = (
+    *BASELINE_RULES,
+    "ned",
+    "sharpened",
+    NEIGHBORS_ALONE.base,
+    CLASS_VARIANCE,
+    DIAGONAL,
+    *PROBES,
+    CLASSIFIER,
+)
 
 
 def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) -> Path:
-    """Accuracy against ECE above its floor, all variants, a panel for each data set.
+    """Bases by their accuracy, each with its ECE as it comes and calibrated, a panel a data set.
 
-    A calibrator leaves labels alone, so the variants of one base lie on one level, which is named
-    at the right.
+    A calibrator leaves labels alone, so that a base has one accuracy, which is written beside its
+    name; rows are sorted by it.
 
     Parameters
     ----------
@@ -110,12 +65,12 @@ def draw_accuracy_and_calibration(results: AblationResults, k: int, path: Path) 
     path : path
         Where to write the PNG.
     """
-    groups = [group for group in results.groups("half") if group.first.k == k]
-    what = f"Accuracy and calibration of every variant, k = {k}, half splits"
-    figure, panels = _panels(len(groups), (6.0, 8.5), what)
+    groups = [group for group in _half(results) if group.first.k == k]
+    what = f"Bases by accuracy, with their ECE as they come and calibrated; k = {k}, half splits"
+    figure, panels = _panels(len(groups), (5.6, 4.6), what)
     for ax, group in zip(panels, groups, strict=True):
-        _draw_field(ax, group)
-    _marker_legend(figure)
+        _draw_rows(ax, group)
+    legend_below(figure, 4)
     return save_figure(figure, path)
 
 
@@ -148,95 +103,61 @@ def _panels(n: int, size: tuple[float, float], title: str) -> "tuple[Figure, lis
     return figure, axes[:n]
 
 
-def _draw_field(ax: "Axes", group: Group) -> None:
-    level_of = {variant.base: group.mean(variant).accuracy for variant in group.variants}
-    lowest = level_of[NEIGHBORS_ALONE.base] - SHOWN_BELOW_NEIGHBORS
-    shown = {base: level for base, level in level_of.items() if level >= lowest}
+def _draw_rows(ax: "Axes", group: Group) -> None:
+    """One row a base, the most accurate at the top."""
+    steps: dict[str, list[Method]] = {base: [] for base in SHOWN}
     for variant in group.variants:
-        if variant.base not in shown:
+        if variant.base in steps:
+            steps[variant.base].append(variant)
+    shared = group.paired([variant for found in steps.values() for variant in found])
+    accuracy = {base: shared.mean(found[0]).accuracy for base, found in steps.items() if found}
+    order = sorted(accuracy, key=lambda base: accuracy[base])
+    for place, base in enumerate(order):
+        raw = Method(base)
+        look: dict[str, Any] = {"color": _color(raw), "zorder": 3}
+        ece = shared.mean(raw).ece
+        if base == CLASSIFIER:
+            ax.scatter(ece, place, marker="*", s=190, edgecolor="black", **look, label=RAW_LABEL)
             continue
-        row = group.mean(variant)
-        emphasised = variant == DEFAULT
-        ax.scatter(
-            100 * row.excess,
-            row.accuracy,
-            s=260 if emphasised else 46,
-            marker="*" if emphasised else MARKERS[variant.step],
-            color=_color(variant),
-            edgecolor="black" if emphasised else None,
-            zorder=4 if emphasised else 3,
-            alpha=1.0 if emphasised else 0.8,
-        )
-    ax.axvline(100 * tables.ALLOWED_EXCESS, color=GREY, linestyle=":", linewidth=1)
-    # Even steps up to one point, then powers of ten: both ends of the field stay readable.
-    ax.set_xscale("symlog", linthresh=1.0, linscale=1.6)
-    ax.set_xticks([-1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50])
+        calibrated = [variant for variant in steps[base] if variant != raw]
+        best = None
+        # One number for every query has an ECE of about 0, and says nothing.
+        if calibrated and base != "1nn":
+            best = shared.mean(shared.best(calibrated, "ece")).ece
+            ax.plot([ece, best], [place, place], color=PALE, linewidth=1, zorder=2)
+            # A little below the other, so that neither hides the other.
+            label = "with the calibrator of the lowest ECE, chosen on these queries"
+            ax.scatter(best, place - 0.16, marker="D", s=24, **look, label=label)
+        ax.scatter(ece, place + 0.16 * (best is not None), s=34, **look, label="as it comes")
+    floor = shared.mean(DEFAULT).floor
+    ax.axvline(floor, color=GREY, linestyle=":", linewidth=1.2, label="floor of the default's ECE")
+    ax.set_yticks(
+        range(len(order)),
+        [f"{base_title(base)}  {100 * accuracy[base]:.1f}%" for base in order],
+        fontsize=LABEL_SIZE,
+    )
+    ax.set(xscale="log", xlabel="Expected calibration error", xlim=(0.002, 0.7))
+    ax.set_xticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5])
     ax.set_xticks([], minor=True)
-    ax.xaxis.set_major_formatter(lambda excess, _: f"{excess:g}")
-    what = "ECE less its floor, points (dotted: one point)"
-    ax.set(xlim=(-0.7, 60), xlabel=what, ylabel="Accuracy")
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
-    ax.yaxis.set_major_locator(ticker.MultipleLocator(0.01))
-    below = [f"{base_title(base)} {level_of[base]:.1%}" for base in level_of if base not in shown]
-    title = f"{group.first.dataset}, mean of {len(group.rows(DEFAULT))} splits"
-    named = fill(f"far below: {', '.join(below)}", TITLE_WIDTH) if below else ""
-    ax.set_title(f"{title}\n{named}", fontsize=11)
+    ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
+    ax.set_title(f"{group.first.dataset}, mean of {shared.n_splits} splits", fontsize=11)
     ax.grid(visible=True, alpha=0.25)
-    ax.yaxis.set_major_formatter("{x:.0%}")
-    _name_levels(ax, shown)
 
 
-def _name_levels(ax: "Axes", level_of: Mapping[str, float]) -> None:
-    """The bases at the right, each beside its accuracy."""
-    low, high = ax.get_ylim()
-    names = list(level_of)
-    gap = LABEL_HEIGHT * (high - low)
-    places = spread([level_of[name] for name in names], gap, low=low + gap / 2, high=high - gap / 2)
-    for name, place in zip(names, places, strict=True):
-        color = _color(Method(name))
-        ax.annotate(
-            base_title(name),
-            (1.0, level_of[name]),
-            (1.06, place),
-            xycoords=("axes fraction", "data"),
-            textcoords=("axes fraction", "data"),
-            va="center",
-            fontsize=LABEL_SIZE,
-            color=GREY if color == PALE else color,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": PALE,
-                "linewidth": 0.6,
-                "relpos": (0.0, 0.5),
-                "shrinkA": 0,
-            },
-        )
-    # Lines to labels must not move the limits that they were placed by.
-    ax.set_ylim(low, high)
-
-
-def _marker_legend(figure: "Figure") -> None:
-    """What the shapes mean; colours are named beside the panels."""
-    lines = require("matplotlib.lines", extra="plot", purpose="A figure")
-    shapes = [(STEP_TITLES.get(step, step), shape, GREY, 7) for step, shape in MARKERS.items()]
-    shapes.append(("the default of NEDClassifier", "*", VERMILION, 15))
-    handles = [
-        lines.Line2D([], [], linestyle="", marker=shape, color=color, markersize=size, label=name)
-        for name, shape, color, size in shapes
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
+RAW_LABEL = "the default of NEDClassifier"
 
 
 def _draw_curves(ax: "Axes", groups: list[Group]) -> None:
     ks = [group.first.k for group in groups]
 
+    groups = [group.paired((*MAIN_VARIANTS, *CALIBRATED_BASELINES)) for group in groups]
+
     def line(variant: Method, **style: Any) -> None:  # noqa: ANN401
         ax.plot(ks, [group.mean(variant).ece for group in groups], **style)
 
-    for place, variant in enumerate(RAW_BASELINES[1:]):
-        dash = ("-", "--", "-.")[place]
-        line(variant, color=PALE, linestyle=dash, marker="o", markersize=4, label=variant.title)
+    raw = [group.mean(group.best(RAW_BASELINES[1:], "ece")).ece for group in groups]
+    what = "best of kNN, Dudani and Gou, chosen at each k"
+    ax.plot(ks, raw, color=PALE, marker="o", markersize=4, label=what)
     for rivals, what, marker in (
         (CALIBRATED_BASELINES, "best calibrated baseline, chosen at each k", "s"),
         (TEMPERED_PROBES, "best tempered probe, which has no k", "x"),
@@ -273,7 +194,8 @@ scores and measured on queries that no fit has seen (but for "every point agains
 it says so). "Nearsure (default)" is `NEDClassifier` as it comes, and what the goals are about. What
 it makes of the neighbours alone is the adaptive form with the leave-one-out correction and shrunk
 Platt scaling. Here that is fitted on all gallery points; the classifier takes 10,000 at most. The
-full class covariance is slow, and is measured at k = 50 on fewer half splits.
+full class covariance is slow, and is measured at k = 50 on fewer half splits, in tables of its own
+beside the main variants on the same splits; everything else is compared on all splits.
 
 ECE has 15 bins of equal width. Its floor is what a perfectly calibrated forecaster with the same
 confidences would show. Brier scores are over all classes. "Half and half": a random half of every
@@ -303,6 +225,15 @@ CORRUPTED = """\
 Gallery, parameters and calibrators are those of clean images. Means over 15 corruptions at 5 \
 severities, strict protocol."""
 CLOUD, CURVES = "accuracy-and-calibration.png", "calibration-by-k.png"
+GOALS = """\
+What a user may ask of a default, held against the best of what else there is, data set by data
+set. It should not cost accuracy against the best rule of neighbours; its confidence should be as
+true as chance allows to tell (an ECE at most one point above that of a perfect forecaster), and at
+least as true as that of a plain rule with any calibrator; its probabilities over all classes should
+be better than those of every rule (Brier score); and whoever has vectors could fit a linear probe
+instead, so that it should not be worse than that either. Each cell says whether the goal is met by
+the means as they are, the default's number, the rival's, and the difference with its interval: a
+goal may be missed, or met, by less than chance explains. All are compared on the same splits."""
 GOALS_HEAD = {
     "half": "Means over the splits:",
     "given": "The data set's own split:",
@@ -373,6 +304,7 @@ def make_page(folder: Path, results: AblationResults, *, command: str) -> Page:
 
 def _goals(goals: Sequence[tables.Goal]) -> Iterator[str]:
     yield "## Goals"
+    yield GOALS
     for condition, head in GOALS_HEAD.items():
         chosen = [goal for goal in goals if goal.condition == condition]
         if chosen:

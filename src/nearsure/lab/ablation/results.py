@@ -362,6 +362,16 @@ class Group:
         """Mean over the seeds."""
         return mean_of(list(self.rows(variant).values()))
 
+    def paired(self, variants: Sequence[Method]) -> "Group":
+        """The splits in which all of these were measured, so that their means compare."""
+        seeds = set.intersection(*(set(self.rows(variant)) for variant in variants))
+        return Group(tuple(trial for trial in self.trials if trial.seed in seeds))
+
+    @property
+    def n_splits(self) -> int:
+        """How many splits there are; a trial of slow variants alone is of a split that has one."""
+        return len({trial.seed for trial in self.trials})
+
     def best(self, variants: Sequence[Method], measure: str, *, most: bool = False) -> Method:
         """The variant whose mean is least, or greatest; the earlier one of equals."""
         sign = -1.0 if most else 1.0

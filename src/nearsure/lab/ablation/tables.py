@@ -18,6 +18,7 @@ from nearsure.lab.ablation.variants import (
     CALIBRATED_BASELINES,
     DEFAULT,
     LADDER,
+    MAIN_VARIANTS,
     RAW_BASELINES,
     TEMPERED_PROBES,
 )
@@ -44,32 +45,44 @@ PARTS = (
 )
 
 
-def variant_table(rows: Sequence[Measured], *, splits: Sequence[int] | None = None) -> str:
+def variant_table(rows: Sequence[Measured]) -> str:
     """Every variant with every figure, the best of a column bold.
 
     Parameters
     ----------
     rows : sequence of Measured
-        One for each variant.
-    splits : sequence of int, optional
-        How many splits each is a mean over, where they differ.
+        One for each variant, all measured on the same queries.
     """
     columns = {"variant": [Method.from_name(row.variant).title for row in rows]}
     columns |= {name: _column(rows, name) for name in FIGURES}
-    if splits is not None and len(set(splits)) > 1:
-        columns["splits"] = list(map(str, splits))
     return write_table(columns)
 
 
 def group_table(group: Group, variants: Sequence[Method] | None = None) -> str:
-    """Means over the splits of a group."""
+    """Means over the splits of a group; what was measured on some of them has a table of its own.
+
+    Parameters
+    ----------
+    group : Group
+        The trials.
+    variants : sequence of Method, optional
+        Which, by default all. A mean over fewer splits is set beside others over the same ones.
+    """
     shown = group.variants if variants is None else group.measured(variants)
-    splits = [len(group.rows(variant)) for variant in shown]
-    return variant_table([group.mean(variant) for variant in shown], splits=splits)
+    whole = [variant for variant in shown if len(group.rows(variant)) == group.n_splits]
+    parts = [variant_table([group.mean(variant) for variant in whole])]
+    for variant in shown:
+        if variant not in whole:
+            compared = [*(one for one in MAIN_VARIANTS if one in whole), variant]
+            some = group.paired(compared)
+            parts.append(f"{variant.title} and the main variants on {some.n_splits} of the splits:")
+            parts.append(variant_table([some.mean(one) for one in compared]))
+    return "\n\n".join(parts)
 
 
 def ladder_table(group: Group) -> str:
     """What each part of the default adds to the one before, paired by split."""
+    group = group.paired(LADDER)
     columns: dict[str, list[str]] = {"part": list(PARTS)}
     means = [group.mean(variant) for variant in LADDER]
     for name in ("accuracy %", "ECE %", "floor %", "Brier"):
@@ -87,7 +100,7 @@ def ladder_table(group: Group) -> str:
 def by_k_table(groups: Sequence[Group], variants: Sequence[Method]) -> str:
     """Accuracy, ECE and Brier score of some variants at each k."""
     columns = {"variant": [variant.title for variant in variants]}
-    for group in groups:
+    for group in (group.paired(variants) for group in groups):
         for name in ("accuracy %", "ECE %", "Brier"):
             means = [group.mean(variant) for variant in variants]
             columns[f"{name}, k = {group.first.k}"] = _column(means, name)
@@ -178,14 +191,15 @@ class Goal:
 
 
 def goals_of(group: Group) -> tuple[Goal, ...]:
-    """The goals for one group of trials, in the order of `GOALS`."""
+    """The goals for one group of trials, in the order of `GOALS`, on the splits that all share."""
+    group = group.paired((DEFAULT, *RAW_BASELINES, *CALIBRATED_BASELINES, *TEMPERED_PROBES))
     ours = group.mean(DEFAULT)
     right = group.best(RAW_BASELINES, "accuracy", most=True)
     calibrated = group.best(CALIBRATED_BASELINES, "ece")
     sharp = group.best((*RAW_BASELINES, *CALIBRATED_BASELINES), "brier")
     probe = group.best(TEMPERED_PROBES, "brier")
     where = group.first
-    place = (where.dataset, where.condition, where.k, len(group.rows(DEFAULT)))
+    place = (where.dataset, where.condition, where.k, group.n_splits)
 
     def against(name: str, rival: Method, measure: str, *, met: bool) -> Goal:
         theirs = group.mean(rival)

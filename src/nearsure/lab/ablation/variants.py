@@ -16,6 +16,7 @@ from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.forms.class_covariance import class_covariance_weights, fit_class_covariance
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.forms.missed_mass import MissedByConfidence, MissedMass, leave_room
+from nearsure.lab import default_rule
 from nearsure.lab.evaluation import collect_fit_warnings
 from nearsure.lab.robust.methods import RAW, Method
 from nearsure.loo import own_class_factors
@@ -35,7 +36,7 @@ UNCORRECTED = ", uncorrected"
 CLASS_VARIANCE = "class variance"
 DIAGONAL = "class covariance, diagonal"
 FULL = "class covariance, full"
-CLASSIFIER = "nearsure (default)"
+CLASSIFIER = default_rule.DEFAULT
 PROBES: dict[str, ProbeName] = {
     "class means": "means",
     "LDA": "lda",

@@ -9,7 +9,15 @@ import numpy as np
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.lab.cache import to_plain
 from nearsure.lab.protocols import ProtocolName
-from nearsure.lab.robust.methods import METHODS, NED, FrozenMethods, Method, Scores
+from nearsure.lab.robust.methods import (
+    DEFAULT,
+    METHODS,
+    NED,
+    NEIGHBORS_ALONE,
+    FrozenMethods,
+    Method,
+    Scores,
+)
 from nearsure.lab.robust.settings import Variant
 from nearsure.metrics import Interval, calibration_floor
 from nearsure.metrics.bootstrap import basic_interval
@@ -206,10 +214,15 @@ class Outcome:
         In the order of `METHODS`.
     n_variants : int
         How many the mean is over; 1 for a variant itself.
+    head_gain, head_ece_change : Interval or None
+        Accuracy and ECE of nearsure with its head less those of its neighbours alone, on the same
+        queries; None in files that have neither.
     """
 
     results: tuple[MethodResult, ...]
     n_variants: int = 1
+    head_gain: Interval | None = None
+    head_ece_change: Interval | None = None
 
     def of(self, method: Method) -> MethodResult:
         """How one method did."""
@@ -217,19 +230,36 @@ class Outcome:
 
     def lowest_ece(self, methods: Iterable[Method] = METHODS) -> MethodResult:
         """The method with the lowest ECE; the first of equal ones."""
-        return min(map(self.of, methods), key=lambda result: result.ece.estimate)
+        allowed = set(methods)
+        asked = [result for result in self.results if result.method in allowed]
+        return min(asked, key=lambda result: result.ece.estimate)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
         by_method = {_key(result.method): result.to_dict() for result in self.results}
-        return {"n_variants": self.n_variants, "methods": by_method}
+        changes = {name: getattr(self, name) for name in HEAD_CHANGES}
+        return {
+            "n_variants": self.n_variants,
+            "methods": by_method,
+            **{name: _interval_to_list(change) for name, change in changes.items() if change},
+        }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> "Self":
         """The inverse of `to_dict`."""
         by_method = fields["methods"]
-        results = (MethodResult.from_dict(method, by_method[_key(method)]) for method in METHODS)
-        return cls(tuple(results), fields["n_variants"])
+        results = (
+            MethodResult.from_dict(method, by_method[_key(method)])
+            for method in METHODS
+            if _key(method) in by_method
+        )
+        changes = {
+            name: _interval_from_list(fields[name]) for name in HEAD_CHANGES if name in fields
+        }
+        return cls(tuple(results), fields["n_variants"], **changes)
+
+
+HEAD_CHANGES = ("head_gain", "head_ece_change")
 
 
 def outcome_of(measured: Sequence[Measures]) -> Outcome:
@@ -254,7 +284,11 @@ def outcome_of(measured: Sequence[Measures]) -> Outcome:
             intervals[name] = interval_of(values[:, place], low=-1.0)
         floor = round(float(floors[place]), DECIMALS)
         results.append(MethodResult(method, ece_floor=floor, **intervals))
-    return Outcome(tuple(results), len(measured))
+    alone, whole = METHODS.index(NEIGHBORS_ALONE), METHODS.index(DEFAULT)
+    by_head = (mean[name][:, whole] - mean[name][:, alone] for name in ("accuracy", "ece"))
+    return Outcome(
+        tuple(results), len(measured), *(interval_of(values, low=-1.0) for values in by_head)
+    )
 
 
 def _key(method: Method) -> str:

@@ -29,7 +29,7 @@ from nearsure.robustness.attack_losses import (
 from nearsure.robustness.attacks import Attack, bim, fgsm, pgd
 
 # Raised when the corruptions give other pixels, so that old embeddings are not taken for new ones.
-CORRUPTIONS_VERSION = 1
+CORRUPTIONS_VERSION = 2
 CORRUPTED_BATCH = 64
 
 

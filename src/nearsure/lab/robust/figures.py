@@ -8,10 +8,9 @@ import numpy as np
 
 from nearsure.arrays import FloatArray
 from nearsure.displays.canvas import BLACK, GREY, LineStyle, line_style
-from nearsure.extras import require
-from nearsure.lab.figures import legend_below, new_figure, save_figure
+from nearsure.lab.figures import in_percent, legend_below, new_figure, save_figure
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation, best_baseline
-from nearsure.lab.robust.methods import NED, Method
+from nearsure.lab.robust.methods import DEFAULT, NED, NEIGHBORS_ALONE, Method
 from nearsure.lab.robust.settings import epsilon_text
 from nearsure.lab.robust.tables import NO_ATTACK, AttackKey, attacked_outcomes, mean_of_corruptions
 from nearsure.metrics import Interval
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
 # What the paper's mean ECEs stay below.
 CLAIMS = (0.03, 0.04)
-
-
-def in_percent(ax: "Axes") -> None:
-    """Write the fractions of the vertical axis in percent, with as many digits as they need."""
-    ticker = require("matplotlib.ticker", extra="plot", purpose="A figure")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
 
 
 def draw_claims(ax: "Axes") -> None:
@@ -46,6 +39,8 @@ def draw_claims(ax: "Axes") -> None:
     )
 
 
+# Whose intervals are drawn: bands of all would hide each other.
+BANDS = (NED, DEFAULT)
 DARK = 0.6  # of a colour scale; on it text is white
 
 
@@ -68,26 +63,22 @@ def draw_severity_curves(evaluation: RobustEvaluation, path: Path, *, name: str)
     """
     outcomes = {0: evaluation.clean, **evaluation.by_severity}
     mean = mean_of_corruptions(evaluation)
-    calibrated = best_baseline([mean])
-    own = mean.lowest_ece([Method("ned", "isotonic"), Method("ned", "platt")]).method
+    measured = {result.method for result in mean.results}
+    own = tuple(method for method in (NEIGHBORS_ALONE, DEFAULT) if method in measured)
     what = f"mean over {len(evaluation.by_corruption)} corruptions"
-    figure = new_figure((16, 5.6), _title(evaluation, name, what))
-    left, middle, right = figure.subplots(1, 3)
-    # Calibration leaves the labels alone, so accuracy has a line for each rule only.
-    for rule in RULE_NAMES:
-        _line(left, outcomes, Method(rule), "accuracy")
-    # The ECE of a rule that is always sure is its error, and would dwarf the others.
-    for method in (*map(Method, RULE_NAMES[1:]), calibrated, own):
-        _line(middle, outcomes, method, "ece", band=False)
-    for method in (NED, calibrated, own):
-        _line(right, outcomes, method, "ece")
+    figure = new_figure((12, 5.6), _title(evaluation, name, what))
+    left, right = figure.subplots(1, 2)
+    # Calibration leaves the labels alone, so accuracy has a line for each rule only; Dudani's is
+    # hardly told from Gou's.
+    for method in (*map(Method, ("1nn", "knn", "gou", "ned")), *own[-1:]):
+        _line(left, outcomes, method, "accuracy", band=method in BANDS)
+    for method in (NED, best_baseline([mean]), *own):
+        _line(right, outcomes, method, "ece", band=False)
     floors = [outcome.of(NED).ece_floor for outcome in outcomes.values()]
     right.plot(list(outcomes), floors, color=GREY, linestyle=":", label="ECE floor of NED")
-    for ax in (middle, right):
-        draw_claims(ax)
-        ax.set_ylim(bottom=0)
-    error = "Expected calibration error"
-    for ax, title in ((left, "Accuracy"), (middle, error), (right, f"{error}, enlarged")):
+    draw_claims(right)
+    right.set_ylim(bottom=0)
+    for ax, title in ((left, "Accuracy"), (right, "Expected calibration error")):
         ax.set(xlabel="Severity", ylabel=title)
         ax.set_xticks(list(outcomes), ["clean", *map(str, evaluation.by_severity)])
         in_percent(ax)
@@ -153,10 +144,11 @@ def _plot(
 
 
 def _style(method: Method) -> LineStyle:
-    """A rule's own style; calibrated ones have the two that no rule has."""
-    if method.step == "raw":
-        return line_style(RULE_NAMES.index(method.base))
-    return line_style(len(RULE_NAMES) + (method.base == "ned"))
+    """A rule's own style, as in the figures of clean queries; calibrated ones share one more."""
+    names = (*RULE_NAMES, NEIGHBORS_ALONE.base, DEFAULT.base)
+    if method.step == "raw" and method.base in names:
+        return line_style(names.index(method.base))
+    return LineStyle(GREY, "--", "s")
 
 
 def _grid(evaluation: RobustEvaluation, method: Method, measure: str) -> FloatArray:
@@ -209,13 +201,14 @@ TITLES = {
     "ece": "Expected calibration error",
     "confidently_wrong": "Wrong with a confidence of 90% or more",
 }
-DASHES = ("-", "--", ":", "-.")  # one a model
+# The strongest plain attack and the one on the confidence; those between are in the tables.
+DRAWN_ATTACKS = {"pgd": ("-", "o"), "confidence": ("--", "D")}
 
 
 def draw_attack_curves(
     evaluations: Mapping[str, RobustEvaluation], path: Path, *, name: str
 ) -> Path:
-    """NED's accuracy, ECE and share of confidently wrong answers against epsilon.
+    """Accuracy, ECE and share of confidently wrong answers of NED and the default by epsilon.
 
     Parameters
     ----------
@@ -232,48 +225,61 @@ def draw_attack_curves(
         The file.
     """
     found = {model: attacked_outcomes(evaluation) for model, evaluation in evaluations.items()}
-    attacks = dict.fromkeys(attack for outcomes in found.values() for attack in outcomes)
-    epsilons = sorted({attack.epsilon for attack in attacks if attack != NO_ATTACK})
-    names = list(dict.fromkeys(attack.name for attack in attacks if attack != NO_ATTACK))
+    attacks = {attack for outcomes in found.values() for attack in outcomes}
+    drawn = [attack for attack in attacks if attack.name in DRAWN_ATTACKS]
+    epsilons = sorted({attack.epsilon for attack in drawn or attacks - {NO_ATTACK}})
     # A logarithmic axis has no 0: clean queries stand a little before the first epsilon.
     places = {epsilon: float(np.log2(epsilon)) for epsilon in epsilons}
     places[0.0] = places[epsilons[0]] - 1.5
     counts = sorted({evaluation.n_queries for evaluation in evaluations.values()})
     asked = " or ".join(f"{n:,}" for n in counts)
-    figure = new_figure((16, 6), f"{name}: NED under attack, {asked} queries")
-    axes = figure.subplots(1, 3)
-    for ax, (measure, title) in zip(axes, TITLES.items(), strict=True):
-        for number, (model, outcomes) in enumerate(found.items()):
-            for color, attack in enumerate(names):
-                line = _intervals(outcomes, attack, measure, first=epsilons[0])
-                # A little apart, so that intervals at one epsilon do not hide each other.
-                aside = 0.05 * (color + len(names) * number)
-                x = [places[epsilon] + aside for epsilon in line]
-                dash, label = DASHES[number % len(DASHES)], f"{AttackKey(attack, 0).title}, {model}"
-                look = {"linestyle": dash, "markersize": 6, "label": label}
-                style = line_style(color)
-                low, high = _plot(ax, x, list(line.values()), style, **look)
-                # Not error bars: an interval that takes the bias off may lie beside its estimate.
-                ax.vlines(x, low, high, color=style.color, linewidth=0.9, alpha=0.8)
-        ax.set(xlabel="Largest change of a pixel, epsilon", ylabel=title)
-        texts = ["clean", *map(epsilon_text, epsilons)]
-        ax.set_xticks([places[epsilon] for epsilon in (0.0, *epsilons)], texts, rotation=30)
-        ax.set_ylim(bottom=0)
-        in_percent(ax)
-        ax.grid(visible=True, alpha=0.3)
-    draw_claims(axes[1])
-    floor = max(evaluation.clean.of(NED).ece_floor for evaluation in evaluations.values())
-    axes[1].axhline(floor, color=GREY, linestyle=":", label="ECE floor of NED, clean")
-    legend_below(figure, len(names))
+    figure = new_figure((15, 4.2 * len(found) + 0.8), f"{name}: attacked, {asked} queries")
+    rows = figure.subplots(len(found), 3, squeeze=False, sharey="col")
+    for axes, (model, outcomes) in zip(rows, found.items(), strict=True):
+        methods = [method for method in BANDS if method in _methods(outcomes)]
+        for ax, (measure, title) in zip(axes, TITLES.items(), strict=True):
+            for number, method in enumerate(methods):
+                for attack, (dash, marker) in DRAWN_ATTACKS.items():
+                    line = _intervals(outcomes, attack, method, measure, first=epsilons[0])
+                    # A little apart, so that intervals at one epsilon do not hide each other.
+                    x = [places[epsilon] + 0.08 * number for epsilon in line]
+                    style = LineStyle(_style(method).color, dash, marker)
+                    label = f"{method.title}, {ATTACK_TITLES[attack]}"
+                    look = {"linestyle": dash, "markersize": 5, "label": label}
+                    low, high = _plot(ax, x, list(line.values()), style, **look)
+                    if measure != "ece":
+                        # That of an ECE takes the bias off, and may lie beside the point.
+                        ax.vlines(x, low, high, color=style.color, linewidth=0.9, alpha=0.7)
+            ax.set(xlabel="Largest change of a pixel, epsilon", ylabel=title)
+            texts = ["clean", *map(epsilon_text, epsilons)]
+            ax.set_xticks([places[epsilon] for epsilon in (0.0, *epsilons)], texts, rotation=30)
+            ax.set_ylim(bottom=0)
+            in_percent(ax)
+            ax.grid(visible=True, alpha=0.3)
+        axes[1].set_title(model)
+        draw_claims(axes[1])
+    legend_below(figure, 4)
     return save_figure(figure, path)
 
 
+ATTACK_TITLES = {"pgd": "PGD", "confidence": "the attack on the confidence"}
+
+
+def _methods(outcomes: Mapping[AttackKey, Outcome]) -> set[Method]:
+    return {result.method for result in outcomes[NO_ATTACK].results}
+
+
 def _intervals(
-    outcomes: Mapping[AttackKey, Outcome], name: str, measure: str, *, first: float
+    outcomes: Mapping[AttackKey, Outcome],
+    name: str,
+    method: Method,
+    measure: str,
+    *,
+    first: float,
 ) -> dict[float, Interval]:
-    """A measure of NED under one attack, by epsilon."""
+    """A measure of a method under one attack, by epsilon."""
     chosen = {attack.epsilon: found for attack, found in outcomes.items() if attack.name == name}
     # A line from clean to a far epsilon would pass values that were not measured.
     if first in chosen:
         chosen[0.0] = outcomes[NO_ATTACK]
-    return {epsilon: chosen[epsilon].of(NED).interval(measure) for epsilon in sorted(chosen)}
+    return {epsilon: chosen[epsilon].of(method).interval(measure) for epsilon in sorted(chosen)}

@@ -142,10 +142,6 @@ def damaged_rows(support: FrozenSupport, n: int | None, *, seed: int) -> IntArra
     return order[:n]
 
 
-CLEAN_TRAINED = "clean-trained"
-ADVERSARIALLY_TRAINED = "adversarially trained"
-
-
 @dataclass(frozen=True, eq=False)
 class RobustModel:
     """A model and its clean galleries; both are ready before the first query is damaged.
@@ -203,7 +199,9 @@ class RobustModel:
         """T and calibrators by protocol, from the clean gallery alone."""
         return {
             protocol: FrozenMethods.fit(
-                support.own_neighbors(min(self.k, len(support.codes) - 1)), support.codes
+                support.own_neighbors(min(self.k, len(support.codes) - 1)),
+                support.codes,
+                support.vectors,
             )
             for protocol, support in self.supports.items()
         }

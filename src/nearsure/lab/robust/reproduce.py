@@ -27,8 +27,13 @@ from nearsure.lab.robust.figures import (
     draw_severity_curves,
 )
 from nearsure.lab.robust.methods import NED
-from nearsure.lab.robust.model import ADVERSARIALLY_TRAINED, CLEAN_TRAINED, RobustModel
-from nearsure.lab.robust.settings import RobustSettings, epsilon_text
+from nearsure.lab.robust.model import RobustModel
+from nearsure.lab.robust.settings import (
+    ADVERSARIALLY_TRAINED,
+    CLEAN_TRAINED,
+    RobustSettings,
+    epsilon_text,
+)
 from nearsure.lab.training import tune_malloc
 from nearsure.robustness import corruption_sheet
 
@@ -38,10 +43,10 @@ QUESTION = (
 )
 ATTACK_LEGEND = (
     "In percent, with 95% bootstrap intervals over the queries; the best of each attack bold, but "
-    "none in the last table. Intervals are for the true value: that of an ECE, which chance "
-    "raises, may lie below it. Distance used: the largest change of a pixel (of 0 to 1) that the "
-    "attack made in an image, in the mean over images and at most. The calibrated baseline is the "
-    "one of kNN, Dudani and Gou with the lowest mean ECE over the table's attacks."
+    "none in the last table. Chance raises an ECE, and its interval takes that off; where it then "
+    "lies below the ECE, it is left out. Distance used: the largest change of a pixel (of 0 to 1) "
+    "that the attack made in an image, in the mean over images and at most. The calibrated "
+    "baseline is the one of kNN, Dudani and Gou with the lowest mean ECE over the table's attacks."
 )
 BASELINE = (
     "The calibrated baseline is the one of kNN, Dudani and Gou with the lowest mean ECE over all "

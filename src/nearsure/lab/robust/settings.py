@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 Family = Literal["clean", "corruption", "attack"]
+# What the two models of a run are called.
+CLEAN_TRAINED = "clean-trained"
+ADVERSARIALLY_TRAINED = "adversarially trained"
 # From here on an attack is of the size of the paper's; below, it is hardly seen.
 LARGE_EPSILON = 0.1
 
@@ -117,7 +120,9 @@ class RobustSettings(Settings):
     Parameters
     ----------
     corrupted_queries, attacked_queries : int, optional
-        How many queries are damaged; None for all.
+        How many queries are damaged; None for all. Of corruptions the default has every query of
+        the strict protocol of CUB-200 (2,962) and CARS196 (4,061), and is about 25 minutes of two
+        cores at 224 pixels.
     epsilons : tuple of float
         Of the paper's Table 3: FGSM, BIM (10 steps of 0.02), PGD (40 steps of 0.01).
     small_epsilons : tuple of float
@@ -130,8 +135,8 @@ class RobustSettings(Settings):
         Of the second model.
     """
 
-    corrupted_queries: int | None = Field(default=1000, ge=1)
-    attacked_queries: int | None = Field(default=300, ge=1)
+    corrupted_queries: int | None = Field(default=4096, ge=1)
+    attacked_queries: int | None = Field(default=1000, ge=1)
     epsilons: tuple[Epsilon, ...] = (0.1, 0.3)
     small_epsilons: tuple[Epsilon, ...] = tuple(levels * PIXEL for levels in (0.1, 0.3, 1, 2, 4, 8))
     small_steps: int = Field(default=6, ge=1)

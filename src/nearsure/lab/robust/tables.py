@@ -9,23 +9,36 @@ from typing import Any
 from nearsure.comparison import Better, percent, title_of
 from nearsure.errors import InvalidInputError
 from nearsure.lab.cache import from_plain
-from nearsure.lab.protocols import ProtocolName
-from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
-from nearsure.lab.robust.methods import METHODS, NED, Method
-from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
-from nearsure.lab.tables import (
+from nearsure.lab.paper_tables import (
     DOUBTFUL,
-    PROTOCOL_TITLES,
+    IMPOSSIBLE,
+    IMPOSSIBLE_LEGEND,
     TABLE_1_LOSS,
     attacked_cell,
     beside,
-    bold_best,
     corrupted_cell,
-    points,
-    write_table,
 )
+from nearsure.lab.protocols import ProtocolName
+from nearsure.lab.robust.evaluation import MethodResult, Outcome, RobustEvaluation, best_baseline
+from nearsure.lab.robust.methods import DEFAULT, METHODS, NED, NEIGHBORS_ALONE, Method
+from nearsure.lab.robust.settings import LARGE_EPSILON, Variant, epsilon_text
+from nearsure.lab.tables import PROTOCOL_TITLES, bold_best, points, write_table
 from nearsure.metrics import Interval
 from nearsure.rules import RULE_NAMES
+
+
+def show(interval: Interval) -> str:
+    """An interval in percent, without ends that both lie on one side of the estimate.
+
+    The ends of an ECE's take off what chance adds to it, which the estimate still has.
+
+    Examples
+    --------
+    >>> show(Interval(0.05, 0.01, 0.06, 0.95)), show(Interval(0.05, 0.01, 0.04, 0.95))
+    ('5.00 (1.00 to 6.00)', '5.00')
+    """
+    beside_it = interval.estimate > interval.high or interval.estimate < interval.low
+    return f"{100 * interval.estimate:.2f}" if beside_it else percent(interval)
 
 
 def state(interval: Interval) -> str:
@@ -36,21 +49,22 @@ def state(interval: Interval) -> str:
     >>> state(Interval(0.75, 0.7, 0.8, 0.95))
     '75.00% (70.00 to 80.00)'
     """
-    estimate, _, ends = percent(interval).partition(" ")
-    return f"{estimate}% {ends}"
+    estimate, _, ends = show(interval).partition(" ")
+    return f"{estimate}% {ends}".rstrip()
 
 
 LEGEND = (
     "In percent, with 95% bootstrap intervals over the queries, the same ones drawn in every "
     "variant; the best of each column bold. ECE has 15 bins of equal width; its floor is what a "
-    "perfectly calibrated forecaster with the same confidences would show. Intervals are for the "
-    "true value: that of an ECE, which chance raises, may lie below it. Confidently wrong: "
-    "share of all queries answered wrongly with a confidence of 90% or more. Top-label Brier: mean "
-    "squared difference between confidence and being right, times 100. Calibration never changes "
-    'a label, so accuracy is the rule\'s. "68.1 ->": on the clean queries.'
+    "perfectly calibrated forecaster with the same confidences would show. Chance raises an ECE, "
+    "and its interval takes that off; where it then lies below the ECE, it is left out. "
+    "Confidently wrong: share of all queries answered wrongly with a confidence of 90% or more. "
+    "Top-label Brier: mean squared difference between confidence and being right, times 100. "
+    "Calibration never changes a label, so accuracy is the rule's. "
+    '"68.1 ->": on the clean queries.'
 )
 CORRUPTION_LEGEND = (
-    ' "paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
+    '"paper 64.8, -3.1": the paper has 64.8 in its mean over 15 corruptions at 5 severities, and '
     "we 3.1 points less."
 )
 
@@ -89,7 +103,7 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
         return [f"{value:.2f} -> {cell}" for value, cell in pairs]
 
     columns: dict[str, list[str]] = {
-        "method": [method.title for method in METHODS],
+        "method": [result.method.title for result in results],
         "accuracy %": changes("accuracy %"),
         "ECE %": changes("ECE %"),
         FLOOR: _cells(results, FLOOR),
@@ -107,10 +121,13 @@ def table_2(dataset: str, loss: str, evaluation: RobustEvaluation) -> str:
         if result.method.step != "raw":
             columns["accuracy %"][place] = ""
         elif compared and cell is not None:
-            columns["accuracy %"][place] += beside(cell.accuracy, result.accuracy.estimate)
-            columns["ECE %"][place] += beside(cell.ece, result.ece.estimate)
+            columns["accuracy %"][place] += beside(cell, "accuracy", result.accuracy.estimate)
+            columns["ECE %"][place] += beside(cell, "ece", result.ece.estimate)
     table = write_table(columns)
-    return f"{LEGEND}{CORRUPTION_LEGEND if '; paper ' in table else ''}\n\n{table}\n"
+    notes = [LEGEND]
+    notes += [CORRUPTION_LEGEND] if "; paper " in table else []
+    notes += [IMPOSSIBLE_LEGEND] if IMPOSSIBLE in table else []
+    return f"{' '.join(notes)}\n\n{table}\n"
 
 
 def corruption_table(evaluation: RobustEvaluation) -> str:
@@ -144,7 +161,7 @@ def _cells(results: Sequence[MethodResult], name: str, *, bold: bool = True) -> 
     if name == FLOOR:
         return [_percent(result.ece_floor) for result in results]
     measure, better = MEASURES[name]
-    cells = [percent(result.interval(measure)) for result in results]
+    cells = [show(result.interval(measure)) for result in results]
     return bold_best(cells, better if bold else None)
 
 
@@ -204,7 +221,7 @@ def attacked_outcomes(evaluation: RobustEvaluation) -> dict[AttackKey, Outcome]:
 
 
 def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]) -> str:
-    """Attacks of the paper's size by every rule, models side by side, as the paper's Table 3.
+    """Attacks of the paper's size by rules and nearsure, models side by side: the paper's Table 3.
 
     Parameters
     ----------
@@ -220,11 +237,15 @@ def table_3(dataset: str, loss: str, evaluations: Mapping[str, RobustEvaluation]
     str
         A table, and notes on the paper's numbers; empty if there are no such attacks.
     """
+    measured = {
+        result.method for evaluation in evaluations.values() for result in evaluation.clean.results
+    }
+    own = (method for method in (NEIGHBORS_ALONE, DEFAULT) if method in measured)
     return _attack_table(
         lambda attack: attack.epsilon >= LARGE_EPSILON and attack.name != CONFIDENCE_ATTACK,
         evaluations,
         ("accuracy %", "ECE %", FLOOR),
-        methods=RAW_METHODS,
+        methods=(*RAW_METHODS, *own),
         paper=dataset if loss == TABLE_1_LOSS else "",
     )
 
@@ -302,6 +323,7 @@ def _attack_table(
                 cells += map("".join, zip(texts, papers, strict=True))
     table = write_table(columns)
     notes = [ATTACK_LEGEND] if "; paper " in table else []
+    notes += [IMPOSSIBLE_LEGEND] if IMPOSSIBLE in table else []
     misprint = attacked_cell(paper, *DOUBTFUL)
     notes += [f"{DOUBT} {misprint.note}."] if misprint and DOUBT in table else []
     return "\n\n".join([table, *notes]) + "\n"
@@ -313,10 +335,10 @@ def _paper(dataset: str, attack: AttackKey, result: MethodResult, name: str) -> 
     if cell is None or result.method.step != "raw":
         return ""
     if name == "ECE %":
-        return beside(cell.ece, result.ece.estimate)
+        return beside(cell, "ece", result.ece.estimate)
     mark = DOUBT if cell.note else ""
     right = result.accuracy.estimate
-    return beside(cell.accuracy, right, mark=mark) if name == "accuracy %" else ""
+    return beside(cell, "accuracy", right, mark=mark) if name == "accuracy %" else ""
 
 
 def _distance(evaluation: RobustEvaluation, attack: AttackKey) -> str:
@@ -367,7 +389,22 @@ def corruption_findings(evaluation: RobustEvaluation) -> list[str]:
         _share_below(evaluation),
         _direction(evaluation.clean, mean),
         *_ranking(mean),
+        *_head(mean),
     ]
+
+
+def _head(mean: Outcome) -> list[str]:
+    """What the head of nearsure's default does beside its neighbours alone."""
+    if mean.head_gain is None or mean.head_ece_change is None:
+        return []
+    alone, whole = mean.of(NEIGHBORS_ALONE), mean.of(DEFAULT)
+    text = (
+        f"{DEFAULT.title} is right in {state(whole.accuracy)} in the mean, its neighbours alone in "
+        f"{state(alone.accuracy)}: {points(mean.head_gain)} points, {_chance(mean.head_gain)}. "
+        f"ECE: {state(whole.ece)} with the head, {state(alone.ece)} without, "
+        f"{points(mean.head_ece_change)} points, {_chance(mean.head_ece_change)}."
+    )
+    return [text]
 
 
 def attack_findings(evaluation: RobustEvaluation) -> list[str]:
@@ -571,7 +608,13 @@ def _corrupted_row(dataset: str, evaluation: RobustEvaluation) -> dict[str, str]
         "best calibrated baseline": f"{baseline.method.title} {_result(baseline)}",
         "its ECE less NED's, points": points(baseline.ece_less_ned),
         "most accurate rule": f"{title_of(right.method.base)} {_percent(right.accuracy.estimate)}",
+        **{method.title: _if_there(mean, method) for method in (NEIGHBORS_ALONE, DEFAULT)},
+        "head's gain in accuracy, points": "" if mean.head_gain is None else points(mean.head_gain),
     }
+
+
+def _if_there(outcome: Outcome, method: Method) -> str:
+    return next((_result(found) for found in outcome.results if found.method == method), "")
 
 
 def _attacked_rows(found: Sequence[tuple[str, RobustEvaluation]]) -> list[dict[str, str]]:
@@ -593,7 +636,11 @@ def _attacked_rows(found: Sequence[tuple[str, RobustEvaluation]]) -> list[dict[s
 
 
 def _rows_table(rows: Sequence[dict[str, str]]) -> str:
-    return write_table({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
+    """A table of rows, without columns that nothing is in."""
+    if not rows:
+        return ""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return write_table({name: cells for name, cells in columns.items() if any(cells)})
 
 
 def _epsilon(attack: AttackKey) -> str:

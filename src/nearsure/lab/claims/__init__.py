@@ -1,0 +1,1 @@
+"""The paper claim by claim, beside what results hold: `docs/paper.md`."""

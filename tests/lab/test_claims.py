@@ -1,0 +1,141 @@
+"""The page of claims is made of stored numbers, and its verdicts follow from them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Any
+
+import pytest
+
+from nearsure.errors import NearsureError
+from nearsure.lab.claims.clean import figure_claims, table_claims
+from nearsure.lab.claims.damaged import attack_claims, corruption_claims, read_damaged
+from nearsure.lab.claims.page import claims_page
+from nearsure.lab.claims.rows import Claim, impossible_cells, judge, paper_tables, read_rows
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+def test_the_page_is_what_the_command_prints() -> None:
+    """If this fails: nearsure summary results --claims > docs/paper.md"""
+    assert (ROOT / "docs" / "paper.md").read_text(encoding="utf-8") == claims_page(RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ([True, True], "confirmed"),
+        ([True, False], "in part"),
+        ([True, False, False], "not confirmed"),
+        ([False], "not confirmed"),
+    ],
+)
+def test_verdicts(holds: list[bool], verdict: str) -> None:
+    assert judge(holds) == verdict
+
+
+def test_impossible_cells_are_those_of_the_printed_tables() -> None:
+    def walk(node: Any) -> int:  # noqa: ANN401
+        if isinstance(node, dict) and "ned" in node:
+            rules = ("knn", "dudani", "gou")
+            return sum(node[rule][1] > 100 - node[rule][0] for rule in rules)
+        return sum(map(walk, node.values())) if isinstance(node, dict) else 0
+
+    assert len(list(impossible_cells())) == walk(paper_tables()) > 10
+
+
+def claim(claims: list[Claim], start: str) -> Claim:
+    return next(each for each in claims if each.text.startswith(start))
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], None]], Path]:
+    """A copy of the results, every evaluation changed by a function."""
+
+    def change(edit: Callable[[dict[str, Any]], None]) -> Path:
+        folder = tmp_path / "results"
+        copytree(RESULTS, folder, ignore=ignore_patterns("*.png", "*.md", "ablation", "scale"))
+        for path in folder.glob("*/results.json"):
+            document = json.loads(path.read_text(encoding="utf-8"))
+            for run in document["runs"].values():
+                for evaluation in run["evaluations"].values():
+                    edit(evaluation)
+            path.write_text(json.dumps(document), encoding="utf-8")
+        return folder
+
+    return change
+
+
+def test_a_rule_that_is_ahead_everywhere_is_confirmed(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        for found in evaluation["comparison"]:
+            if found["rule"] == "ned":
+                found["accuracy"]["estimate"], found["ece"]["estimate"] = 0.999, 0.001
+        ks = evaluation["curve"]["ks"]
+        evaluation["curve"]["accuracy"]["ned"] = [0.5 + k / 1000 for k in ks]
+
+    rows = read_rows(changed(edit))
+    for start in ("NED is the most accurate", "NED has the lowest ECE", "NED is calibrated"):
+        assert claim(table_claims(rows), start).verdict == "confirmed"
+    monotone = claim(figure_claims(rows), "NED's accuracy grows with k")
+    assert monotone.verdict == "confirmed"
+    assert "peak is at k = 200" in monotone.here
+
+
+def test_a_rule_that_is_behind_everywhere_is_not(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        for found in evaluation["comparison"]:
+            if found["rule"] == "ned":
+                found["accuracy"]["estimate"], found["ece"]["estimate"] = 0.01, 0.9
+
+    rows = read_rows(changed(edit))
+    for start in ("NED is the most accurate", "NED has the lowest ECE", "NED is more often right"):
+        assert claim(table_claims(rows), start).verdict == "not confirmed"
+
+
+def test_both_readings_of_t_are_shown_where_results_have_them(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        evaluation["readings"] = {
+            "nll": {"accuracy": 0.639, "ece": 0.0815},
+            "top_label": {"accuracy": 0.621, "ece": 0.0245},
+        }
+        evaluation["seen_ks"] = dict.fromkeys(evaluation["curve"]["accuracy"], 5)
+
+    page = claims_page(changed(edit))
+    assert "| 63.9 / 8.15 | 62.1 / 2.45 | 74.9 / 2.4 |" in page
+    assert "(k = 5)" in page
+    assert "on seen classes" in page
+
+
+def test_numbers_are_those_of_the_files() -> None:
+    document = json.loads((RESULTS / "cars196" / "results.json").read_text(encoding="utf-8"))
+    evaluation = document["runs"]["normalized-softmax"]["evaluations"]["all_against_others"]
+    bins = evaluation["reliability"]["knn"]
+    total = gap = 0.0
+    for n, confidence, right in zip(
+        bins["counts"], bins["mean_confidence"], bins["accuracy"], strict=True
+    ):
+        if n:
+            total, gap = total + n, gap + n * (confidence - right)
+    text = claim(figure_claims(read_rows(RESULTS)), "kNN and weighted kNN are over").here
+    assert f"kNN {100 * gap / total:+.1f}," in text
+
+
+def test_damage_has_claims_only_where_it_was_done() -> None:
+    found = read_damaged(RESULTS)
+    assert len(corruption_claims(found)) == 4
+    assert len(attack_claims(found)) == 4
+    assert corruption_claims([]) == attack_claims([]) == []
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NearsureError, match=r"should hold <data set>/results\.json"):
+        claims_page(tmp_path)
