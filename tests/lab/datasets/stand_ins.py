@@ -52,7 +52,7 @@ def classes_of(
     """Some images of each class."""
     rows = sorted(range(len(images)), key=images.labels.__getitem__)
     by_class = groupby(rows, key=images.labels.__getitem__)
-    for _, members in list((label, list(rows)) for label, rows in by_class)[:n_classes]:
+    for _, members in [(label, list(rows)) for label, rows in by_class][:n_classes]:
         yield [images.read(row) for row in members[: draw()]]
 
 

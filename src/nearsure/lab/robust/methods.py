@@ -121,7 +121,7 @@ class FrozenClassifier:
     n_classes: int
 
     @classmethod
-    def fit(cls, vectors: AnyArray, codes: IntArray, k: int) -> Self:
+    def fit(cls, vectors: AnyArray, codes: IntArray, k: int) -> "Self":
         """Fit on vectors of shape (n, d), whose ids are then their rows."""
         alone, whole = (
             NEDClassifier(n_neighbors=k, head=head).fit(vectors, codes) for head in (None, "auto")
