@@ -1,7 +1,7 @@
 """Drawn glyphs in the layouts of Stanford Online Products and of In-shop Clothes Retrieval.
 
-``python tests/lab/datasets/stand_ins.py FOLDER`` writes both data sets and their settings:
-``sop-like``, ``inshop-like`` and ``stand-ins.toml``.
+``python tests/lab/datasets/stand_ins.py FOLDER CLASSES`` writes both data sets, with so many seen
+and unseen classes, and their settings: ``sop-like``, ``inshop-like`` and ``stand-ins.toml``.
 """
 
 import io
@@ -28,7 +28,7 @@ trained = "all"
 embedding_size = 128
 
 [training]
-epochs = 12
+epochs = 6
 classes_per_batch = 64
 images_per_class = 2
 learning_rate = 2e-3
@@ -109,7 +109,7 @@ def write_inshop_like(folder: Path, *, n_classes: int | None = None, seed: int =
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    write_sop_like(target / "sop-like")
-    write_inshop_like(target / "inshop-like")
+    target, most = Path(sys.argv[1]), int(sys.argv[2])
+    write_sop_like(target / "sop-like", n_classes=most)
+    write_inshop_like(target / "inshop-like", n_classes=most)
     (target / "stand-ins.toml").write_text(SETTINGS, encoding="utf-8")

@@ -13,7 +13,7 @@ from nearsure.lab.datasets.products import load_products
 
 N_CLASSES = 16
 OPTIONS = ("--config", "tiny.toml", "-k", "5", "--resamples", "10", "--output", "out")
-TINY = SETTINGS.replace("epochs = 12", "epochs = 2").replace("= 64", "= 8").replace("= 128", "= 8")
+TINY = SETTINGS.replace("epochs = 6", "epochs = 2").replace("= 64", "= 8").replace("= 128", "= 8")
 
 
 def reproduce(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> dict[str, dict]:  # type: ignore[type-arg]

@@ -1,6 +1,7 @@
 """Frozen methods: fitted on the clean gallery, never changed by what they score."""
 
 from dataclasses import FrozenInstanceError
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -57,7 +58,9 @@ def test_calibrators_are_fitted_on_leave_one_out_scores_of_the_gallery() -> None
 
 
 @pytest.mark.parametrize(("method", "head"), [(NEIGHBORS_ALONE, None), (DEFAULT, "auto")])
-def test_nearsure_is_the_classifier_that_a_user_fits(method: Method, head: str | None) -> None:
+def test_nearsure_is_the_classifier_that_a_user_fits(
+    method: Method, head: Literal["auto"] | None
+) -> None:
     gallery, gallery_codes, _, codes = points()
     classifier = NEDClassifier(n_neighbors=K, head=head).fit(gallery, gallery_codes)
     queries = damaged_queries(0.3)
