@@ -201,8 +201,8 @@ def _to_neighbors(hits: Sequence[Sequence[Hit]], classes: AnyArray, distance: st
     if (named == len(classes)).any():
         strange = every[int(np.argmax(named == len(classes)))].label
         raise InvalidInputError(
-            f"Labels of hits must be among the {len(classes)} of the fit. Got {strange!r}, too: fit "
-            "again on the gallery of now."
+            f"Labels of hits must be among the {len(classes)} of the fit. Got {strange!r}, too: "
+            "fit again on the gallery of now."
         )
     ids[valid], labels[valid] = [hit.id for hit in every], named
     values[valid] = [hit.distance for hit in every]

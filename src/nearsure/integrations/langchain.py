@@ -47,7 +47,8 @@ class ConfidentRetriever(BaseRetriever):
     """
 
     store: VectorStore
-    confidence: HitConfidence
+    # Any: pydantic would take the dataclass apart and put it together again.
+    confidence: Any
     label_key: str = "label"
     threshold: float = 0.0
     k: int = 4
@@ -103,7 +104,7 @@ class ConfidentRetriever(BaseRetriever):
             depth = min(depth + max(counts.values()), len(documents))
         rows = np.random.default_rng(random_state).permutation(len(documents))[:max_fit_samples]
         asked = [documents[row] for row in rows]
-        confidence = fit_hits(
+        confidence: HitConfidence = fit_hits(
             [_search(store, own.page_content, depth, label_key)[1] for own in asked],
             [str(own.id) for own in asked],
             [_label(own, label_key) for own in asked],
