@@ -26,16 +26,17 @@ def photographs(n: int, seed: int) -> tuple[AnyArray, list[str]]:
 
 def distances(query: AnyArray, gallery: AnyArray, metric: str) -> AnyArray:
     """By the definitions in deepface's documentation."""
-    cosine = gallery @ query / (np.linalg.norm(gallery, axis=1) * np.linalg.norm(query))
-    cosine = np.minimum(cosine, 1.0)
-    if metric == "cosine":
-        return 1 - cosine
-    if metric == "angular":
-        return np.arccos(cosine) / np.pi
-    if metric == "euclidean_l2":
-        query = query / np.linalg.norm(query)
-        gallery = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
-    return np.linalg.norm(gallery - query, axis=1)
+    lengths = np.linalg.norm(gallery, axis=1) * np.linalg.norm(query)
+    cosine = np.minimum(gallery @ query / lengths, 1.0)
+    units = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
+    unit = query / np.linalg.norm(query)
+    found: dict[str, AnyArray] = {
+        "cosine": 1 - cosine,
+        "angular": np.arccos(cosine) / np.pi,
+        "euclidean": np.linalg.norm(gallery - query, axis=1),
+        "euclidean_l2": np.linalg.norm(units - unit, axis=1),
+    }
+    return found[metric]
 
 
 def find(query: AnyArray, gallery: AnyArray, images: list[str], metric: str) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ from nearsure.extras import require
 from nearsure.posterior import Posterior
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
 

@@ -16,7 +16,7 @@ from nearsure.extras import require
 from nearsure.integrations.hits import Distance, Hit, HitConfidence, fit_hits
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
 
 Metric = Literal["cosine", "euclidean", "euclidean_l2", "angular"]
 CONVENTIONS: dict[str, Distance] = {

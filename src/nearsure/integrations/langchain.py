@@ -28,7 +28,7 @@ class ConfidentRetriever(BaseRetriever):
 
     `fit` makes it. The store is searched as it is, by its ``similarity_search_with_score``.
 
-    Parameters
+    Attributes
     ----------
     store : VectorStore
         Its documents have ids, and labels in their metadata.
