@@ -65,7 +65,7 @@ def test_vectors_as_lists_and_no_rows(model: Path) -> None:
 
 def test_what_is_wrong_with_a_batch(model: Path) -> None:
     scorer = Scorer(model)
-    with pytest.raises(InvalidInputError, match="must have the column 'embedding'.* Got 'z'"):
+    with pytest.raises(InvalidInputError, match=r"must have the column 'embedding'.* Got 'z'"):
         scorer({"z": np.ones((2, DIMENSION))})
     ragged: Any = np.empty(2, object)
     ragged[:] = [[1.0] * DIMENSION, [1.0]]
@@ -109,7 +109,7 @@ def ray(workers_path: None) -> Iterator[Any]:  # noqa: ARG001
 # Of Ray itself, about its own settings and files.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_ray_gives_the_answers_of_one_process(ray: Any, model: Path) -> None:
+def test_ray_gives_the_answers_of_one_process(ray: Any, model: Path) -> None:  # noqa: ANN401
     vectors, _ = all_queries()
     rows = [{"id": i, "embedding": vector} for i, vector in enumerate(vectors)]
     data = ray.data.from_items(rows, override_num_blocks=2)
@@ -131,7 +131,7 @@ def spark(workers_path: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_spark_gives_the_answers_of_one_process(spark: Any, model: Path) -> None:
+def test_spark_gives_the_answers_of_one_process(spark: Any, model: Path) -> None:  # noqa: ANN401
     vectors, _ = all_queries()
     rows = [(i, vector.tolist()) for i, vector in enumerate(vectors.astype(np.float64))]
     data = spark.createDataFrame(rows, "id long, embedding array<double>").repartition(3)
