@@ -220,7 +220,7 @@ def measure(n_utterances: int) -> Iterator[str]:
 
 INTRODUCTION = f"""# Beside semantic-router's own calibration
 
-`python -m benchmarks.semantic_router --write` wrote this page, with semantic-router
+`python -m benchmarks.semantic_router --write` makes this page, here with semantic-router
 {version("semantic-router")} and nearsure {version("nearsure")}. CLINC150, embedded by all-MiniLM-L6-v2: the utterances are
 training sentences, the queries 4,500 test sentences of 150 intents and 1,000 that are out of scope. Both routers see the same
 vectors. semantic-router's `IndexedRouter` scores routes by its 5 nearest utterances (`mean` is its default aggregation), and
