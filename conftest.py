@@ -1,7 +1,8 @@
 """The examples of README and docs are run as they stand, each page in a folder of its own.
 
 A block of ``python`` or ``sh`` that cannot run in tests says why in a comment above it:
-``<!-- not run: takes 12 minutes -->``. What a ``sh`` block leaves running is stopped with its page.
+``<!-- not run: takes 12 minutes -->``. One below ``<!-- needs: module -->`` is skipped where
+the module is not installed. What a ``sh`` block leaves running is stopped with its page.
 What a page needs and nobody should read stands in ``<!--- invisible-code-block: python ... --->``,
 where `before` is the folder of the repository. The environment is put back after each page.
 """
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -29,6 +31,7 @@ from nearsure import errors
 # needs it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+NEEDS = re.compile(r"<!-- needs: (\w+) -->\s*\Z")
 REASON = re.compile(r"<!-- not run: ([^>]+) -->\s*\Z")
 SECONDS = 120
 PAGE = "_page"
@@ -89,6 +92,9 @@ def _skip_if_said(example: Example) -> None:
     reason = reason_not_to_run(example)
     if reason:
         raise SkipTest(reason)
+    needed = NEEDS.search(example.document.text[: example.region.start])
+    if needed and find_spec(needed[1]) is None:
+        raise SkipTest(f"{needed[1]} is not installed")
 
 
 def enter_folder(namespace: dict[str, Any]) -> None:

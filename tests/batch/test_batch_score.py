@@ -27,7 +27,7 @@ from worker_openers import gallery
 
 from nearsure import NEDClassifier
 from nearsure.batch import Scored, evaluate_partitions, score, score_partitions
-from nearsure.batch.score import label_column
+from nearsure.batch.scorer import label_column
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
 

@@ -5,6 +5,7 @@ Needs the extra `batch`.
 
 from nearsure.batch.evaluate import Evaluation, evaluate_partitions
 from nearsure.batch.score import Scored, score_partitions
+from nearsure.batch.scorer import Scorer
 from nearsure.batch.search import (
     OwnNeighbors,
     as_neighbors,
@@ -16,6 +17,7 @@ __all__ = [
     "Evaluation",
     "OwnNeighbors",
     "Scored",
+    "Scorer",
     "as_neighbors",
     "evaluate_partitions",
     "leave_one_out_over_shards",

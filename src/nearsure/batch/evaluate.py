@@ -15,7 +15,7 @@ import numpy as np
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
 from nearsure.batch.partitions import Partition, read_manifest
 from nearsure.batch.runner import Job, Scheduler, check_scheduler, require_all, run_each
-from nearsure.batch.score import CONFIDENCE, LABEL, RANKED_LABELS, RANKED_PROBABILITIES
+from nearsure.batch.scorer import CONFIDENCE, LABEL, RANKED_LABELS, RANKED_PROBABILITIES
 from nearsure.embedding_files.parquet import open_parquet, read_rows, read_values
 from nearsure.errors import EmbeddingsFileError, InvalidInputError
 from nearsure.metrics import (

@@ -2,18 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import chain
-from os import PathLike
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.atomic import atomic_write, remove_drafts
 from nearsure.batch.partitions import (
     FOOTER_KEY,
@@ -34,200 +29,21 @@ from nearsure.batch.runner import (
     partitions_failed,
     run_each,
 )
-from nearsure.classifier import NEDClassifier, Prediction
-from nearsure.embedding_files.parquet import (
-    arrow,
-    open_parquet,
-    read_vectors,
+from nearsure.batch.scorer import (
+    Ranked,
+    Scorer,
+    check_open_engine,
+    check_ranked,
+    close_classifiers,
+    file_sha256,
 )
-from nearsure.engines.contract import Engine
-from nearsure.errors import EmbeddingsFileError, InvalidInputError, ModelFileError
-from nearsure.model_file import sha256_of
-from nearsure.posterior import Posterior
+from nearsure.embedding_files.parquet import arrow, open_parquet, read_vectors
+from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-# The classifier of a worker: opened once in each process, by names that mean the same in all.
-#
-# What is sent to a worker is the path of a model file and the name of a function, never an object:
-# no pickle, and no secret, as an engine's address comes from the worker's own environment.
-
-
-@dataclass
-class _Opened:
-    classifier: NEDClassifier
-    engine: Engine | None
-    n_users: int = 0
-
-
-_lock = RLock()
-_opened: dict[tuple[str, str, str | None], _Opened] = {}
-
-
-@contextmanager
-def borrow_classifier(path: str, sha256: str, open_engine: str | None) -> Iterator[NEDClassifier]:
-    """The classifier in a model file; it stays open until another is asked for.
-
-    Parameters
-    ----------
-    path : str
-        The model file.
-    sha256 : str
-        Its digest, so that no worker scores with another model of the same name.
-    open_engine : str or None
-        "module:function", which takes nothing and opens the engine that holds the points; None if
-        the model file holds them.
-    """
-    key = (path, sha256, open_engine)
-    with _lock:
-        if key not in _opened:
-            close_classifiers()
-            _opened[key] = _open(path, sha256, open_engine)
-        entry = _opened[key]
-        entry.n_users += 1
-    try:
-        yield entry.classifier
-    finally:
-        with _lock:
-            entry.n_users -= 1
-
-
-def close_classifiers() -> None:
-    """Close the classifiers of this process that are not in use."""
-    with _lock:
-        for key, entry in list(_opened.items()):
-            if not entry.n_users:
-                del _opened[key]
-                if entry.engine is not None:
-                    entry.engine.close()
-
-
-def file_sha256(path: str | PathLike[str]) -> str:
-    """The digest of a file."""
-    try:
-        return sha256_of(Path(path))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"There is no model file at {path}.") from None
-
-
-def check_open_engine(open_engine: str | None) -> None:
-    """Raise an error unless this could name a function; a worker checks that there is one."""
-    if open_engine is not None and not all(
-        part.strip() for part in open_engine.partition(":")[::2]
-    ):
-        raise InvalidInputError(
-            "open_engine must name a function that workers can import, as "
-            f"'package.module:function'. Got {open_engine!r} instead."
-        )
-
-
-def _open(path: str, sha256: str, open_engine: str | None) -> _Opened:
-    if file_sha256(path) != sha256:
-        raise ModelFileError(
-            f"{path} is not the model that scoring was started with: it has changed, or this "
-            "machine has another. Start again."
-        )
-    engine = None if open_engine is None else _open_engine(open_engine)
-    try:
-        return _Opened(NEDClassifier.load(path, engine), engine)
-    except BaseException:
-        if engine is not None:
-            engine.close()
-        raise
-
-
-def _open_engine(open_engine: str) -> Engine:
-    module, function = open_engine.partition(":")[::2]
-    try:
-        opening = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInputError(
-            "open_engine must name a function that workers can import. "
-            f"{open_engine!r} cannot be: {error}."
-        ) from error
-    engine: Engine = opening()
-    return engine
-
-
 ROW, ID = "row", "id"
-LABEL, CONFIDENCE, P_KNOWN, VERDICT = "label", "confidence", "p_known", "verdict"
-RANKED_LABELS, RANKED_PROBABILITIES = "ranked_labels", "ranked_probabilities"
-
-Ranked = int | Literal["all"] | None
-
-
-def scored_table(
-    prediction: Prediction,
-    classes: AnyArray,
-    *,
-    names: tuple[str, "pa.Array"],
-    ranked: Ranked,
-) -> "pa.Table":
-    """One row for each query.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        Of n queries.
-    classes : array of shape (n_classes,)
-        The labels that class codes index.
-    names : pair of str and pyarrow array of shape (n,)
-        The first column: what the queries are called.
-    ranked : int, "all" or None
-        How many of each query's classes to list, best first, with their probabilities.
-    """
-    pa = arrow()
-    columns = dict([names])
-    columns[LABEL] = label_column(prediction.labels)
-    columns[CONFIDENCE] = pa.array(prediction.confidence, pa.float64())
-    if prediction.p_known is not None:
-        columns[P_KNOWN] = pa.array(prediction.p_known, pa.float64())
-    if prediction.verdicts is not None:
-        columns[VERDICT] = pa.array(prediction.verdicts.tolist(), pa.string())
-    if ranked is not None:
-        offsets, codes, probabilities = _best(prediction.posterior, ranked)
-        edges = pa.array(offsets, pa.int32())
-        columns[RANKED_LABELS] = pa.ListArray.from_arrays(edges, label_column(classes[codes]))
-        columns[RANKED_PROBABILITIES] = pa.ListArray.from_arrays(
-            edges, pa.array(probabilities, pa.float64())
-        )
-    return pa.table(columns)
-
-
-def label_column(labels: AnyArray) -> "pa.Array":
-    """Labels as Parquet holds them: numbers as they are, everything else as text."""
-    pa = arrow()
-    if labels.dtype.kind in "biuf":
-        return pa.array(labels)
-    listed = labels.tolist()
-    if not all(isinstance(label, str) for label in listed):
-        raise InvalidInputError(
-            "Labels must be numbers, or all of them text, to be written to Parquet. Got a mixture."
-        )
-    return pa.array(listed, pa.string())
-
-
-def check_ranked(ranked: Ranked) -> None:
-    """Raise an error unless this is a number of classes, "all" or None."""
-    is_number = isinstance(ranked, int) and not isinstance(ranked, bool) and ranked >= 1
-    if not (ranked is None or ranked == "all" or is_number):
-        raise InvalidInputError(
-            f"ranked must be 'all', None or an integer of at least 1. Got {ranked!r} instead."
-        )
-
-
-def _best(posterior: Posterior, ranked: int | str) -> tuple[IntArray, IntArray, FloatArray]:
-    """Offsets, class codes and probabilities of the best classes of each query."""
-    lengths = np.diff(posterior.indptr)
-    if not isinstance(ranked, str):
-        lengths = np.minimum(lengths, ranked)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.repeat(posterior.indptr[:-1] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return offsets, posterior.codes[entries], posterior.probabilities[entries]
-
-
 BATCH_SIZE = 8192
 
 
@@ -376,12 +192,13 @@ def score_partition(job: Job) -> int:
     """
     pa, parquet = arrow(), arrow("pyarrow.parquet")
     partition = Partition(**job["partition"])
+    scorer = Scorer(
+        job["model_path"], job["open_engine"], ranked=job["ranked"], sha256=job["model_sha256"]
+    )
     n_rows = 0
-    with (
-        borrow_classifier(job["model_path"], job["model_sha256"], job["open_engine"]) as classifier,
-        atomic_write(Path(job["output"])) as draft,
-    ):
-        tables = _scored_tables(partition, classifier, job)
+    # Open until the partition is done, whatever else this process is asked for meanwhile.
+    with scorer.classifier() as classifier, atomic_write(Path(job["output"])) as draft:
+        tables = _scored_tables(partition, scorer, classifier.n_features_in_, job)
         first = next(tables)
         schema = first.schema.with_metadata({FOOTER_KEY: job["digest"].encode()})
         with parquet.ParquetWriter(draft, schema) as writer:
@@ -394,37 +211,34 @@ def score_partition(job: Job) -> int:
 
 
 def _scored_tables(
-    partition: Partition, classifier: NEDClassifier, job: Job
+    partition: Partition, scorer: Scorer, n_features: int, job: Job
 ) -> Iterator["pa.Table"]:
     """Scored rows, a batch at a time; one table without rows for a partition without any."""
+    pa = arrow()
     vector_column, id_column = job["vector_column"], job["id_column"]
     columns = [vector_column] if id_column is None else [vector_column, id_column]
     for first_row, batch in partition.read_rows(columns, job["batch_size"]):
         vectors = read_vectors(batch, vector_column, partition.path, first_row)
-        if vectors.shape[1] != classifier.n_features_in_:
+        if vectors.shape[1] != n_features:
             raise EmbeddingsFileError(
                 f"The vectors in the column {vector_column!r} of {partition.path} must have "
-                f"{classifier.n_features_in_} entries, as the gallery's have. Row {first_row} has "
+                f"{n_features} entries, as the gallery's have. Row {first_row} has "
                 f"{vectors.shape[1]}."
             )
         if id_column is None:
-            names = (ROW, arrow().array(np.arange(first_row, first_row + len(batch))))
+            names = pa.array(np.arange(first_row, first_row + len(batch)))
         else:
-            names = (ID, batch.column(id_column))
-        prediction = classifier.predict_with_confidence(vectors)
-        yield scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
+            names = batch.column(id_column)
+        yield _with_names(scorer.answer(vectors), names, id_column)
     if not partition.n_rows:
-        yield _empty_table(partition, classifier, job)
+        kind = pa.int64()
+        if id_column is not None:
+            with open_parquet(partition.path) as file:
+                kind = file.schema_arrow.field(id_column).type
+        nothing = scorer.answer(np.empty((0, n_features)))
+        yield _with_names(nothing, pa.array([], kind), id_column)
 
 
-def _empty_table(partition: Partition, classifier: NEDClassifier, job: Job) -> "pa.Table":
-    """No rows, but the columns of all other partitions: what any query has, without it."""
-    pa = arrow()
-    with open_parquet(partition.path) as file:
-        schema = file.schema_arrow
-    names = (ROW, pa.array([0], pa.int64()))
-    if job["id_column"] is not None:
-        names = (ID, pa.nulls(1, schema.field(job["id_column"]).type))
-    prediction = classifier.predict_with_confidence(np.ones((1, classifier.n_features_in_)))
-    table = scored_table(prediction, classifier.classes_, names=names, ranked=job["ranked"])
-    return table.slice(0, 0)
+def _with_names(answers: "pa.Table", names: "pa.Array", id_column: str | None) -> "pa.Table":
+    """The table with what its rows are called before the answers."""
+    return answers.add_column(0, ROW if id_column is None else ID, names)

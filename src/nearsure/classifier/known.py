@@ -153,12 +153,32 @@ def rehearse_gallery(
         Members of each class.
     """
     check_several_classes(np.flatnonzero(class_sizes))
+    return rehearse_points(
+        own,
+        gallery.leave_class_out(own.ids, own.neighbors.k),
+        rule,
+        to_posterior,
+        class_sizes,
+        # Logits of points whose class the head has seen are not those of unknown queries.
+        with_logits=gallery.head is not None and bool(gallery.head.class_folds),
+    )
+
+
+def rehearse_points(
+    own: SelfSearch,
+    strangers: Neighbors,
+    rule: FittedRule,
+    to_posterior: Callable[..., Posterior],
+    class_sizes: IntArray,
+    *,
+    with_logits: bool = False,
+) -> Rehearsal:
+    """The same of points that were searched already: `strangers` without their classes."""
     fit = rule.temperature_fit
     temperature = fit.temperature if fit else rule.temperature
     if temperature is None:
         temperature = fit_temperature(own.neighbors, own.codes).temperature
     stand_ins = np.arange(len(class_sizes))
-    strangers = gallery.leave_class_out(own.ids, own.neighbors.k)
     # A point that finds nothing but its class, as far as an engine lists, is no unknown query.
     seeing = np.flatnonzero(strangers.counts)
     if not seeing.size:
@@ -177,8 +197,7 @@ def rehearse_gallery(
         in_company=has_company(own),
         class_sizes=class_sizes,
         left_out_rows=seeing,
-        # Logits of points whose class the head has seen are not those of unknown queries.
-        with_logits=gallery.head is not None and bool(gallery.head.class_folds),
+        with_logits=with_logits,
     )
 
 
