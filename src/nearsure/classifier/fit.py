@@ -223,7 +223,10 @@ class Fit:
         if own.class_scores is not None:
             sizes = self.class_sizes
             posterior = rule.uncalibrated_posterior(own, n_classes=len(sizes), class_sizes=sizes)
-        return audit(own, codes, temperature=temperature, ids=ids, posterior=posterior, **options)  # type: ignore[arg-type]
+        audited = audit(
+            own, codes, temperature=temperature, ids=ids, posterior=posterior, **options
+        )  # type: ignore[arg-type]
+        return replace(audited, classes=gallery.classes)
 
     def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""
