@@ -1,7 +1,7 @@
 """`FittedRule`: from neighbours to a calibrated posterior, and how it is fitted."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,9 +42,6 @@ from nearsure.schema import (
 )
 from nearsure.temperature import ObjectiveName, TemperatureFit, fit_temperature
 from nearsure.validation import integer_codes
-
-if TYPE_CHECKING:
-    from nearsure.rules import RuleName
 
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3

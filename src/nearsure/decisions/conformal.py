@@ -86,9 +86,7 @@ class PredictionSets:
     (array([2, 5]), array([4, 1]), array([0, 1, 2, 3, 4]))
     >>> sets.contains([1, 3])
     array([ True,  True])
-    >>> sets = PredictionSets(
-    ...     sets.indptr, sets.codes, 5, sets.everything, np.array(["ant", "bee", "cat", "dog", "emu"])
-    ... )
+    >>> sets = replace(sets, classes=np.array(["ant", "bee", "cat", "dog", "emu"]))
     >>> sets[0].tolist(), sets.contains(["bee", "fox"])
     (['emu', 'bee'], array([ True, False]))
     >>> print(sets)
