@@ -86,7 +86,7 @@ class TestTuples:
         with SqliteEngine.create(tmp_path / "gallery.sqlite", 64) as engine:
             with pytest.raises(InvalidInputError):
                 NEDClassifier(rule="ned", engine=engine).fit(GALLERY, PAIRS[:300])
-            assert engine.size == 0
+            assert engine.size() == 0
 
 
 class TestBfloat16:
@@ -108,7 +108,8 @@ class TestBfloat16:
         np.testing.assert_array_equal(found.confidence, truth.confidence)
         np.testing.assert_array_equal(plain.predict(queries), truth.labels)
         ids = plain.add(queries[:20], CODES[300:320])
-        np.testing.assert_array_equal(plain.kneighbors(self.rounded[300:320], 1).ids[:, 0], ids)
+        nearest = plain.kneighbors(self.rounded[300:320], 1).ids
+        np.testing.assert_array_equal(nearest, ids[:, None])
 
     def test_of_torch(self) -> None:
         torch = pytest.importorskip("torch")

@@ -41,7 +41,7 @@ Barber, Candes, Ramdas, Tibshirani: Predictive Inference with the Jackknife+. 20
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isinf
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,11 +127,11 @@ class PredictionSets:
         return np.where(self.everything, self.n_classes, np.diff(self.indptr))
 
     @overload
-    def __getitem__(self, queries: SupportsIndex) -> AnyArray: ...
+    def __getitem__(self, queries: int | np.integer[Any]) -> AnyArray: ...
     @overload
     def __getitem__(self, queries: slice | Sequence[int] | BoolArray) -> "PredictionSets": ...
     def __getitem__(
-        self, queries: SupportsIndex | slice | Sequence[int] | BoolArray
+        self, queries: int | np.integer[Any] | slice | Sequence[int] | BoolArray
     ) -> "AnyArray | PredictionSets":
         """Labels of one query, or codes without `classes`, best first; or the sets of several.
 
