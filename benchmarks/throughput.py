@@ -17,7 +17,7 @@ from nearsure.index import ExactIndex
 ROUNDS = 7
 # What fit + predict may cost, to the bare searches, and the share of all but the search in percent.
 # The default fits three parameters, a calibrator and a head where NED fits one parameter.
-BOUNDS: dict[RuleChoice, float] = {"ned": (1.15, 3.0), "adaptive": (1.35, 18.0)}
+BOUNDS: dict[RuleChoice, tuple[float, float]] = {"ned": (1.15, 3.0), "adaptive": (1.35, 18.0)}
 
 
 def main() -> None:
