@@ -10,12 +10,13 @@ import numpy as np
 from benchmarks.report import finish, say, seconds
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, IntArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.errors import FitWarning
 
 N_FEATURES, N_CLASSES, ROUNDS = 64, 200, 3
 # Points, and how many of them are copies of one.
 SIZES = ((20_000, 5_000), (20_000, 20_000), (40_000, 40_000))
-RULES = ("auto", "ned")
+RULES: tuple[RuleChoice, ...] = ("auto", "ned")
 # Queries at a time, and how often.
 BATCHES = ((1, 40), (64, 8), (1000, 1))
 BOUND = 3.0
@@ -40,7 +41,7 @@ def main() -> None:
     finish()
 
 
-def compare(rule: str, n_points: int, n_copies: int) -> None:
+def compare(rule: RuleChoice, n_points: int, n_copies: int) -> None:
     """Say how much longer copies take, each measured beside a gallery of as many points."""
     plain, copied = (Prepared(rule, n_points, n) for n in (1, n_copies))
     what = f"{rule}: {n_copies} of {n_points} identical"
@@ -59,7 +60,7 @@ def compare(rule: str, n_points: int, n_copies: int) -> None:
 class Prepared:
     """A gallery and queries: half of them points of the gallery, half of them nearby."""
 
-    def __init__(self, rule: str, n_points: int, n_copies: int) -> None:
+    def __init__(self, rule: RuleChoice, n_points: int, n_copies: int) -> None:
         self.vectors, self.labels = made(n_points, n_copies)
         self.classifier = NEDClassifier(rule=rule)
         rng = np.random.default_rng(1)

@@ -189,7 +189,7 @@ def measure(case: Case) -> Found:
     right, codes = before.labels == case.truth, before.posterior.labels
     truth = classifier.encode(case.truth)
     sets = classifier.predict_set(case.queries, ALPHA)
-    found = Found({0: excess(before.confidence, right)}, {}, {0: sets.contains(truth).mean()})
+    found = Found({0: excess(before.confidence, right)}, {}, {0: sets.contains(case.truth).mean()})
     for n in N_LABELS:
         if 2 * n > len(right):
             continue

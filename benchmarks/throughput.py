@@ -11,6 +11,7 @@ from benchmarks.gallery import Gallery, K, make_gallery
 from benchmarks.report import finish, say, seconds
 from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.index import ExactIndex
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 ROUNDS = 7
 # What fit + predict may cost, to the bare searches, and the share of all but the search in percent.
 # The default fits three parameters, a calibrator and a head where NED fits one parameter.
-BOUNDS = {"ned": (1.15, 3.0), "adaptive": (1.35, 18.0)}
+BOUNDS: dict[RuleChoice, tuple[float, float]] = {"ned": (1.15, 3.0), "adaptive": (1.35, 18.0)}
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
     finish()
 
 
-def measure(rule: str, gallery: Gallery, flat: faiss.IndexFlatL2) -> float:
+def measure(rule: RuleChoice, gallery: Gallery, flat: faiss.IndexFlatL2) -> float:
     """Say what a rule adds to the search, and give back the time of a fit."""
     classifier = NEDClassifier(n_neighbors=K, rule=rule).fit(gallery.vectors, gallery.labels)
     sample = gallery.vectors[classifier.fit_indices_]

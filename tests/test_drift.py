@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.drift import (
     Evidence,
     QueryDrift,
@@ -578,7 +579,7 @@ SEED = 0
 
 
 @cache
-def fitted(rule: str) -> tuple[NEDClassifier, AnyArray, AnyArray]:
+def fitted(rule: RuleChoice) -> tuple[NEDClassifier, AnyArray, AnyArray]:
     digits, labels = load_digits(return_X_y=True)
     gallery, queries, gallery_labels, query_labels = train_test_split(
         digits, labels, test_size=0.5, random_state=SEED, stratify=labels

@@ -1,8 +1,8 @@
 """What is wrong with a gallery, read off its leave-one-out neighbours."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +11,14 @@ from scipy.sparse import csr_array, triu
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.bursts import CUTS, group_near_copies
 from nearsure.errors import InvalidInputError
-from nearsure.neighbors import PADDING_LABEL, Neighbors
+from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate, score
 from nearsure.rules import ned_weights
+from nearsure.table import Column, Table, plain
 from nearsure.wrong_labels import LabelSupport, WrongLabels, estimate_wrong_labels
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 __all__ = [
     "ConfusableClasses",
@@ -607,12 +611,16 @@ class SuspectLabels:
         """
         return min(int((self.trust < 0.5).sum()), self.wrong.between[1])  # noqa: PLR2004
 
+    def __getitem__(self, rows: slice | AnyArray) -> "SuspectLabels":
+        """Some of them, by slice, mask or row numbers."""
+        columns = {name: column[rows] for name, column in vars(self).items() if name != "wrong"}
+        return SuspectLabels(**columns, wrong=self.wrong)
+
     def first(self, n: int) -> "SuspectLabels":
         """The n most suspect of them, or all if there are fewer."""
         if n < 0:
             raise InvalidInputError(f"n must not be negative. Got {n} instead.")
-        columns = {name: column[:n] for name, column in vars(self).items() if name != "wrong"}
-        return SuspectLabels(**columns, wrong=self.wrong)
+        return self[:n]
 
 
 def suspect_labels(
@@ -732,32 +740,20 @@ def _make_up_labels(
     return at_random, np.where(end - first > 1, posterior.codes[entry], at_random)
 
 
-Column = tuple[str, Callable[[Any], str], AnyArray]
-
-
-def _table(title: str, n_rows: int, *columns: Column) -> str:
-    """A title and, unless there are none, the first rows beneath a header.
-
-    A column is its header, how an entry is written, and its entries.
-    """
-    cells = [[header, *map(write, entries[:n_rows])] for header, write, entries in columns]
-    if len(cells[0]) == 1:
-        return title
-    widths = [max(map(len, column)) for column in cells]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in zip(*cells, strict=True)
-    )
-    return "\n".join([title, *(f"  {line}" for line in lines)])
-
-
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:5.1f}"
 
 
-@dataclass(frozen=True, eq=False)
+AuditPart = Literal["suspects", "duplicates", "confusable", "small", "copies"]
+# Suspects of a summary that also has a line for each of the other parts, in ten lines.
+ROWS_PRINTED = 3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class GalleryAudit:
     """What is wrong with a gallery, by its own points; `audit` makes it.
+
+    Printed, it is a summary of ten lines; `to_text` has more rows of each part.
 
     Parameters
     ----------
@@ -773,6 +769,8 @@ class GalleryAudit:
         Classes that are too small, fewest members first.
     copies : NearCopies, optional
         Copies and near-copies within a class, the largest group first.
+    classes : array of shape (n_classes,), optional
+        The labels, in the order of class codes, to be shown in their place.
     """
 
     n_points: int
@@ -782,6 +780,16 @@ class GalleryAudit:
     confusable: ConfusableClasses
     small: SmallClasses
     copies: NearCopies | None = None
+    classes: AnyArray | None = None
+
+    def __repr__(self) -> str:
+        first, *others = (self._table(part) for part in get_args(AuditPart))
+        first = replace(first, title=f"{self._size}, {first.title}")
+        return "\n".join([first.to_text(ROWS_PRINTED), *(other.title for other in others)])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(self._table(part).to_html() for part in get_args(AuditPart))
+        return f"<p>{self._size}</p>{tables}"
 
     def to_text(self, *, n_rows: int = 5, class_names: Sequence[str] | None = None) -> str:
         """Short tables for a terminal, probabilities in percent.
@@ -791,7 +799,7 @@ class GalleryAudit:
         n_rows : int
             Rows of each table at most.
         class_names : sequence of str, optional
-            Name of each class code; by default the codes are shown.
+            Name of each class code; by default ``classes``, or the codes if there are none.
         """
         if n_rows < 0:
             raise InvalidInputError(f"n_rows must not be negative. Got {n_rows} instead.")
@@ -800,60 +808,94 @@ class GalleryAudit:
             raise InvalidInputError(
                 f"class_names must name all {n_classes} class codes. Got {len(class_names)} names."
             )
+        tables = (self._table(part, class_names) for part in get_args(AuditPart))
+        shown = (table.to_text(n_rows, count_rest=False) for table in tables)
+        return "\n".join([self._size, *shown])
 
-        def name(code: int) -> str:
-            if code == PADDING_LABEL:
-                return "-"
-            return str(code) if class_names is None else str(class_names[code])
+    def to_frame(self, part: AuditPart = "suspects") -> "pd.DataFrame":
+        """One of the tables as a data frame of pandas, all of its rows, probabilities in [0, 1].
 
-        suspects, pairs = self.suspects.first(self.suspects.n_doubted), self.duplicates
-        confusable, small = self.confusable, self.small
+        Parameters
+        ----------
+        part : {"suspects", "duplicates", "confusable", "small", "copies"}, default "suspects"
+            Which one. Of the suspects, those to look at: the first `SuspectLabels.n_doubted`.
+        """
+        if part not in get_args(AuditPart):
+            raise InvalidInputError(f"part must be one of {get_args(AuditPart)}. Got {part!r}.")
+        frame = self._table(part).to_frame()
+        return (
+            frame.assign(trust=self.suspects.trust[: len(frame)]) if part == "suspects" else frame
+        )
+
+    @property
+    def _size(self) -> str:
+        return f"{self.n_points} points in {self.n_classes} classes"
+
+    def _table(self, part: AuditPart, class_names: Sequence[str] | None = None) -> Table:
+        """One of the tables, with labels in the place of class codes where they are known."""
+        names: Any = self.classes if class_names is None else class_names
+
+        def labels(name: str, codes: IntArray, heading: str = "label") -> Column:
+            if names is None:
+                return Column(name, codes, lambda code: "-" if code < 0 else str(code), heading)
+            # An object array, as labels may be tuples and -1 stands for none of them.
+            own = np.fromiter((None if code < 0 else plain(names[code]) for code in codes), object)
+            return Column(name, own, lambda label: "-" if label is None else str(label), heading)
+
+        if part == "suspects":
+            found = self.suspects.first(self.suspects.n_doubted)
+            return Table(
+                f"possibly mislabelled: {found.wrong}",
+                (
+                    Column("id", found.ids),
+                    labels("label", found.codes),
+                    Column("p_own", found.p_own, _percent, "p %"),
+                    labels("suggested", found.suggested_codes, "suggested"),
+                    Column("p_suggested", found.p_suggested, _percent, "p %"),
+                ),
+            )
+        if part == "duplicates":
+            pairs = self.duplicates
+            return Table(
+                f"nearly identical points labelled differently: {len(pairs)} pairs",
+                (
+                    Column("id", pairs.ids[:, 0]),
+                    labels("label", pairs.codes[:, 0]),
+                    Column("other_id", pairs.ids[:, 1], heading="id"),
+                    labels("other_label", pairs.codes[:, 1]),
+                    Column("sq_distance", pairs.sq_distances, "{:.3g}".format, "squared distance"),
+                ),
+            )
+        if part == "confusable":
+            confused = self.confusable
+            return Table(
+                f"classes that claim something of each other: {len(confused)} pairs",
+                (
+                    labels("label", confused.codes[:, 0], "class"),
+                    labels("other_label", confused.codes[:, 1], "class"),
+                    Column("confusion", confused.confusion, _percent, "mean p %"),
+                ),
+            )
+        if part == "small":
+            small = self.small
+            return Table(
+                f"classes too small, or that miss themselves: {len(small)}",
+                (
+                    labels("label", small.codes, "class"),
+                    Column("n_members", small.n_members, heading="members"),
+                    Column("n_missed", small.n_missed, heading="missed"),
+                    Column("accuracy", small.accuracy, _percent, "accuracy %"),
+                ),
+            )
         copies = self.copies or NearCopies([], np.empty(0, np.int64), 0)
-        return "\n".join(
-            [
-                f"{self.n_points} points in {self.n_classes} classes",
-                _table(
-                    f"possibly mislabelled: {suspects.wrong}",
-                    n_rows,
-                    ("id", str, suspects.ids),
-                    ("label", name, suspects.codes),
-                    ("p %", _percent, suspects.p_own),
-                    ("suggested", name, suspects.suggested_codes),
-                    ("p %", _percent, suspects.p_suggested),
-                ),
-                _table(
-                    f"nearly identical points labelled differently: {len(pairs)} pairs",
-                    n_rows,
-                    ("id", str, pairs.ids[:, 0]),
-                    ("label", name, pairs.codes[:, 0]),
-                    ("id", str, pairs.ids[:, 1]),
-                    ("label", name, pairs.codes[:, 1]),
-                    ("squared distance", "{:.3g}".format, pairs.sq_distances),
-                ),
-                _table(
-                    f"classes that claim something of each other: {len(confusable)} pairs",
-                    n_rows,
-                    ("class", name, confusable.codes[:, 0]),
-                    ("class", name, confusable.codes[:, 1]),
-                    ("mean p %", _percent, confusable.confusion),
-                ),
-                _table(
-                    f"classes too small, or that miss themselves: {len(small)}",
-                    n_rows,
-                    ("class", name, small.codes),
-                    ("members", str, small.n_members),
-                    ("missed", str, small.n_missed),
-                    ("accuracy %", _percent, small.accuracy),
-                ),
-                _table(
-                    f"copies and near-copies within a class: {copies.n_points} points in "
-                    f"{len(copies)} groups, {copies.n_exact} points with an exact copy",
-                    n_rows,
-                    ("class", name, copies.codes),
-                    ("points", str, np.array([len(ids) for ids in copies.ids], np.int64)),
-                    ("first id", str, np.array([ids[0] for ids in copies.ids])),
-                ),
-            ]
+        return Table(
+            f"copies and near-copies within a class: {copies.n_points} points in "
+            f"{len(copies)} groups, {copies.n_exact} points with an exact copy",
+            (
+                labels("label", copies.codes, "class"),
+                Column("n_points", np.array([len(ids) for ids in copies.ids]), heading="points"),
+                Column("first_id", np.array([ids[0] for ids in copies.ids]), heading="first id"),
+            ),
         )
 
 

@@ -36,7 +36,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -856,6 +856,7 @@ class ShrunkPlatt(PlainNumbers):
         return np.asarray(expit(logits), np.float64)
 
 
+CalibratorName = Literal["none", "isotonic", "platt", "shrunk", "beta", "histogram", "bbq"]
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind
     for kind in (Unchanged, Isotonic, Platt, ShrunkPlatt, Beta, Histogram, BayesianBinning)

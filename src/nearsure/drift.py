@@ -5,6 +5,8 @@ Labels of the queries are not needed: they are compared with the gallery's leave
 
 from dataclasses import dataclass
 from functools import partial
+from math import nan
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +17,7 @@ from nearsure.errors import InvalidInputError
 from nearsure.metrics.bootstrap import Interval
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.table import html_paragraphs, make_frame
 from nearsure.validation import (
     check_correct,
     check_open_fraction,
@@ -23,6 +26,9 @@ from nearsure.validation import (
     generator_of,
     integer_codes,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 __all__ = [
     "CertaintyCut",
@@ -522,9 +528,9 @@ def _interval(estimate: float, resampled: FloatArray, level: float) -> Interval:
 TESTS = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QueryDrift:
-    """How queries differ from the gallery's own points.
+    """How queries differ from the gallery's own points; printed, a summary of ten lines at most.
 
     Parameters
     ----------
@@ -553,8 +559,36 @@ class QueryDrift:
         """Whether confidence or distance raises an alarm."""
         return self.confidence.alarm or self.distance.alarm
 
+    def __repr__(self) -> str:
+        return f"{self._findings()}\nAn estimate, not a measurement: to_text() says what it misses."
+
+    def _repr_html_(self) -> str:
+        return html_paragraphs(repr(self))
+
     def to_text(self) -> str:
-        """The findings for people, in percent."""
+        """The findings for people, in percent, and what they cannot see."""
+        return f"{self._findings()}\n{BLIND_SPOTS}"
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row as a data frame of pandas, so that batches of queries can be laid together."""
+        found = self.accuracy
+        row: dict[str, float] = {"n_queries": found.n_queries, "alarm": self.alarm}
+        for name, shift in (("confidence", self.confidence), ("distance", self.distance)):
+            numbers = ("own_median", "query_median", "gap", "p_value", "direction", "alarm")
+            row |= {f"{name}_{number}": getattr(shift, number) for number in numbers}
+        low, high = self.accuracy_range or (nan, nan)
+        row |= {
+            "accuracy": found.estimate,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "own_accuracy": found.own_accuracy,
+            "mean_confidence": found.mean_confidence.estimate,
+            "own_mean_confidence": found.own_mean_confidence,
+            "share_shift": nan if self.share_shift is None else self.share_shift,
+        }
+        return make_frame({name: [value] for name, value in row.items()})
+
+    def _findings(self) -> str:
         found = self.accuracy
         verdict = "ALARM" if self.alarm else "no alarm"
         accuracy, confidence = _percent(found.thresholded), _percent(found.mean_confidence)
@@ -576,7 +610,6 @@ class QueryDrift:
                 f"estimated accuracy  {accuracy}; gallery points {100 * found.own_accuracy:.1f}%",
                 f"mean confidence     {confidence}; gallery points {100 * own_confidence:.1f}%",
                 *added,
-                BLIND_SPOTS,
             )
         )
 

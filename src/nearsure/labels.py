@@ -16,6 +16,18 @@ LARGEST_NAMES = 2**30
 SPREAD = 64
 
 
+def label_array(y: ArrayLike) -> ArrayLike:
+    """Labels as they are, but tuples in an array of one dimension, as each is one label.
+
+    Examples
+    --------
+    >>> label_array([("cat", 1), ("dog", 2)]).shape
+    (2,)
+    """
+    tuples = isinstance(y, list | tuple) and any(isinstance(label, tuple) for label in y)
+    return np.fromiter(y, object) if tuples else y  # type: ignore[arg-type]
+
+
 def classes_and_codes(y: AnyArray) -> tuple[AnyArray, IntArray]:
     """The classes, sorted, and the code of each label among them."""
     _check_names_classes(y)
@@ -49,7 +61,7 @@ def _lacks_some(y: AnyArray) -> bool:
 
 def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:
     """The code of each label; ``len(classes)`` for one that is not among the classes."""
-    wanted = np.asarray(labels)
+    wanted = np.asarray(label_array(labels))
     # Classes that were added later are not in order; a stable sort of those that are costs little.
     order = np.argsort(classes, kind="stable")
     try:
@@ -65,7 +77,7 @@ def codes_of(labels: ArrayLike, classes: AnyArray) -> IntArray:
 
 def labels_like(y: ArrayLike, n_points: int, classes: AnyArray) -> AnyArray:
     """One label for each of so many points, of the kind that the classes are; or an error."""
-    labels = np.asarray(y)
+    labels = np.asarray(label_array(y))
     if labels.shape != (n_points,):
         raise InvalidInputError(
             f"y must be one label for each of the {n_points} points. "
@@ -135,7 +147,7 @@ def stored_classes(classes: AnyArray) -> AnyArray:
     if not all(isinstance(label, str | int) for label in classes):
         raise InvalidInputError(
             "Labels must be numbers or strings for a model to be saved. "
-            f"Got {type(classes[0]).__name__} instead."
+            f"Got {type(classes[0]).__name__} instead: fit with the text of each label."
         )
     return np.frombuffer(json.dumps(classes.tolist()).encode(), np.uint8)
 

@@ -252,7 +252,7 @@ class Neighbors:
     @cached_property
     def is_full(self) -> bool:
         """Whether no entry is padding."""
-        return bool(self.counts.min() == self.k)
+        return bool((self.counts == self.k).all())
 
     def __len__(self) -> int:
         return len(self.sq_distances)
@@ -270,10 +270,17 @@ class Neighbors:
         )
 
     def take(self, rows: AnyArray | slice) -> "Neighbors":
-        """The same result for some of its queries, by index or mask."""
-        ids = None if self.ids is None else self.ids[rows]
-        scores = None if self.class_scores is None else self.class_scores.take(rows)
-        return Neighbors(self.sq_distances[rows], self.labels[rows], ids, self.counts[rows], scores)
+        """The same result for some of its queries, or none, by index or mask."""
+        # What was checked once is not checked again, and may have no rows here.
+        neighbors = object.__new__(Neighbors)
+        vars(neighbors).update(
+            sq_distances=self.sq_distances[rows],
+            labels=self.labels[rows],
+            ids=None if self.ids is None else self.ids[rows],
+            counts=self.counts[rows],
+            class_scores=None if self.class_scores is None else self.class_scores.take(rows),
+        )
+        return neighbors
 
     def with_scores(self, scores: ClassScores | None) -> "Neighbors":
         """The same neighbours beside what a head says of the queries."""

@@ -14,6 +14,7 @@ from small_galleries import answers, assert_same_answers, drawn
 
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.errors import (
     DegenerateTemperatureWarning,
     InvalidInputError,
@@ -55,7 +56,7 @@ class TestChangesAreAsIfTheyHadAlwaysBeen:
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     @pytest.mark.parametrize("dtype", [np.float64, np.float32])
     @pytest.mark.parametrize("rule", ["auto", "ned", "knn"])
-    def test_add_remove_and_relabel(self, metric: Metric, dtype: type, rule: str) -> None:
+    def test_add_remove_and_relabel(self, metric: Metric, dtype: type, rule: RuleChoice) -> None:
         points: AnyArray = Z.astype(dtype)
         more: AnyArray = MORE[:6].astype(dtype)
         queries: AnyArray = Q.astype(dtype)

@@ -5,6 +5,7 @@ import pytest
 
 from nearsure import NEDClassifier, Neighbors
 from nearsure.arrays import AnyArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.errors import InvalidInputError
 from nearsure.posterior import aggregate, neighbor_shares
 
@@ -18,7 +19,7 @@ POINTS = CENTRES[np.arange(120) % 6] + RNG.normal(size=(120, 5))
 
 
 @pytest.mark.parametrize("rule", ["adaptive", "sharpened", "ned", "gou", "knn", "1nn"])
-def test_shares_of_a_class_sum_to_its_probability_before_calibration(rule: str) -> None:
+def test_shares_of_a_class_sum_to_its_probability_before_calibration(rule: RuleChoice) -> None:
     classifier = NEDClassifier(rule=rule, calibration="none", n_neighbors=15).fit(POINTS, LABELS)
     prediction = classifier.predict_with_confidence(RNG.normal(size=(30, 5)))
     shares = classifier.vote_shares(prediction.neighbors)

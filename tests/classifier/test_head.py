@@ -16,6 +16,7 @@ from nearsure.classifier import fit as fit_module
 from nearsure.classifier import head as head_module
 from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import FitWarning, InvalidInputError
+from nearsure.forms import FreeParameters
 from nearsure.gallery import Gallery
 from nearsure.heads import ClassMeans, Moments
 
@@ -57,7 +58,7 @@ def fitted() -> dict[str, NEDClassifier]:
 
 class TestWhichHead:
     @pytest.mark.parametrize("rule", ["adaptive", "sharpened"])
-    def test_none_is_the_rule_of_the_neighbours(self, rule: str) -> None:
+    def test_none_is_the_rule_of_the_neighbours(self, rule: FreeParameters) -> None:
         """To the last bit what is fitted on distances alone."""
         classifier = NEDClassifier(head=None, rule=rule).fit(Z, Y)
         gallery = Gallery.of_points(Z, Y)

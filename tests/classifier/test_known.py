@@ -10,6 +10,7 @@ from small_galleries import assert_same_answers, drawn
 
 from nearsure import NEDClassifier
 from nearsure.arrays import FloatArray, IntArray
+from nearsure.classifier.parameters import RuleChoice
 from nearsure.errors import InvalidInputError, StaleFitWarning, UnknownsNotRecognizedWarning
 
 # Queries here are drawn otherwise than the gallery.
@@ -128,7 +129,7 @@ def test_no_share_at_all_takes_every_query_for_known() -> None:
 
 @pytest.mark.parametrize("rule", ["ned", "knn", "sharpened"])
 @pytest.mark.parametrize("prior", ["support", "uniform"])
-def test_any_rule_and_prior(rule: str, prior: str) -> None:
+def test_any_rule_and_prior(rule: RuleChoice, prior: str) -> None:
     fitted = NEDClassifier(rule=rule, prior=prior, unknown_share=SHARE).fit(GALLERY, LABELS)
     known = TRUTH != UNKNOWN
     p_known = p_known_of(fitted, QUERIES)

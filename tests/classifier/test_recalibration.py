@@ -13,6 +13,7 @@ from small_galleries import assert_same_answers, drawn
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray, BoolArray, FloatArray
 from nearsure.calibration import ShrunkPlatt
+from nearsure.classifier.parameters import CalibrationChoice
 from nearsure.classifier.promises import expect_of_labels
 from nearsure.classifier.recalibration import (
     ASIDE,
@@ -289,7 +290,7 @@ class TestClassifier:
         np.testing.assert_allclose(one, two, atol=1e-5)
 
     @pytest.mark.parametrize("calibration", ["none", "isotonic", "histogram"])
-    def test_it_follows_any_calibrator(self, calibration: str) -> None:
+    def test_it_follows_any_calibrator(self, calibration: CalibrationChoice) -> None:
         own = NEDClassifier(calibration=calibration).fit(GALLERY, LABELS)
         before = error(own, SHIFTED[200:])
         own.recalibrate(SHIFTED[:200], TRUTH[:200])

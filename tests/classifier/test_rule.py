@@ -13,8 +13,10 @@ from nearsure import NEDClassifier, Neighbors, fit_confidence, leave_one_out
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import CALIBRATORS
 from nearsure.classifier import rule as rule_module
-from nearsure.classifier.parameters import Prior
+from nearsure.classifier.parameters import CalibrationChoice, Prior, RuleChoice
 from nearsure.errors import DegenerateTemperatureWarning, InvalidInputError, ManyMissesWarning
+from nearsure.forms import FreeParameters
+from nearsure.rules import RuleName
 
 K = 20
 
@@ -34,7 +36,7 @@ def found_by_scikit_learn(
 
 
 @pytest.mark.parametrize("rule", ["adaptive", "sharpened", "ned", "gou"])
-def test_answers_are_those_of_the_classifier(rule: str) -> None:
+def test_answers_are_those_of_the_classifier(rule: FreeParameters | RuleName) -> None:
     gallery, labels = made_classes(400, seed=0)
     queries, _ = made_classes(100, seed=1)
     engine = NearestNeighbors().fit(gallery)
@@ -70,9 +72,9 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidInputError, match="one class code for each of the 1 points"):
         fit_confidence(own, [0, 1])
     with pytest.raises(InvalidInputError, match="rule must be one of"):
-        fit_confidence(own, [0], rule="auto")
+        fit_confidence(own, [0], rule="auto")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="calibration must be one of"):
-        fit_confidence(own, [0], calibration="magic")
+        fit_confidence(own, [0], calibration="magic")  # type: ignore[arg-type]
 
 
 Z, Y = drawn(240)
@@ -89,7 +91,7 @@ def uneven(seed: int) -> tuple[FloatArray, IntArray]:
 
 class TestPrior:
     @pytest.mark.parametrize("rule", ["ned", "knn"])
-    def test_it_is_bayes_rule(self, rule: str) -> None:
+    def test_it_is_bayes_rule(self, rule: RuleChoice) -> None:
         points, labels = uneven(0)
         prior = np.array([0.2, 0.5, 0.3])
         plain = NEDClassifier(rule=rule).fit(points, labels).predict_proba(Q)
@@ -102,7 +104,7 @@ class TestPrior:
         np.testing.assert_array_equal(fitted.predict(Q)[clear], best[clear])
 
     @pytest.mark.parametrize("rule", ["auto", "sharpened", "ned", "gou"])
-    def test_the_gallerys_own_shares_change_nothing(self, rule: str) -> None:
+    def test_the_gallerys_own_shares_change_nothing(self, rule: RuleChoice) -> None:
         points, labels = uneven(0)
         own = NEDClassifier(rule=rule).fit(points, labels)
         given = NEDClassifier(rule=rule, prior=np.bincount(labels)).fit(points, labels)
@@ -213,7 +215,7 @@ class TestCalibration:
     @pytest.mark.parametrize("rule", ["auto", "1nn"])
     @pytest.mark.parametrize("calibration", ["auto", *CALIBRATORS])
     def test_probabilities_sum_to_one_and_the_largest_is_the_label(
-        self, calibration: str, rule: str
+        self, calibration: CalibrationChoice, rule: RuleChoice
     ) -> None:
         fitted = NEDClassifier(30, calibration=calibration, rule=rule).fit(Z, Y)
         prediction, probabilities = fitted.predict_with_confidence(Q), fitted.predict_proba(Q)
@@ -228,7 +230,7 @@ class TestCalibration:
             )
 
     @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none"}))
-    def test_it_never_touches_a_label(self, calibration: str) -> None:
+    def test_it_never_touches_a_label(self, calibration: CalibrationChoice) -> None:
         plain, calibrated = (
             NEDClassifier(calibration=name).fit(Z, Y).predict_with_confidence(Q)
             for name in ("none", calibration)
@@ -238,7 +240,7 @@ class TestCalibration:
         assert (calibrated.confidence >= 1 / 3).all()
 
     @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none"}))
-    def test_it_is_fitted_on_the_leave_one_out_scores(self, calibration: str) -> None:
+    def test_it_is_fitted_on_the_leave_one_out_scores(self, calibration: CalibrationChoice) -> None:
         plain = NEDClassifier(rule="knn", n_neighbors=9, calibration="none").fit(Z, Y)
         own = plain.leave_one_out_posterior()
         expected = CALIBRATORS[calibration].fit(own.confidence, own.labels == Y)
@@ -250,17 +252,18 @@ class TestCalibration:
         )
 
     def test_auto_calibrates_the_sharpened_forms_alone(self) -> None:
-        for rule, expected in (
+        cases: tuple[tuple[RuleChoice, str], ...] = (
             ("auto", "shrunk"),
             ("adaptive", "shrunk"),
             ("sharpened", "shrunk"),
             ("ned", "none"),
             ("gou", "none"),
-        ):
+        )
+        for rule, expected in cases:
             assert NEDClassifier(rule=rule).fit(Z, Y).rule_.calibrator.name == expected
 
     @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS)))
-    def test_a_file_keeps_it(self, calibration: str, tmp_path: Path) -> None:
+    def test_a_file_keeps_it(self, calibration: CalibrationChoice, tmp_path: Path) -> None:
         fitted = NEDClassifier(calibration=calibration).fit(Z, Y)
         fitted.save(tmp_path / "model")
         assert_same_answers(NEDClassifier.load(tmp_path / "model"), fitted, Q)
@@ -272,7 +275,9 @@ class TestCalibration:
             NEDClassifier(**parameters).fit(Z, Y)
 
     @pytest.mark.parametrize("calibration", sorted(set(CALIBRATORS) - {"none", "shrunk"}))
-    def test_calibrators_that_cannot_weigh_refuse_another_prior(self, calibration: str) -> None:
+    def test_calibrators_that_cannot_weigh_refuse_another_prior(
+        self, calibration: CalibrationChoice
+    ) -> None:
         with pytest.raises(InvalidInputError, match="no other calibrator can weigh its points"):
             NEDClassifier(calibration=calibration, prior="uniform").fit(Z, Y)
 
@@ -310,7 +315,7 @@ def test_auto_is_ned_if_something_is_said_about_its_temperature() -> None:
 
 
 @pytest.mark.parametrize("rule", ["adaptive", "sharpened"])
-def test_where_nothing_is_sharpened_points_count_as_they_are(rule: str) -> None:
+def test_where_nothing_is_sharpened_points_count_as_they_are(rule: RuleChoice) -> None:
     """Confidence is then learned from plain answers, each point without itself."""
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [40, 20, 10])
@@ -378,7 +383,7 @@ def test_promises_keep_to_the_prior() -> None:
         if accepted.any():
             broken += bool((prediction.labels == truth)[accepted].mean() < 0.85)
         sets = classifier.predict_set(queries, alpha=0.1)
-        covered.append(sets.contains(classifier.encode(truth)).mean())
+        covered.append(sets.contains(truth).mean())
     assert broken <= binom.ppf(0.99, n_galleries, 0.1)
     assert np.mean(covered) > 0.88
 
@@ -500,7 +505,7 @@ def test_larger_classes_are_fitted_as_ever(
 
 @pytest.mark.parametrize("calibration", ["none", "isotonic", "platt"])
 def test_other_calibrators_take_each_point_of_a_small_gallery_once(
-    calibration: str, monkeypatch: pytest.MonkeyPatch
+    calibration: CalibrationChoice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, codes, queries = few_members(4, 1)
     seen: list[int] = []

@@ -15,6 +15,7 @@ from small_galleries import assert_same_answers, drawn
 
 from nearsure import NEDClassifier, fit_confidence
 from nearsure.arrays import AnyArray
+from nearsure.classifier.parameters import CalibrationChoice
 from nearsure.cli.hit_rule import SavedRule
 from nearsure.errors import (
     EngineChangedWarning,
@@ -282,7 +283,9 @@ def test_what_cannot_be_read_again_is_not_saved() -> None:
 
 
 @pytest.mark.parametrize("calibration", ["shrunk", "isotonic", "bbq", "beta"])
-def test_every_edit_of_a_rule_is_refused_or_harmless(calibration: str, tmp_path: Path) -> None:
+def test_every_edit_of_a_rule_is_refused_or_harmless(
+    calibration: CalibrationChoice, tmp_path: Path
+) -> None:
     own = Gallery.of_points(Z, Y).leave_one_out(None, 20)
     rule = fit_confidence(own, Y, calibration=calibration)
     SavedRule(rule, NAMES, "l2", 20).save(tmp_path / "rule.json")

@@ -268,7 +268,7 @@ def test_classes_of_a_query_are_best_first() -> None:
     assert SETS[0].tolist() == [3, 0]
     assert SETS[-4].tolist() == [3, 0]
     assert SETS[-3].tolist() == [0, 1, 2, 3]
-    with pytest.raises(IndexError, match="query must be one of 4"):
+    with pytest.raises(IndexError, match="out of bounds"):
         SETS[4]
 
 

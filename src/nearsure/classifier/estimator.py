@@ -23,11 +23,15 @@ from nearsure.classifier.known import (
     rehearse_gallery,
 )
 from nearsure.classifier.parameters import (
+    CalibrationChoice,
+    HeadChoice,
     Prior,
+    RuleChoice,
     check_number_of_neighbors,
     check_parameters,
     float_dtypes,
     labels_for,
+    plain_vectors,
     settings_for,
 )
 from nearsure.classifier.promises import (
@@ -97,6 +101,7 @@ from nearsure.labels import (
     codes_of,
     extended_groups,
     groups_and_codes,
+    label_array,
 )
 from nearsure.model_file import model_bytes, read_model, read_model_bytes, write_model
 from nearsure.neighbors import Neighbors
@@ -241,10 +246,10 @@ class NEDClassifier(
         temperature: float | Literal["auto"] = "auto",
         *,
         metric: Literal["euclidean", "cosine"] = "euclidean",
-        rule: str = "auto",
+        rule: RuleChoice = "auto",
         objective: ObjectiveName = "nll",
-        calibration: str = "auto",
-        head: Literal["auto", "means", "logistic"] | None = "auto",
+        calibration: CalibrationChoice = "auto",
+        head: HeadChoice | None = "auto",
         prior: Prior = "support",
         unknown_share: float | None = None,
         engine: str | Engine = "auto",
@@ -265,16 +270,17 @@ class NEDClassifier(
         self.random_state = random_state
 
     def fit(
-        self, Z: ArrayLike, y: ArrayLike, groups: ArrayLike | Literal["auto"] | None = None
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | Literal["auto"] | None = None
     ) -> "Self":
         """Take a labelled gallery and fit everything on it.
 
         Parameters
         ----------
-        Z : array of shape (n_support, n_features)
-            Embeddings. Float32 and float64 are kept without a copy and must not change afterwards.
+        X : array of shape (n_support, n_features)
+            Embeddings. Float32 and float64 are kept without a copy and must not change afterwards;
+            bfloat16 and half precision become float32. Tensors of torch may have a gradient.
         y : array of shape (n_support,)
-            Labels.
+            Labels: numbers, strings, or anything that sorts, such as tuples.
         groups : array of shape (n_support,) or "auto", optional
             Points of one group (a burst, the augmentations of one image, near-duplicates) do not
             count as each other's neighbours where points of the gallery are left out. "auto" makes
@@ -291,7 +297,8 @@ class NEDClassifier(
         try:
             vectors: AnyArray
             labels: AnyArray
-            vectors, labels = validate_data(self, Z, y, dtype=float_dtypes(Z), order="C")
+            X, y = plain_vectors(X), label_array(y)
+            vectors, labels = validate_data(self, X, y, dtype=float_dtypes(X), order="C")
             classes, codes = classes_and_codes(labels)
             names, own_groups = None, None
             auto = _is_auto(groups)
@@ -339,7 +346,7 @@ class NEDClassifier(
         own_ids = None if ids is None else np.asarray(ids)
         if (own_ids is None) != (y is None and groups is None):
             raise InvalidInputError("ids must be given with y or groups, and only then.")
-        labels = None if y is None else np.asarray(y)
+        labels = None if y is None else np.asarray(label_array(y))
         if own_ids is not None and labels is not None and labels.shape != own_ids.shape:
             raise InvalidInputError(
                 f"y must be one label for each of the {len(own_ids)} ids. "
@@ -542,11 +549,11 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         return codes_of(labels, self.classes_)
 
-    def predict(self, Q: ArrayLike) -> AnyArray:
+    def predict(self, X: ArrayLike) -> AnyArray:
         """The most probable label of each query."""
-        return self._ask(self._validated_queries(Q)).labels
+        return self._ask(self._validated_queries(X)).labels
 
-    def predict_proba(self, Q: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probabilities of all classes, shape (n, n_classes), in the order of ``classes_``.
 
         What the neighbours' classes leave over is shared by the others. Rows sum to 1, or to
@@ -557,22 +564,22 @@ class NEDClassifier(
         DenseResultTooLargeError
             If they would not fit in memory; `predict_posterior` gives them in sparse form.
         """
-        queries = self._validated_queries(Q)
+        queries = self._validated_queries(X)
         check_dense_fits(len(queries), len(self.classes_))
         found = self._ask(queries)
         totals = np.ones(len(queries)) if found.p_known is None else found.p_known
         return to_dense(found.posterior, totals, self.class_counts_ > 0)
 
-    def predict_posterior(self, Q: ArrayLike) -> Posterior:
+    def predict_posterior(self, X: ArrayLike) -> Posterior:
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
-        return self._ask(self._validated_queries(Q)).posterior
+        return self._ask(self._validated_queries(X)).posterior
 
-    def predict_with_confidence(self, Q: ArrayLike) -> Prediction:
+    def predict_with_confidence(self, X: ArrayLike) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries.
 
         Returns
@@ -585,19 +592,19 @@ class NEDClassifier(
             If 30 or more queries are not like the gallery's own points, for which confidence was
             fitted; ``differences`` of the prediction says how.
         """
-        return self._ask(self._validated_queries(Q))
+        return self._ask(self._validated_queries(X))
 
-    def kneighbors(self, Q: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
+    def kneighbors(self, X: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query, by squared distance.
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries.
         n_neighbors : int, optional
             How many; by default ``n_neighbors_``.
         """
-        queries = self._validated_queries(Q)
+        queries = self._validated_queries(X)
         if n_neighbors is not None:
             n_neighbors = check_number_of_neighbors(n_neighbors, len(self._fit.gallery))
         return self._search(queries, n_neighbors)
@@ -718,8 +725,8 @@ class NEDClassifier(
         Returns
         -------
         AcceptThreshold
-            ``accepts(prediction.confidence)`` says which answers to act on; printed, it is a
-            sentence. If the target cannot be promised, it says so and accepts nothing.
+            ``accepts(prediction)`` says which answers to act on; printed, it is a sentence. If the
+            target cannot be promised, it says so and accepts nothing.
         """
         choose = partial(
             choose_threshold,
@@ -767,7 +774,7 @@ class NEDClassifier(
         return mix_in_unknowns(confidence, correct, unknowns, seed=DRAW_SEED)
 
     def predict_set(
-        self, Q: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
+        self, X: ArrayLike, alpha: float = 0.1, score: ScoreName = "aps"
     ) -> PredictionSets:
         """Sets of classes that hold the true one of at least 1 - alpha of the known queries.
 
@@ -779,7 +786,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries.
         alpha : float, default 0.1
             Share of the queries whose set may miss the true class, in (0, 1).
@@ -789,10 +796,12 @@ class NEDClassifier(
         Returns
         -------
         PredictionSets
-            Ragged; ``classes_[sets[i]]`` are the labels of query i, ``to_csr()`` the sparse form.
+            ``sets[i]`` are the labels of query i, best first, ``sets.contains(y)`` says whose set
+            holds its label, ``to_list()``, ``to_frame()`` and ``to_csr()`` are other forms.
         """
         fit, to_posterior = self._fit_sets(alpha, score)
-        return prediction_sets(to_posterior(self.kneighbors(Q, fit.n_neighbors)), fit)
+        sets = prediction_sets(to_posterior(self.kneighbors(X, fit.n_neighbors)), fit)
+        return replace(sets, classes=self.classes_)
 
     def conformal_fit(self, alpha: float, score: ScoreName = "aps") -> ConformalFit:
         """The score up to which classes belong to the sets of `predict_set`.
@@ -809,13 +818,13 @@ class NEDClassifier(
         return fit_sets(self._fit, own, self._search, k=k, alpha=alpha, score=score)
 
     def adapt_to_queries(
-        self, Q: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
+        self, X: ArrayLike, unknown_share: float | None = None, *, seed: int = 0
     ) -> ShareEstimate | None:
         """Fit p(known) to unlabelled queries, which may be farther away than the gallery rehearsed.
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries as they come, known and unknown, some hundreds or more.
         unknown_share : float, optional
             Share of unknowns among them, in [0, 1). None estimates it, too.
@@ -827,7 +836,7 @@ class NEDClassifier(
         ShareEstimate or None
             The estimate, which is used from now on; None if the share was given.
         """
-        neighbors, fit = self.kneighbors(Q), self._fit
+        neighbors, fit = self.kneighbors(X), self._fit
         if fit.known is None:
             raise InvalidInputError(
                 "p(known) was not fitted. Give unknown_share (0.1, say; this method replaces it) "
@@ -835,7 +844,7 @@ class NEDClassifier(
             )
         return adapt_to_unknowns(fit, fit.known, neighbors, unknown_share, seed=seed)
 
-    def adapt_prior(self, Q: ArrayLike) -> ClassShares:
+    def adapt_prior(self, X: ArrayLike) -> ClassShares:
         """Expect classes as often as unlabelled queries ask for them, until the next fit or refit.
 
         The prior changes only if class shares differ beyond chance from those expected so far, and
@@ -843,7 +852,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries as they come, some hundreds or more.
 
         Returns
@@ -858,9 +867,9 @@ class NEDClassifier(
                 "recalibrate: both were fitted with the prior as it is. Fit without unknown_share, "
                 "and call recalibrate afterwards."
             )
-        return adapt_prior(self._fit, self._self_search(), self.kneighbors(Q))
+        return adapt_prior(self._fit, self._self_search(), self.kneighbors(X))
 
-    def choose_queries_to_label(self, Q: ArrayLike, n: int = 20, *, seed: int = 0) -> IntArray:
+    def choose_queries_to_label(self, X: ArrayLike, n: int = 20, *, seed: int = 0) -> IntArray:
         """Choose queries whose labels say the most to `recalibrate` and are still a fair sample.
 
         They are spread evenly over confidence and predicted classes, and each query is as likely
@@ -868,7 +877,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Q : array of shape (n_queries, n_features)
+        X : array of shape (n_queries, n_features)
             Queries as they come.
         n : int, default 20
             How many to choose; 100 or more to be able to promise something.
@@ -878,13 +887,13 @@ class NEDClassifier(
         Returns
         -------
         array of shape (n,)
-            Rows of `Q`, ascending.
+            Rows of `X`, ascending.
         """
-        prediction = self._predicted(self.kneighbors(Q))
+        prediction = self._predicted(self.kneighbors(X))
         rng = np.random.default_rng(seed)
         return choose_rows(prediction.confidence, prediction.posterior.labels, n, rng)
 
-    def recalibrate(self, Q: ArrayLike, labels: ArrayLike) -> Recalibration:
+    def recalibrate(self, X: ArrayLike, labels: ArrayLike) -> Recalibration:
         """Fit the confidence to labelled queries, with the gallery's own fit as prior.
 
         20 labels show whether confidence is far off, about 100 bring it near; `accept_threshold`
@@ -906,7 +915,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             At least 20 queries; they must not be in the gallery.
         labels : array of shape (n,)
             Their true labels.
@@ -928,7 +937,7 @@ class NEDClassifier(
         100 labelled queries, 58.0% of them answered rightly: mean confidence 75.7% by the gallery
         alone, 63.7% now. The gallery's own calibration holds for them with probability 6.5e-06.
         """
-        queries = self._validated_queries(Q)
+        queries = self._validated_queries(X)
         return self._recalibrate(queries, check_labelled(self._fit, labels, len(queries)))
 
     def forget_labels(self) -> None:
@@ -948,7 +957,7 @@ class NEDClassifier(
 
     def add(
         self,
-        Z: ArrayLike,
+        X: ArrayLike,
         y: ArrayLike,
         groups: ArrayLike | None = None,
         ids: ArrayLike | None = None,
@@ -957,7 +966,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Z : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Embeddings.
         y : array of shape (n,)
             Labels. A new class goes to the end of ``classes_``, so that codes stay what they were.
@@ -978,8 +987,9 @@ class NEDClassifier(
             Once, when more than a tenth of the gallery has changed since the fit.
         """
         check_is_fitted(self, "classes_")
+        X = plain_vectors(X)
         vectors: AnyArray = validate_data(
-            self, Z, dtype=[np.float64, np.float32], order="C", reset=False
+            self, X, dtype=[np.float64, np.float32], order="C", reset=False
         )
         labels = labels_for(y, len(vectors), self.classes_, self.prior)
         own_names = self._fit.group_names
@@ -1079,7 +1089,7 @@ class NEDClassifier(
         """
         return self._fitted.audit(self.n_neighbors_, options)
 
-    def compare_queries(self, Q: ArrayLike, *, seed: int = 0) -> QueryDrift:
+    def compare_queries(self, X: ArrayLike, *, seed: int = 0) -> QueryDrift:
         """Whether unlabelled queries look like the gallery's points, and what to expect of them.
 
         Confidence is the gallery's own here, as in `accept_threshold` with queries, even after
@@ -1087,7 +1097,7 @@ class NEDClassifier(
 
         Parameters
         ----------
-        Q : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Queries, some dozens or more.
         seed : int
             Of the intervals.
@@ -1098,7 +1108,7 @@ class NEDClassifier(
             Shifts of confidence and distance with an alarm, the estimated accuracy and the range
             in which it should lie, and how far class shares differ.
         """
-        found = self.kneighbors(Q)
+        found = self.kneighbors(X)
         return compare_with_own(self._fit.before_labels(), self._self_search(), found, seed=seed)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -1187,11 +1197,12 @@ class NEDClassifier(
                 stacklevel=3,
             )
 
-    def _validated_queries(self, Q: ArrayLike) -> AnyArray:
+    def _validated_queries(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self, "classes_")
-        if hasattr(self, "feature_names_in_") or not _is_plain(Q, self.n_features_in_):
-            Q = validate_data(self, Q, dtype=float_dtypes(Q), order="C", reset=False)
-        queries = np.asarray(Q)
+        if hasattr(self, "feature_names_in_") or not _is_plain(X, self.n_features_in_):
+            X = plain_vectors(X)
+            X = validate_data(self, X, dtype=float_dtypes(X), order="C", reset=False)
+        queries = np.asarray(X)
         return unit_vectors(queries) if self._fit.metric == "cosine" else queries
 
     def _search(self, queries: AnyArray, n_neighbors: int | None = None) -> Neighbors:
@@ -1284,14 +1295,14 @@ def _is_auto(groups: ArrayLike | None) -> bool:
     return isinstance(groups, str)
 
 
-def _is_plain(Q: ArrayLike, n_features: int) -> bool:
-    """Whether scikit-learn would take Q as it is; asking it costs more than scoring a query."""
+def _is_plain(X: ArrayLike, n_features: int) -> bool:
+    """Whether scikit-learn would take X as it is; asking it costs more than scoring a query."""
     return (
-        type(Q) is np.ndarray
-        and Q.dtype in (np.float32, np.float64)
-        and Q.flags.c_contiguous
-        and Q.ndim == 2  # noqa: PLR2004
-        and Q.shape[0] >= 1
-        and Q.shape[1] == n_features
-        and bool(np.isfinite(Q).all())
+        type(X) is np.ndarray
+        and X.dtype in (np.float32, np.float64)
+        and X.flags.c_contiguous
+        and X.ndim == 2  # noqa: PLR2004
+        and X.shape[0] >= 1
+        and X.shape[1] == n_features
+        and bool(np.isfinite(X).all())
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,11 +219,14 @@ class Fit:
         temperature = rule.temperature if found is None else found.temperature
         if temperature is None:
             temperature = fit_temperature(own, codes).temperature
-        posterior = None
+        posterior, settings = None, cast("dict[str, Any]", options)
         if own.class_scores is not None:
             sizes = self.class_sizes
             posterior = rule.uncalibrated_posterior(own, n_classes=len(sizes), class_sizes=sizes)
-        return audit(own, codes, temperature=temperature, ids=ids, posterior=posterior, **options)  # type: ignore[arg-type]
+        audited = audit(
+            own, codes, temperature=temperature, ids=ids, posterior=posterior, **settings
+        )
+        return replace(audited, classes=gallery.classes)
 
     def watch_loss(self, own: SelfSearch) -> tuple[float, float]:
         """Mean leave-one-out loss of some points, and its standard error."""

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
-from nearsure.calibration import CALIBRATORS
+from nearsure.calibration import CALIBRATORS, CalibratorName
 from nearsure.engines.contract import Engine
 from nearsure.engines.embedded.base import INDEXES
 from nearsure.engines.registry import ENGINES
 from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
-from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.forms.sharpened import SHARPENED_NAMES, FreeParameters
 from nearsure.heads.joint import TITLES
 from nearsure.labels import codes_of, labels_like
 from nearsure.loo import check_several_classes
-from nearsure.rules import RULE_NAMES, check_temperature
+from nearsure.rules import RULE_NAMES, RuleName, check_temperature
 from nearsure.schema import (
     NUMBER,
     POSITIVE,
@@ -38,6 +38,9 @@ from nearsure.temperature import ObjectiveName, check_objective
 from nearsure.unknowns.model import check_unknown_share
 
 AUTO_NEIGHBORS = 50
+RuleChoice = Literal["auto", FreeParameters, RuleName]
+CalibrationChoice = Literal["auto", CalibratorName]
+HeadChoice = Literal["auto", "means", "logistic"]
 Prior = Literal["support", "uniform"] | ArrayLike | Mapping[Any, float]
 _PAIR = Field(
     "a label and a number",
@@ -305,9 +308,23 @@ def settings_for(parameters: Mapping[str, Any], sizes: IntArray, classes: AnyArr
     return FitSettings(k, rule, calibration, temperature, prior, factors, needs_own_pass, heads)
 
 
-def float_dtypes(Z: ArrayLike) -> list[type[np.floating]]:
+def plain_vectors(X: ArrayLike) -> ArrayLike:
+    """Tensors of torch, on any device, and bfloat16, which numpy lacks, as numpy's arrays."""
+    if isinstance(X, list | tuple) and X and hasattr(X[0], "detach"):
+        return [plain_vectors(row) for row in X]  # type: ignore[return-value]
+    if hasattr(X, "detach"):
+        tensor = X.detach().cpu()
+        # Each number of bfloat16 is one of float32.
+        narrow = tensor.is_floating_point() and tensor.itemsize < np.dtype(np.float32).itemsize
+        return np.asarray(tensor.float() if narrow else tensor)
+    if str(getattr(X, "dtype", None)) == "bfloat16":  # of ml_dtypes, in which jax has it
+        return np.asarray(X).astype(np.float32)
+    return X
+
+
+def float_dtypes(X: ArrayLike) -> list[type[np.floating]]:
     """Half precision becomes single; single and double stay; everything else becomes double."""
-    half = getattr(Z, "dtype", None) == np.float16
+    half = getattr(X, "dtype", None) == np.float16
     return [np.float32] if half else [np.float64, np.float32]
 
 

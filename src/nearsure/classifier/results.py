@@ -1,22 +1,60 @@
-"""What the classifier returns: `Prediction`, `Support` and `Staleness`."""
+"""What the classifier returns: `Prediction` and its `Answer`s, `Support` and `Staleness`."""
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nearsure.arrays import AnyArray, FloatArray
 from nearsure.errors import DenseResultTooLargeError
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
+from nearsure.table import Column, Table, plain
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Answer:
+    """One row of a `Prediction`, in Python's own numbers and strings.
+
+    Parameters
+    ----------
+    label : object
+        The most probable class.
+    confidence : float
+        Its probability, in [0, 1].
+    p_known : float or None
+        Probability that the query is of any class of the gallery; None without `unknown_share`.
+    verdict : str or None
+        "known", "ambiguous" or "unknown"; None where the gallery cannot tell.
+    nearest_id : object
+        Id of the nearest neighbour; None if there is no neighbour.
+    sq_distance : float
+        Squared distance to it; infinite if there is none.
+    """
+
+    label: Any
+    confidence: float
+    p_known: float | None
+    verdict: str | None
+    nearest_id: Any
+    sq_distance: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """Labels, how sure they are, and the neighbours that support them.
+
+    Printed, it is a summary of ten lines at most. ``len(prediction)`` is the number of queries,
+    ``prediction[3]`` the `Answer` to one of them, ``prediction[:10]`` and ``prediction[mask]``
+    predictions of some.
 
     Parameters
     ----------
@@ -36,7 +74,8 @@ class Prediction:
         where the gallery cannot recognise unknown queries, and the fit has said so.
     differences : tuple of str, or None
         How the queries differ from the gallery's own points: empty if they do not; None if they
-        are fewer than 30, or were not compared. See `nearsure.shift`.
+        are fewer than 30, or were not compared. Rows that are picked out of a prediction keep what
+        was found for all. See `nearsure.shift`.
     """
 
     labels: AnyArray
@@ -46,6 +85,84 @@ class Prediction:
     p_known: FloatArray | None = None
     verdicts: NDArray[np.str_] | None = None
     differences: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @overload
+    def __getitem__(self, rows: SupportsIndex) -> Answer: ...
+    @overload
+    def __getitem__(self, rows: slice | ArrayLike) -> "Prediction": ...
+    def __getitem__(self, rows: SupportsIndex | slice | ArrayLike) -> "Answer | Prediction":
+        """One row as an `Answer`; several, by slice, mask or row numbers, as a `Prediction`."""
+        places = np.arange(len(self))[rows if isinstance(rows, slice) else _as_index(rows)]
+        if places.ndim == 0:
+            row = int(places)
+            entries: dict[str, Any] = {"p_known": None, "verdict": None}
+            entries |= {column.name: plain(column.entries[row]) for column in self._columns()}
+            return Answer(**entries)
+        return Prediction(
+            self.labels[places],
+            self.confidence[places],
+            self.neighbors.take(places),
+            self.posterior.take(places),
+            None if self.p_known is None else self.p_known[places],
+            None if self.verdicts is None else self.verdicts[places],
+            self.differences,
+        )
+
+    def __iter__(self) -> Iterator[Answer]:
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        return self._table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self._table().to_html()
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A data frame of pandas with a row for each query and the fields of `Answer` as columns.
+
+        ``p_known`` and ``verdict`` are left out where there are none. ``nearest_id`` is missing
+        for a query without neighbours.
+        """
+        return self._table().to_frame()
+
+    def _columns(self) -> tuple[Column, ...]:
+        found = self.neighbors
+        columns = [
+            Column("label", self.labels),
+            Column("confidence", self.confidence, "{:.3f}".format),
+        ]
+        if self.p_known is not None:
+            columns.append(Column("p_known", self.p_known, "{:.3f}".format, "p(known)"))
+        if self.verdicts is not None:
+            columns.append(Column("verdict", self.verdicts))
+        nearest: AnyArray = np.full(len(self), None) if found.ids is None else found.ids[:, 0]
+        if not found.counts.all():
+            nearest = nearest.astype(object)
+            nearest[found.counts == 0] = None
+        columns.append(Column("nearest_id", nearest, heading="nearest id"))
+        distances = found.sq_distances[:, 0]
+        columns.append(Column("sq_distance", distances, "{:.4g}".format, "squared distance"))
+        return tuple(columns)
+
+    def _table(self) -> Table:
+        n, n_classes = len(self), self.posterior.n_classes
+        title = f"{n:,} prediction{'s' * (n != 1)}, {n_classes:,} class{'es' * (n_classes != 1)}"
+        if n:
+            title += f", median confidence {np.median(self.confidence):.2f}"
+        for verdict in ("ambiguous", "unknown"):
+            if self.verdicts is not None and (count := int((self.verdicts == verdict).sum())):
+                title += f", {count:,} {verdict}"
+        remark = f"Not like the queries to expect: {', and '.join(self.differences or ())}."
+        return Table(title, self._columns(), (remark,) if self.differences else ())
+
+
+def _as_index(rows: SupportsIndex | ArrayLike) -> AnyArray:
+    """Rows as numpy indexes with them; an empty list is one of no rows."""
+    index = np.asarray(rows)
+    return index if index.size or index.dtype.kind != "f" else index.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

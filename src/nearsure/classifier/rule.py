@@ -17,7 +17,7 @@ from nearsure.calibration import (
     Unchanged,
     calibrator_from_dict,
 )
-from nearsure.classifier.parameters import check_among, chosen_calibration
+from nearsure.classifier.parameters import CalibrationChoice, check_among, chosen_calibration
 from nearsure.classifier.recalibration import fit_line
 from nearsure.classifier.results import Support
 from nearsure.errors import InvalidInputError
@@ -28,7 +28,7 @@ from nearsure.heads.joint import HEAD_ALONE, HeadFit, choose_head, join_head
 from nearsure.loo import factors_of_sizes, has_small_classes, in_places, thin_alike
 from nearsure.neighbors import ClassScores, Neighbors
 from nearsure.posterior import Posterior, aggregate, neighbor_shares, with_confidence
-from nearsure.rules import RULE_NAMES, rule_weights
+from nearsure.rules import RULE_NAMES, RuleName, rule_weights
 from nearsure.schema import (
     OBJECT,
     POSITIVE,
@@ -46,7 +46,6 @@ from nearsure.validation import integer_codes
 if TYPE_CHECKING:
     from typing import Self
 
-    from nearsure.rules import RuleName
 
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
@@ -626,8 +625,8 @@ def fit_confidence(
     own: Neighbors,
     labels: ArrayLike,
     *,
-    rule: str = "adaptive",
-    calibration: str = "auto",
+    rule: FreeParameters | RuleName = "adaptive",
+    calibration: CalibrationChoice = "auto",
     class_counts: ArrayLike | None = None,
 ) -> FittedRule:
     """Learn from a gallery's own neighbours how sure to be; any engine may have found them.

@@ -157,7 +157,7 @@ def fit_rule(
     source: str,
     distance: DistanceName,
     class_counts: Path | None,
-    **parameters: str,
+    **parameters: Any,  # noqa: ANN401
 ) -> tuple[SavedRule, Neighbors, IntArray]:
     """Fit a rule; gives also the neighbours that it was fitted on, and the class codes of truth.
 

@@ -38,23 +38,33 @@ Romano, Sesia, Candes: Classification with Valid and Adaptive Coverage. 2020.
 Barber, Candes, Ramdas, Tibshirani: Predictive Inference with the Jackknife+. 2021.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isinf
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.labels import codes_of, labels_like
 from nearsure.posterior import Posterior, check_class_codes, check_indptr
+from nearsure.table import ROWS_SHOWN, Column, Table
 from nearsure.validation import check_labels, check_open_fraction
 
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets:
     """For each of n queries, the classes among which the true one is expected.
+
+    With `classes`, as `NEDClassifier.predict_set` gives them, sets hold labels and are asked for
+    labels; without, class codes. ``sets[3]`` is one set, best first, ``sets[:10]`` and
+    ``sets[mask]`` are sets of some queries.
 
     Parameters
     ----------
@@ -66,6 +76,8 @@ class PredictionSets:
         Number of classes; every code is below it.
     everything : array of shape (n,), bool
         Queries of which no class can be ruled out. They hold no entries; their set is every class.
+    classes : array of shape (n_classes,), optional
+        The labels, in the order of class codes.
 
     Examples
     --------
@@ -74,12 +86,21 @@ class PredictionSets:
     (array([2, 5]), array([4, 1]), array([0, 1, 2, 3, 4]))
     >>> sets.contains([1, 3])
     array([ True,  True])
+    >>> sets = replace(sets, classes=np.array(["ant", "bee", "cat", "dog", "emu"]))
+    >>> sets[0].tolist(), sets.contains(["bee", "fox"])
+    (['emu', 'bee'], array([ True, False]))
+    >>> print(sets)
+    2 sets, 5 classes, mean size 3.5, largest 5
+      size  labels
+      2     emu, bee
+      5     ant, bee, cat, dog, emu
     """
 
     indptr: IntArray
     codes: IntArray
     n_classes: int
     everything: BoolArray
+    classes: AnyArray | None = None
 
     def __post_init__(self) -> None:
         check_indptr(self.indptr)
@@ -105,25 +126,74 @@ class PredictionSets:
         """Number of classes in each set."""
         return np.where(self.everything, self.n_classes, np.diff(self.indptr))
 
-    def __getitem__(self, query: int) -> IntArray:
-        """Class codes of one query, best first; ascending where the set is every class."""
-        if not -len(self) <= query < len(self):
-            raise IndexError(f"query must be one of {len(self)}. Got {query} instead.")
-        query %= len(self)
-        if self.everything[query]:
-            return np.arange(self.n_classes)
-        return self.codes[self.indptr[query] : self.indptr[query + 1]]
+    @overload
+    def __getitem__(self, queries: int | np.integer[Any]) -> AnyArray: ...
+    @overload
+    def __getitem__(self, queries: slice | Sequence[int] | BoolArray) -> "PredictionSets": ...
+    def __getitem__(
+        self, queries: int | np.integer[Any] | slice | Sequence[int] | BoolArray
+    ) -> "AnyArray | PredictionSets":
+        """Labels of one query, or codes without `classes`, best first; or the sets of several.
 
-    def contains(self, codes: ArrayLike) -> BoolArray:
-        """Return whether each set holds the class code given for it.
+        Where a set is every class, they are in the order of class codes.
+        """
+        rows = np.arange(len(self))[queries]
+        if rows.ndim == 0:
+            entries = self.codes[self.indptr[rows] : self.indptr[rows + 1]]
+            codes = np.arange(self.n_classes) if self.everything[rows] else entries
+            return codes if self.classes is None else self.classes[codes]
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return replace(
+            self, indptr=indptr, codes=self.codes[entries], everything=self.everything[rows]
+        )
+
+    def __iter__(self) -> Iterator[AnyArray]:
+        return (self[query] for query in range(len(self)))
+
+    def __repr__(self) -> str:
+        return self._table(ROWS_SHOWN).to_text()
+
+    def _repr_html_(self) -> str:
+        return self._table(ROWS_SHOWN).to_html()
+
+    def to_list(self) -> list[list[Any]]:
+        """Labels of each query, or codes without `classes`, as lists of Python's own values."""
+        return [labels.tolist() for labels in self]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A data frame of pandas: the ``size`` of each set, and its ``labels`` as a list."""
+        return self._table(len(self)).to_frame()
+
+    def _table(self, n_listed: int) -> Table:
+        """Sizes, and the labels of the first sets; every class of a query may be a long list."""
+        sizes = self.sizes
+        title = f"{len(self):,} sets, {self.n_classes:,} classes"
+        if len(self):
+            title += f", mean size {sizes.mean():.3g}, largest {sizes.max():,}"
+        listed = self[:n_listed].to_list()
+        labels = np.fromiter([*listed, *[None] * (len(self) - len(listed))], object, len(self))
+        return Table(
+            title,
+            (
+                Column("size", sizes),
+                Column("labels", labels, lambda shown: ", ".join(map(str, shown))),
+            ),
+        )
+
+    def contains(self, y: ArrayLike) -> BoolArray:
+        """Return whether each set holds the label given for it; a class code without `classes`.
 
         Parameters
         ----------
-        codes : array-like of shape (n,)
-            A class code for each query. A code that is no class is in no set, not even in that of
+        y : array-like of shape (n,)
+            A label or code for each query. One that is no class is in no set, not even in that of
             every class.
         """
-        asked = check_labels(codes, n_rows=len(self))
+        if self.classes is not None:
+            y = codes_of(labels_like(y, len(self), self.classes), self.classes)
+        asked = check_labels(y, n_rows=len(self))
         rows = np.repeat(np.arange(len(self)), np.diff(self.indptr))
         found = self.everything & (asked >= 0) & (asked < self.n_classes)
         found[rows[self.codes == asked[rows]]] = True

@@ -48,7 +48,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, floor, inf, isinf, nan
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,7 +58,11 @@ from scipy.stats import beta
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.decisions.unknown_classes import FEWEST_CLASSES, UnknownClasses
 from nearsure.errors import InvalidInputError
+from nearsure.table import html_paragraphs, make_frame
 from nearsure.validation import check_confidence, check_open_fraction, check_scored
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 # Exact bounds on a share that was measured on finitely many trials.
 #
@@ -275,6 +279,14 @@ TargetKind = Literal["precision", "error", "false_accept_rate"]
 PROMISE_STEPS = 1000
 
 
+class Confident(Protocol):
+    """Answers with their confidence, such as a `nearsure.Prediction`."""
+
+    @property
+    def confidence(self) -> FloatArray:
+        """Of shape (n,), in [0, 1]."""
+
+
 @dataclass(frozen=True)
 class AcceptThreshold:
     """A threshold on the confidence and what it promises.
@@ -348,11 +360,47 @@ class AcceptThreshold:
         """Share of the wrong calibration points that are accepted; NaN if none is wrong."""
         return self.n_wrong_accepted / self.n_wrong if self.n_wrong else nan
 
-    def accepts(self, confidence: ArrayLike) -> BoolArray:
-        """Return which answers may be accepted, given their confidence of shape (n,)."""
+    def accepts(self, answers: "ArrayLike | Confident") -> BoolArray:
+        """Return which answers may be accepted.
+
+        They are judged by their confidence alone, which is what the promise was made for: p(known)
+        is part of it where unknown queries are expected, and a verdict has no say.
+
+        Parameters
+        ----------
+        answers : array-like of shape (n,), or a Prediction
+            Confidence of each answer, in [0, 1], or what has it as ``confidence``.
+
+        Returns
+        -------
+        ndarray of shape (n,), bool
+
+        Raises
+        ------
+        InvalidInputError
+            If unknown queries were expected for the promise, and were not for the prediction: its
+            confidence is another, and too high.
+        """
+        if self.unknown_share is not None and getattr(answers, "p_known", self) is None:
+            raise InvalidInputError(
+                "The prediction must be of a classifier that expects unknown queries, as this "
+                f"threshold does (up to {_percent(round(self.unknown_share, 3))}). Got one without "
+                "p_known, which takes every query for known: predict with the classifier that made "
+                "the threshold, or fit with unknown_share."
+            )
+        confidence: Any = getattr(answers, "confidence", answers)
         if np.size(confidence) == 0:
             return np.zeros(0, np.bool_)
         return check_confidence(confidence) >= self.threshold
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row as a data frame of pandas, so that several promises can be laid together."""
+        measured = ("reached", "coverage", "precision", "false_accept_rate", "condition")
+        row = {**vars(self), **{name: getattr(self, name) for name in measured}}
+        return make_frame({name: [value] for name, value in row.items()})
+
+    def _repr_html_(self) -> str:
+        return html_paragraphs(str(self))
 
     def __str__(self) -> str:
         if not self.reached:

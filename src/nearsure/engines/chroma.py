@@ -1,7 +1,7 @@
 """Galleries in Chroma: its embedded engine in a folder, or any client of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from nearsure.errors import (
 from nearsure.extras import require
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from chromadb.api import ClientAPI
 
 Kind = Literal["integer", "text"]
@@ -102,7 +104,7 @@ class ChromaEngine(SimpleEngine):
         M: int = 16,
         ef_construction: int = 200,
         ef: int = 128,
-    ) -> Self:
+    ) -> "Self":
         """Make a collection and open it.
 
         Parameters

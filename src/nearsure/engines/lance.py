@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from nearsure.errors import (
 from nearsure.extras import require
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from lancedb.db import DBConnection
 
 Kind = Literal["integer", "text"]
@@ -120,7 +122,7 @@ class LanceEngine(SimpleEngine):
         nprobe: int = 20,
         ef: int = 128,
         refine_factor: int | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Make a table and open it.
 
         Parameters

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import numpy as np
@@ -25,6 +25,8 @@ from nearsure.errors import (
 from nearsure.extras import require
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from qdrant_client import QdrantClient
 
 Kind = Literal["integer", "text"]
@@ -132,7 +134,7 @@ class QdrantEngine(SimpleEngine):
         exact: bool = False,
         ef: int = 128,
         timeout: float = 60.0,
-    ) -> Self:
+    ) -> "Self":
         """Make a collection and open it.
 
         Parameters

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from nearsure.engines.hits import (
 )
 from nearsure.errors import EngineUnavailableError, InvalidInputError, NearsureError
 from nearsure.index import unit_vectors
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class SimpleEngine(ABC):
@@ -180,7 +183,7 @@ class SimpleEngine(ABC):
     def close(self) -> None:  # noqa: B027 - it need not be overridden
         """Nothing by default: the client belongs to the caller."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *_: object) -> None:

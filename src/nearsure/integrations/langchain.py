@@ -5,7 +5,7 @@ Needs langchain-core 1.0 or later.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -21,6 +21,9 @@ from nearsure.integrations.hits import (
     HitConfidence,
     fit_hits,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class ConfidentRetriever(BaseRetriever):
@@ -66,7 +69,7 @@ class ConfidentRetriever(BaseRetriever):
         k: int = 4,
         max_fit_samples: int = 1000,
         random_state: int = 0,
-    ) -> Self:
+    ) -> "Self":
         """Ask the store for some of its own documents, and learn from what it finds.
 
         Parameters

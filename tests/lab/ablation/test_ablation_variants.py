@@ -8,6 +8,7 @@ from small_ablation import points
 
 from nearsure import NEDClassifier, fit_temperature, score
 from nearsure.calibration import PosteriorTemperature
+from nearsure.classifier.parameters import CalibrationChoice, RuleChoice
 from nearsure.forms.class_variance import class_variance_weights, fit_class_variance
 from nearsure.lab.ablation.trials import half_trial
 from nearsure.lab.ablation.variants import (
@@ -84,7 +85,7 @@ def test_probes_are_fitted_on_the_gallery_and_tempered_out_of_fold(
     ],
 )
 def test_others_are_the_classifier_with_these_settings(
-    posteriors: dict[Method, Posterior], name: str, rule: str, calibration: str
+    posteriors: dict[Method, Posterior], name: str, rule: RuleChoice, calibration: CalibrationChoice
 ) -> None:
     classifier = NEDClassifier(n_neighbors=K, rule=rule, calibration=calibration, **NO_HEAD)
     expected = classifier.fit(GALLERY.own.vectors, GALLERY.codes).predict_posterior(QUERIES.vectors)
