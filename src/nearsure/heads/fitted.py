@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
@@ -16,8 +17,10 @@ from nearsure.heads.class_means import (
     MOST_CORRELATED,
     ClassMeans,
     Moments,
+    find_factor,
     fit_class_means,
     lengthen,
+    pool_covariance,
 )
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
@@ -52,6 +55,8 @@ USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
 # From the strongest penalty on, as long as likelihood grows.
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 SCALES = (-7.0, 3.0)  # logarithms
+# Points that set the centre, and that are added up at a time.
+PORTION = 2048
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
 
@@ -450,26 +455,58 @@ def assign_folds(
     return folds[of_unit]
 
 
-def fit_many_means(folds: list[Moments], apart: Moments) -> FittedHead:
-    """Class means for more classes than can be scored, with what is usual for the rest.
+def fit_many_means(
+    points: "LabelledFolds", n_classes: int, apart: "LabelledFolds"
+) -> FittedHead | None:
+    """Class means for more classes than can be scored; None if points do not vary.
+
+    Shrinkage and scale are what is usual.
 
     Parameters
     ----------
-    folds : list of Moments
-        Of the points of each fold; sums alone.
-    apart : Moments
-        Of the points whose metric serves all folds.
+    points : LabelledFolds
+        The points.
+    n_classes : int
+        How many classes there are.
+    apart : LabelledFolds
+        Those of them whose metric serves all folds.
     """
-    total = sum(folds[1:], start=folds[0])
-    means = fit_class_means(total, USUAL_SHRINKAGE, USUAL_SCALE, spread=apart)
+    covariance = pool_covariance(apart.vectors, apart.codes)
+    if covariance is None:
+        return None
+    vectors, n_folds = points.vectors, int(points.folds.max()) + 1
+    places = points.folds * n_classes + points.codes
+    sizes = np.bincount(places, minlength=n_folds * n_classes)
+    # One row for a class in a fold, with a one for each member. Sums of few numbers stay in single
+    # precision, as what is as large as the gallery takes time to move.
+    members = csr_array(
+        (
+            np.ones(len(places), vectors.dtype),
+            np.argsort(places, kind="stable"),
+            np.append(0, np.cumsum(sizes)),
+        ),
+        shape=(len(sizes), len(places)),
+    )
+    sums, counts = members @ vectors, sizes.reshape(n_folds, n_classes).astype(np.float64)
+    sums = sums.reshape(n_folds, n_classes, -1)
+    total = sums.sum(axis=0)
+    centre = vectors[:PORTION].mean(axis=0, dtype=np.float64)
+    factor = find_factor(covariance, USUAL_SHRINKAGE)
+
+    def average(of_class: AnyArray, n: FloatArray) -> ClassMeans:
+        """Of sums that are changed in place."""
+        of_class /= np.maximum(n, 1.0)[:, None].astype(of_class.dtype)
+        of_class -= centre.astype(of_class.dtype)
+        of_class[n == 0] = 0.0
+        return ClassMeans(of_class, n, factor, USUAL_SCALE, centre)
+
     heads = []
-    for fold in folds:
-        # In single precision at once: what is as large as the gallery takes time to move.
-        counts = total.counts - fold.counts
-        rest: AnyArray = np.subtract(total.sums, fold.sums, dtype=np.float32, casting="same_kind")
-        rest /= np.maximum(counts, 1.0)[:, None]
-        head = replace(means, means=rest, counts=counts).head(np.float32)
+    for fold in range(n_folds):
+        rest = average(total - sums[fold], counts.sum(axis=0) - counts[fold])
+        head = rest.head(np.float32)
         heads.append(replace(head, intercepts=_in_single(head.intercepts)))
+    means = average(total, counts.sum(axis=0))
+    means = replace(means, means=means.means.astype(np.float64))
     return FittedHead("means", means.head(np.float32), tuple(heads), means, near_only=True)
 
 
@@ -508,8 +545,8 @@ def fit_means_head(folds: list[Moments], chosen_on: "LabelledFolds") -> tuple[Fi
 def _fit_without(fold: Moments, total: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
     """Class means of all points but a fold."""
     # Where the metric is the same in all directions, its one number is that of all points.
-    spread = total if shrinkage == 1.0 else None
-    return fit_class_means(total - fold, shrinkage, scale, spread=spread)
+    covariance = total.covariance if shrinkage == 1.0 else None
+    return fit_class_means(total - fold, shrinkage, scale, covariance=covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -618,8 +655,9 @@ def fit_logistic_folds(
         others = points.take(np.flatnonzero(fold_of_class[points.codes] != fold))
         # In many dimensions a class leaves its mark on the metric, too.
         moments = Moments.empty(total.centre, n_classes).add(others.vectors, others.codes)
-        spread = total if shrinkage == 1.0 or not moments.has_spread else None
-        means = fit_class_means(moments, shrinkage, spread=spread)
+        is_shared = shrinkage == 1.0 or not moments.has_spread
+        covariance = total.covariance if is_shared else None
+        means = fit_class_means(moments, shrinkage, covariance=covariance)
         others = replace(others, vectors=means.whiten(others.vectors))
         # From the weights for all classes, few steps are left.
         class_folds.append(fit(means, others, weights)[0])

@@ -246,16 +246,27 @@ def join_head(
         logits = _set_apart(listed, logits)
     if factors is not None:
         logits = logits + np.log(factors[listed.codes])
-    order = np.lexsort((listed.codes, -logits, listed.rows))
-    rows, codes, logits = listed.rows[order], listed.codes[order], logits[order]
     n = len(posterior)
-    lengths = np.bincount(rows, minlength=n)
+    rows, lengths = listed.rows, np.bincount(listed.rows, minlength=n)
     indptr = np.concatenate([[0], np.cumsum(lengths)])
+    order = _rank(logits, listed.codes, rows, np.arange(len(rows)) - indptr[rows])
+    codes, logits = listed.codes[order], logits[order]
     # Best first: the first of a row is its largest.
     shares = np.exp(logits - np.repeat(logits[indptr[:-1][lengths > 0]], lengths[lengths > 0]))
     totals = np.bincount(rows, shares, minlength=n)
     n_classes = max(posterior.n_classes, scores.n_known)
     return Posterior(indptr, codes, shares / totals[rows], n_classes)
+
+
+def _rank(logits: FloatArray, codes: IntArray, rows: IntArray, columns: IntArray) -> IntArray:
+    """The order of entries that lie row by row: larger logit, then smaller code."""
+    shape = (int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1)
+    # Short rows sort faster than all entries at once. What is padded comes last.
+    entry, keys, ties = np.full(shape, -1), np.full(shape, np.inf), np.zeros(shape, np.int64)
+    entry[rows, columns], keys[rows, columns] = np.arange(len(rows)), -logits
+    ties[rows, columns] = codes
+    ranked = np.take_along_axis(entry, np.lexsort((ties, keys), axis=1), axis=1).ravel()
+    return ranked[ranked >= 0]
 
 
 def _set_apart(listed: _Candidates, logits: FloatArray) -> FloatArray:
