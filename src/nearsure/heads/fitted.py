@@ -217,7 +217,14 @@ class FittedHead:
         return np.where(self.seen_ids[places] == ids, self.seen_folds[places], 0)
 
     def changed(
-        self, ids: AnyArray, vectors: AnyArray, codes: IntArray, n_classes: int, *, sign: int
+        self,
+        ids: AnyArray,
+        vectors: AnyArray,
+        codes: IntArray,
+        n_classes: int,
+        *,
+        sign: int,
+        like: AnyArray | None = None,
     ) -> "FittedHead":
         """With points added (sign 1) or removed (-1), as far as that is possible without a fit.
 
@@ -227,6 +234,8 @@ class FittedHead:
             The points.
         n_classes, sign
             As of `ClassMeans.changed`.
+        like : array of shape (n,), optional
+            Ids of points whose folds those that are new share; by default their own.
         """
         if self.means is None:
             return self
@@ -236,10 +245,12 @@ class FittedHead:
             # Those that were not read, or came past this head, are not in the means.
             vectors, codes = vectors[~is_new], codes[~is_new]
         elif is_new.any() and len(seen_ids):
-            new = np.sort(ids[is_new])
+            folds = self._folds_of(ids if like is None else like)[is_new]
+            order = np.argsort(ids[is_new])
+            new = ids[is_new][order]
             places = np.searchsorted(seen_ids, new)
             seen_ids = np.insert(_as_wide(seen_ids, new), places, new)
-            seen_folds = np.insert(seen_folds, places, 0)
+            seen_folds = np.insert(seen_folds, places, folds[order])
         means = self.means.changed(vectors, codes, n_classes, sign=sign)
         # Most classes are as they were.
         touched = np.unique(codes)
