@@ -17,7 +17,7 @@ from nearsure.classifier import head as head_module
 from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.gallery import Gallery
-from nearsure.heads import ClassMeans, Moments
+from nearsure.heads.class_means import ClassMeans, Moments
 
 # Queries here are drawn otherwise than the gallery, and galleries change.
 pytestmark = [
@@ -498,9 +498,7 @@ def test_promises_are_not_made_under_other_ids(head: Head) -> None:
     np.testing.assert_allclose(
         found.confidence / found.p_known, expected.confidence / expected.p_known
     )
-    loaded = NEDClassifier.from_bytes(
-        content, MemoryEngine(Z[order], np.arange(len(Y)), Y[order])
-    )
+    loaded = NEDClassifier.from_bytes(content, MemoryEngine(Z[order], np.arange(len(Y)), Y[order]))
     for ask in (
         partial(other.accept_threshold, precision=0.8),
         other.to_bytes,

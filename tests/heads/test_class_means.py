@@ -6,7 +6,8 @@ from head_data import draw_normal, log_shares, moments_of
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.heads import ClassMeans, Moments, class_means, fit_class_means
+from nearsure.heads import class_means
+from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
 
 POINTS, CODES, _ = draw_normal(200, seed=0)
 QUERIES, QUERY_CODES, TRUTH = draw_normal(2000, seed=1)

@@ -11,16 +11,9 @@ from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import Moments
-from nearsure.heads.fitted import (
-    MOST_FOLDS,
-    PORTION,
-    FittedHead,
-    LabelledFolds,
-    assign_folds,
-    fit_logistic_folds,
-    fit_many_means,
-    fit_means_head,
-)
+from nearsure.heads.fit import PORTION, fit_logistic_folds, fit_many_means, fit_means_head
+from nearsure.heads.fitted_head import FittedHead
+from nearsure.heads.folds import MOST_FOLDS, LabelledFolds, assign_folds
 from nearsure.neighbors import ClassScores, Neighbors
 
 # Larger galleries are read in part: a head needs to know classes, not all of their members.

@@ -20,7 +20,7 @@ from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes
 from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import check_fits, have_same_ids, reopen_gallery
-from nearsure.heads.fitted import FittedHead, head_arrays
+from nearsure.heads.state import head_arrays, head_from_state, head_to_state
 from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
@@ -354,7 +354,7 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
         manifest["recalibration"], arrays = fit.recalibration.to_state()
         tensors |= arrays
     if fit.gallery.head is not None:
-        manifest["head"], arrays = fit.gallery.head.to_state()
+        manifest["head"], arrays = head_to_state(fit.gallery.head)
         tensors |= arrays
     return manifest, tensors
 
@@ -380,9 +380,7 @@ def from_state(
     if named != manifest.get("head", {}).get("name"):
         raise unreadable(OWNER, "its rule must name the head that it has")
     if named is not None:
-        head = FittedHead.from_state(
-            manifest["head"], tensors, manifest["n_features"], len(classes)
-        )
+        head = head_from_state(manifest["head"], tensors, manifest["n_features"], len(classes))
         if engine is not None and _holds_points(manifest):
             in_file = gallery_from_state(manifest, tensors, names, None)
             head = head if have_same_ids(in_file, gallery) else head.without_points()

@@ -29,7 +29,7 @@ from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
 from nearsure.validation import check_distinct, integer_ids
 
 if TYPE_CHECKING:
-    from nearsure.heads.fitted import FittedHead
+    from nearsure.heads.fitted_head import FittedHead
 
 # Points whose vectors are fetched at a time.
 PORTION = 2048
