@@ -40,9 +40,24 @@ class LabelledFolds:
 
 
 def assign_folds(
-    codes: IntArray, groups: IntArray | None = None, most: int = MOST_FOLDS
+    codes: IntArray,
+    groups: IntArray | None = None,
+    most: int = MOST_FOLDS,
+    *,
+    seed: int = FOLD_SEED,
 ) -> IntArray:
     """Folds of points, shape (n,): those of a class are spread evenly, those of a group together.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+        Their classes.
+    groups : array of shape (n,), optional
+        Their groups.
+    most : int
+        Folds of large classes.
+    seed : int
+        Of the draw.
 
     Examples
     --------
@@ -55,7 +70,7 @@ def assign_folds(
     if groups is not None:
         _, first, of_unit = np.unique(groups, return_index=True, return_inverse=True)
     unit_codes = codes[first]
-    drawn = np.random.default_rng(FOLD_SEED).permutation(len(first))
+    drawn = np.random.default_rng(seed).permutation(len(first))
     by_class = drawn[np.argsort(unit_codes[drawn], kind="stable")]
     ordered = unit_codes[by_class]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import log_softmax
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
@@ -58,6 +59,10 @@ class LinearHead:
         moved = np.asarray(vectors, np.float64) - self.centre
         logits: FloatArray = np.round(moved @ self.weights.T + self.intercepts, DECIMALS)
         return logits
+
+    def log_probabilities(self, vectors: AnyArray) -> FloatArray:
+        """Log p(c | z), of shape (n, n_classes)."""
+        return np.asarray(log_softmax(self.logits(vectors), axis=1), np.float64)
 
     def score(
         self,
