@@ -10,12 +10,12 @@ from sklearn.neighbors import NearestCentroid
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.calibration import PosteriorTemperature
+from nearsure.heads.folds import assign_folds
 from nearsure.probes import (
     PROBE_NAMES,
     STRENGTHS,
     ProbeName,
     dense_posterior,
-    draw_folds,
     fit_probe,
 )
 
@@ -34,15 +34,15 @@ def drawn(
 def test_means_are_spherical_gaussians_of_equal_share() -> None:
     vectors, codes = drawn()
     queries, _ = drawn(seed=1)
-    probe = fit_probe("means", vectors, codes, n_classes=4, seed=0).probe
+    fitted = fit_probe("means", vectors, codes, n_classes=4, seed=0)
     means = [vectors[codes == c].mean(axis=0) for c in range(4)]
     squares = sum(((vectors[codes == c] - means[c]) ** 2).sum() for c in range(4))
     variance = squares / ((300 - 4) * 6)
     densities = [multivariate_normal(mean, variance * np.eye(6)).logpdf(queries) for mean in means]
     expected = log_softmax(np.stack(densities, axis=1), axis=1)
-    np.testing.assert_allclose(probe.log_probabilities(queries), expected, atol=1e-9)
+    np.testing.assert_allclose(fitted.probe.log_probabilities(queries), expected, atol=1e-9)
     nearest = NearestCentroid().fit(vectors, codes).predict(queries)
-    np.testing.assert_array_equal(probe(queries).labels, nearest)
+    np.testing.assert_array_equal(fitted.posterior(queries).labels, nearest)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -72,7 +72,7 @@ def test_logistic_regression_is_that_of_scikit_learn(n_classes: int) -> None:
 def test_the_strength_is_the_most_likely_one_after_tempering() -> None:
     vectors, codes = drawn(n=120, d=40, spread=0.5)
     fitted = fit_probe("logistic", vectors, codes, n_classes=4, seed=3)
-    folds = draw_folds(codes, seed=3)
+    folds = assign_folds(codes, seed=3)
     losses = []
     for strength in STRENGTHS:
         own = np.empty((120, 4))
@@ -98,7 +98,7 @@ def test_own_scores_are_of_probes_that_have_not_seen_the_point(name: ProbeName) 
     rng = np.random.default_rng(0)
     vectors, codes = rng.normal(size=(100, 200)), rng.integers(0, 2, 100)
     fitted = fit_probe(name, vectors, codes, n_classes=2, seed=0)
-    assert (fitted.probe(vectors).labels == codes).mean() > 0.9
+    assert (fitted.posterior(vectors).labels == codes).mean() > 0.9
     assert (fitted.own.labels == codes).mean() < 0.65
 
 
@@ -107,7 +107,7 @@ def test_own_scores_tell_a_temperature_that_holds_for_others(name: ProbeName) ->
     vectors, codes = drawn(n=400, d=60, spread=0.25)
     queries, truth = drawn(n=4000, d=60, spread=0.25, seed=1)
     fitted = fit_probe(name, vectors, codes, n_classes=4, seed=0)
-    tempered = PosteriorTemperature.fit(fitted.own, codes)(fitted.probe(queries))
+    tempered = PosteriorTemperature.fit(fitted.own, codes)(fitted.posterior(queries))
     right = (tempered.labels == truth).mean()
     assert 0.5 < right < 0.95
     assert tempered.confidence.mean() == pytest.approx(right, abs=0.04)
@@ -154,12 +154,12 @@ def test_improbable_classes_keep_what_a_temperature_can_raise() -> None:
 
 def test_folds_are_even_and_keep_groups_together() -> None:
     codes = np.repeat(np.arange(7), 10)
-    folds = draw_folds(codes, seed=0)
+    folds = assign_folds(codes, seed=0)
     counts = np.zeros((7, 5), int)
     np.add.at(counts, (codes, folds), 1)
     assert (counts == 2).all()
-    assert not np.array_equal(folds, draw_folds(codes, seed=1))
+    assert not np.array_equal(folds, assign_folds(codes, seed=1))
     groups = np.repeat(np.arange(35), 2)
-    together = draw_folds(codes, seed=0, groups=groups)
+    together = assign_folds(codes, groups)
     assert (together[::2] == together[1::2]).all()
     np.testing.assert_array_equal(np.bincount(together), 14)

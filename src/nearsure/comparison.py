@@ -285,7 +285,7 @@ def score_probes(
             continue
         fitted = fit_probe(name, vectors, codes, n_classes=len(sizes), seed=seed, groups=groups)
         temper = PosteriorTemperature.fit(fitted.own, codes)
-        posteriors[name] = temper(fitted.own if queries is None else fitted.probe(queries))
+        posteriors[name] = temper(fitted.own if queries is None else fitted.posterior(queries))
     return ProbeScores(posteriors, tuple(too_large))
 
 

@@ -17,22 +17,22 @@ fitted without it, so that a temperature can be fitted on them.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.special import log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import PosteriorTemperature
+from nearsure.heads.folds import assign_folds
+from nearsure.heads.linear import LinearHead
 from nearsure.posterior import Posterior
 
 ProbeName = Literal["means", "lda", "logistic"]
 PROBE_NAMES: tuple[ProbeName, ...] = get_args(ProbeName)
-N_FOLDS = 5
 # C of scikit-learn for features of mean square 1, ascending: the larger, the weaker the penalty.
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MAX_ITERATIONS, TOLERANCE = 200, 1e-4
@@ -41,40 +41,12 @@ LEAST_PROBABILITY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProbe:
-    """Log-odds of the classes that are linear in the vector.
-
-    Parameters
-    ----------
-    centre : array of shape (d,)
-        What is subtracted from a vector first.
-    weights : array of shape (n_classes, d)
-        What it is multiplied by.
-    offsets : array of shape (n_classes,)
-        What is added; minus infinity for a class that the probe has not seen.
-    """
-
-    centre: FloatArray
-    weights: FloatArray
-    offsets: FloatArray
-
-    def log_probabilities(self, vectors: AnyArray) -> FloatArray:
-        """Log p(c | z), of shape (n, n_classes)."""
-        scores = (vectors - self.centre) @ self.weights.T + self.offsets
-        return np.asarray(log_softmax(scores, axis=1), np.float64)
-
-    def __call__(self, vectors: AnyArray) -> Posterior:
-        """The posterior of n vectors."""
-        return dense_posterior(self.log_probabilities(vectors))
-
-
-@dataclass(frozen=True, eq=False)
 class FittedProbe:
     """A probe, and what it says of the points that it was fitted on; `fit_probe` makes it.
 
     Parameters
     ----------
-    probe : LinearProbe
+    probe : LinearHead
         Fitted on all points.
     own : Posterior
         Each point by a probe that was fitted on the other folds. A class that these lack has
@@ -83,9 +55,13 @@ class FittedProbe:
         The chosen C of logistic regression.
     """
 
-    probe: LinearProbe
+    probe: LinearHead
     own: Posterior
     strength: float | None = None
+
+    def posterior(self, vectors: AnyArray) -> Posterior:
+        """Of n vectors."""
+        return dense_posterior(self.probe.log_probabilities(vectors))
 
 
 def dense_posterior(log_probabilities: FloatArray) -> Posterior:
@@ -102,34 +78,6 @@ def dense_posterior(log_probabilities: FloatArray) -> Posterior:
     probabilities = np.where(np.isneginf(ranked), 0.0, np.exp(ranked).clip(LEAST_PROBABILITY, 1.0))
     indptr = n_classes * np.arange(n + 1)
     return Posterior(indptr, codes.ravel(), probabilities.ravel(), n_classes)
-
-
-def draw_folds(codes: IntArray, *, seed: int, groups: IntArray | None = None) -> IntArray:
-    """The fold of each point, 0 to 4; every class and every fold in even parts.
-
-    Parameters
-    ----------
-    codes : array of shape (n,)
-        Class codes.
-    seed : int
-        Of the draw.
-    groups : array of shape (n,), optional
-        Points of one group share a fold, that of its first point.
-
-    Examples
-    --------
-    >>> np.bincount(draw_folds(np.repeat([0, 1], 10), seed=0))
-    array([4, 4, 4, 4, 4])
-    """
-    of_point = np.arange(len(codes))
-    if groups is not None:
-        _, of_point = np.unique(groups, return_inverse=True)
-        codes = codes[np.unique(groups, return_index=True)[1]]
-    order = np.random.default_rng(seed).permutation(len(codes))
-    order = order[np.argsort(codes[order], kind="stable")]
-    folds = np.empty(len(codes), np.int64)
-    folds[order] = np.arange(len(codes)) % N_FOLDS
-    return folds[of_point]
 
 
 def fit_probe(
@@ -162,7 +110,7 @@ def fit_probe(
     groups : array of shape (n,), optional
         Points of one group are left out together.
     """
-    folds = draw_folds(codes, seed=seed, groups=groups)
+    folds = assign_folds(codes, groups, seed=seed)
     centre = vectors.mean(axis=0, dtype=np.float64)
     points = vectors - centre
     own = np.empty((len(codes), n_classes))
@@ -175,11 +123,11 @@ def fit_probe(
     else:
         own, strength = _choose_strength(points, codes, folds, n_classes)
         whole = _Logistic(points, codes, n_classes).fit(strength)
-    probe = LinearProbe(centre + whole.centre, whole.weights, whole.offsets)
+    probe = replace(whole, centre=centre + whole.centre)
     return FittedProbe(probe, dense_posterior(own), strength)
 
 
-def _fit_means(points: FloatArray, codes: IntArray, n_classes: int) -> LinearProbe:
+def _fit_means(points: FloatArray, codes: IntArray, n_classes: int) -> LinearHead:
     sizes = np.bincount(codes, minlength=n_classes)
     by_class = np.zeros((n_classes, points.shape[1]))
     np.add.at(by_class, codes, points)
@@ -189,10 +137,10 @@ def _fit_means(points: FloatArray, codes: IntArray, n_classes: int) -> LinearPro
     # Points that all lie on their means: only which one is nearest matters.
     variance = max(variance, np.finfo(np.float64).eps * float((points**2).mean())) or 1.0
     offsets = np.where(sizes > 0, -(means**2).sum(axis=1) / (2 * variance), -np.inf)
-    return LinearProbe(np.zeros(points.shape[1]), means / variance, offsets)
+    return LinearHead(means / variance, offsets, np.zeros(points.shape[1]))
 
 
-def _fit_lda(points: FloatArray, codes: IntArray, n_classes: int) -> LinearProbe:
+def _fit_lda(points: FloatArray, codes: IntArray, n_classes: int) -> LinearHead:
     means = _fit_means(points, codes, n_classes)
     if len(np.unique(codes)) in {1, len(codes)}:
         return means
@@ -216,18 +164,18 @@ class _Logistic:
         self._n_classes = n_classes
         self._model = LogisticRegression(max_iter=MAX_ITERATIONS, tol=TOLERANCE, warm_start=True)
 
-    def fit(self, strength: float) -> LinearProbe:
+    def fit(self, strength: float) -> LinearHead:
         d = self._points.shape[1]
         if (self._codes == self._codes[0]).all():
             offsets = np.full(self._n_classes, -np.inf)
             offsets[self._codes[0]] = 0.0
-            return LinearProbe(self._centre, np.zeros((self._n_classes, d)), offsets)
+            return LinearHead(np.zeros((self._n_classes, d)), offsets, self._centre)
         with warnings.catch_warnings():
             # A few steps more or less change no figure that is printed.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._model.set_params(C=strength).fit(self._points, self._codes)
         probe = _every_class(self._model, d, self._n_classes)
-        return LinearProbe(self._centre, probe.weights / self._scale, probe.offsets)
+        return LinearHead(probe.weights / self._scale, probe.intercepts, self._centre)
 
 
 def _choose_strength(
@@ -263,11 +211,11 @@ def _tempered_loss(own: Posterior, codes: IntArray) -> float:
 
 def _every_class(
     model: LinearDiscriminantAnalysis | LogisticRegression, d: int, n_classes: int
-) -> LinearProbe:
+) -> LinearHead:
     """A model of scikit-learn, which knows the classes that it saw, as one of all classes."""
     weights, offsets = np.zeros((n_classes, d)), np.full(n_classes, -np.inf)
     offsets[model.classes_] = 0.0
     # Of two classes it has the log-odds of the second.
     seen = model.classes_ if len(model.coef_) > 1 else model.classes_[1:]
     weights[seen], offsets[seen] = model.coef_, model.intercept_
-    return LinearProbe(np.zeros(d), weights, offsets)
+    return LinearHead(weights, offsets, np.zeros(d))

@@ -18,7 +18,7 @@ from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import FitWarning, InvalidInputError
 from nearsure.forms import FreeParameters
 from nearsure.gallery import Gallery
-from nearsure.heads import ClassMeans, Moments
+from nearsure.heads.class_means import ClassMeans, Moments
 
 # Queries here are drawn otherwise than the gallery, and galleries change.
 pytestmark = [
@@ -286,6 +286,23 @@ def test_groups(groups: IntArray, head: Head) -> None:
     assert_same_answers(NEDClassifier.from_bytes(classifier.to_bytes()), classifier, Q)
 
 
+@pytest.mark.parametrize("head", HEADS)
+def test_points_that_come_later_are_scored_as_their_group_is(head: Head) -> None:
+    groups = np.arange(150) // 3
+    classifier = NEDClassifier(head=head).fit(Z, Y, groups=groups)
+    old, new = np.arange(0, 150, 10), np.arange(150, 165)
+    gallery = classifier._fit.gallery
+    assert gallery.head is not None
+    folds = gallery.head.seen_folds[old]
+    assert len(set(folds)) > 1
+    classifier.add(Z[old], Y[old], groups=groups[old])
+    left_out = gallery.leave_one_out(new, 5).class_scores
+    assert left_out is not None
+    expected = gallery.leave_one_out(old, 5).class_scores
+    assert expected is not None
+    np.testing.assert_array_equal(left_out.log_shares, expected.log_shares)
+
+
 class TestChanges:
     def test_means_are_those_of_the_points_of_now(self, fitted: dict[str, NEDClassifier]) -> None:
         living = copy.deepcopy(fitted["means"])
@@ -471,6 +488,7 @@ def test_promises_are_not_made_under_other_ids(head: Head) -> None:
     """Heads have seen the points of another engine, and cannot tell which."""
     classifier = NEDClassifier(head=head, unknown_share=0.1).fit(Z, Y)
     order = np.random.default_rng(1).permutation(len(Y))
+    content = classifier.to_bytes()
     same = copy.deepcopy(classifier).use_engine(MemoryEngine(Z.copy(), np.arange(len(Y)), Y))
     same.accept_threshold(precision=0.8)
     other = classifier.use_engine(MemoryEngine(Z[order], np.arange(len(Y)), Y[order]))
@@ -481,9 +499,16 @@ def test_promises_are_not_made_under_other_ids(head: Head) -> None:
     np.testing.assert_allclose(
         found.confidence / found.p_known, expected.confidence / expected.p_known
     )
-    for ask in (partial(other.accept_threshold, precision=0.8), other.to_bytes):
+    loaded = NEDClassifier.from_bytes(content, MemoryEngine(Z[order], np.arange(len(Y)), Y[order]))
+    for ask in (
+        partial(other.accept_threshold, precision=0.8),
+        other.to_bytes,
+        partial(loaded.accept_threshold, precision=0.8),
+    ):
         with pytest.raises(InvalidInputError, match="refit"):
             ask()
+    moved = NEDClassifier.from_bytes(content, MemoryEngine(Z.copy(), np.arange(len(Y)), Y))
+    assert moved.accept_threshold(precision=0.8) == same.accept_threshold(precision=0.8)
     other.refit().accept_threshold(precision=0.8)
 
 

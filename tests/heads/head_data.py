@@ -3,7 +3,8 @@
 import numpy as np
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.heads import ClassMeans, LinearHead, Moments
+from nearsure.heads.class_means import ClassMeans, Moments
+from nearsure.heads.linear import LinearHead
 
 
 def draw_normal(

@@ -7,18 +7,11 @@ import pytest
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import ModelFileError
-from nearsure.heads import Moments
-from nearsure.heads.fitted import (
-    CLASS_FOLDS,
-    FEWEST_CLASSES,
-    FittedHead,
-    LabelledFolds,
-    assign_folds,
-    fit_logistic_folds,
-    fit_means_head,
-    head_arrays,
-    spread_classes,
-)
+from nearsure.heads.class_means import Moments
+from nearsure.heads.fit import FEWEST_CLASSES, fit_logistic_folds, fit_means_head
+from nearsure.heads.fitted_head import FittedHead
+from nearsure.heads.folds import CLASS_FOLDS, LabelledFolds, assign_folds, spread_classes
+from nearsure.heads.state import head_arrays, head_from_state, head_to_state
 
 N_CLASSES, SIZE, DIMENSION = 30, 15, 40
 
@@ -120,9 +113,9 @@ def test_classes_that_are_alike_are_in_different_folds() -> None:
 
 
 def test_a_file_keeps_it_to_the_last_bit() -> None:
-    numbers, arrays = HEAD.to_state()
+    numbers, arrays = head_to_state(HEAD)
     assert sorted(head_arrays(numbers)) == sorted(arrays)
-    again = FittedHead.from_state(numbers, arrays, DIMENSION, N_CLASSES)
+    again = head_from_state(numbers, arrays, DIMENSION, N_CLASSES)
     before, after = (
         head.score_without_class(GALLERY, NO_LABELS, IDS, LABELS) for head in (HEAD, again)
     )
@@ -130,4 +123,4 @@ def test_a_file_keeps_it_to_the_last_bit() -> None:
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
     broken = {**arrays, "head_fold_of_class": arrays["head_fold_of_class"] + 1}
     with pytest.raises(ModelFileError, match="head_fold_of_class"):
-        FittedHead.from_state(numbers, broken, DIMENSION, N_CLASSES)
+        head_from_state(numbers, broken, DIMENSION, N_CLASSES)

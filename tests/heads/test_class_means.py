@@ -6,7 +6,8 @@ from head_data import draw_normal, log_shares, moments_of
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.heads import ClassMeans, Moments, class_means, fit_class_means
+from nearsure.heads import class_means
+from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
 
 POINTS, CODES, _ = draw_normal(200, seed=0)
 QUERIES, QUERY_CODES, TRUTH = draw_normal(2000, seed=1)
@@ -127,3 +128,16 @@ def test_whether_classes_are_scattered(
 ) -> None:
     moments = Moments.empty(points.mean(axis=0), 200).add(points, codes)
     assert moments.has_spread == expected
+
+
+def test_the_pooled_covariance_is_that_of_the_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.append(CODES[:-1], CODES.max() + 5)  # a class of one point
+    for most in (class_means.MOST_CORRELATED, 1):
+        monkeypatch.setattr(class_means, "MOST_CORRELATED", most)
+        expected = moments_of(POINTS, codes).covariance
+        found = class_means.pool_covariance(1e-20 * POINTS, codes)
+        assert found is not None
+        np.testing.assert_allclose(1e40 * found, expected, atol=1e-9)
+    # Points on the means of their classes have none, far from 0 as well.
+    copies = np.repeat(1000.0 + POINTS[:20], 3, axis=0).astype(np.float32)
+    assert class_means.pool_covariance(copies, np.repeat(np.arange(20), 3)) is None

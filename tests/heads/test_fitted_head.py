@@ -9,16 +9,11 @@ from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import ModelFileError
-from nearsure.heads import ClassMeans, Moments, fit_class_means
-from nearsure.heads.fitted import (
-    SHRINKAGES,
-    FittedHead,
-    LabelledFolds,
-    assign_folds,
-    fit_logistic_folds,
-    fit_means_head,
-    head_arrays,
-)
+from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
+from nearsure.heads.fit import SHRINKAGES, fit_logistic_folds, fit_means_head
+from nearsure.heads.fitted_head import FittedHead
+from nearsure.heads.folds import LabelledFolds, assign_folds
+from nearsure.heads.state import head_arrays, head_from_state, head_to_state
 
 POINTS, CODES, _ = draw_normal(200, seed=0)
 QUERIES, QUERY_CODES, TRUTH = draw_normal(1000, seed=1)
@@ -145,9 +140,9 @@ class TestBothHeads:
         codes = CODES.copy()
         codes[7] = 4  # The only one: some folds have no members of its class.
         head = replace(fit(name, codes=codes), seen_ids=ids)
-        numbers, arrays = head.to_state()
+        numbers, arrays = head_to_state(head)
         assert sorted(head_arrays(numbers)) == sorted(arrays)
-        again = FittedHead.from_state(numbers, arrays, 3, 5)
+        again = head_from_state(numbers, arrays, 3, 5)
         none = np.empty((200, 0), np.int64)
         for one, other in (
             (head.score(QUERIES, none), again.score(QUERIES, none)),
@@ -158,17 +153,17 @@ class TestBothHeads:
         assert again.seen_ids.dtype == ids.dtype
 
     def test_more_classes_than_the_gallery_has_are_refused(self, name: str) -> None:
-        numbers, arrays = fit(name).to_state()
+        numbers, arrays = head_to_state(fit(name))
         with pytest.raises(ModelFileError, match="classes"):
-            FittedHead.from_state(numbers, arrays, 3, 3)
+            head_from_state(numbers, arrays, 3, 3)
 
 
 def test_a_factor_that_no_fit_gives_is_refused() -> None:
-    numbers, arrays = fit("means").to_state()
+    numbers, arrays = head_to_state(fit("means"))
     for name, value in (("head_factor", 1e149), ("head_means", 1e149)):
         altered = arrays | {name: np.full_like(arrays[name], value)}
         with pytest.raises(ModelFileError):
-            FittedHead.from_state({**numbers, "scale": 1e300}, altered, 3, 4)
+            head_from_state({**numbers, "scale": 1e300}, altered, 3, 4)
 
 
 def test_the_shrinkage_with_which_left_out_points_are_most_probable() -> None:

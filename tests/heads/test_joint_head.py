@@ -8,8 +8,8 @@ from head_data import log_softmax
 from scipy.optimize import minimize
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
-from nearsure.heads import Joint, fit_joint, join_head, joint
-from nearsure.heads.joint import HeadFit, choose_head
+from nearsure.heads import joint
+from nearsure.heads.joint import HeadFit, Joint, choose_head, fit_joint, join_head
 from nearsure.neighbors import PADDING_LABEL, ClassScores
 from nearsure.posterior import Posterior
 

@@ -5,7 +5,8 @@ import pytest
 from head_data import log_shares
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.heads import LinearHead, linear
+from nearsure.heads import linear
+from nearsure.heads.linear import LinearHead
 from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
 
 N_CLASSES = 50
@@ -69,11 +70,16 @@ def test_neighbours_classes_alone(block: int, monkeypatch: pytest.MonkeyPatch) -
         assert scores.rest[row] == found[row, near].min()
 
 
+@pytest.mark.parametrize("n_features", [6, 385, 9000])
 @pytest.mark.parametrize("labels", [None, LABELS])
-def test_a_query_alone_is_what_it_is_among_others(labels: IntArray | None) -> None:
-    together = HEAD.score(QUERIES, labels)
+def test_a_query_alone_is_what_it_is_among_others(labels: IntArray | None, n_features: int) -> None:
+    rng = np.random.default_rng(1)
+    weights, centre = rng.normal(size=(N_CLASSES, n_features)), rng.normal(size=n_features)
+    head = LinearHead(weights / n_features**0.5, INTERCEPTS, centre)
+    queries = rng.normal(size=(40, n_features))
+    together = head.score(queries, labels)
     for row in range(40):
-        alone = HEAD.score(QUERIES[row : row + 1], None if labels is None else labels[row, None])
+        alone = head.score(queries[row : row + 1], None if labels is None else labels[row, None])
         width = alone.codes.shape[1]
         np.testing.assert_array_equal(alone.codes[0], together.codes[row, :width])
         assert (together.codes[row, width:] == PADDING_LABEL).all()

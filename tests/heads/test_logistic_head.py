@@ -6,7 +6,8 @@ from head_data import draw_normal, log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from nearsure.arrays import FloatArray
-from nearsure.heads import fit_logistic_head, logistic
+from nearsure.heads import logistic
+from nearsure.heads.logistic import fit_logistic_head
 
 POINTS, CODES, _ = draw_normal(300, seed=0)
 QUERIES, QUERY_CODES, _ = draw_normal(500, seed=1)

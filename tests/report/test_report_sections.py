@@ -213,7 +213,10 @@ def test_own_points_are_scored_by_probes_that_have_not_seen_them() -> None:
         assert_exact(methods[name].accuracy, right, 80)
     shown = query_report(classifier, 3 * vectors, codes, title="x", n_resamples=FEW)
     seen = {method.name: method for method in shown.methods}["logistic"]
-    assert seen.accuracy.value == 1.0
+    known = score_probes(units, codes, units, seed=0).posteriors["logistic"]
+    right = int((known.labels == codes).sum())
+    assert right > 70
+    assert_exact(seen.accuracy, right, 80)
 
 
 def test_groups_of_the_fit_are_left_out_of_probes_together() -> None:

@@ -8,7 +8,7 @@ import pytest
 from nearsure import Neighbors, score
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
-from nearsure.heads import LinearHead
+from nearsure.heads.linear import LinearHead
 from nearsure.index import ExactIndex
 from nearsure.loo import search_leaving_one_out
 from nearsure.unknowns import (

@@ -673,6 +673,11 @@ class NEDClassifier(
         """Ids of the points of the fit that are still there, in the order of `predict_own`."""
         return self._self_search().ids
 
+    def own_points(self) -> tuple[AnyArray, IntArray, IntArray | None]:
+        """Vectors as they are compared, class codes and groups, if there are any, of `own_ids`."""
+        points = self._fitted.gallery.points_of(self.own_ids())
+        return points.vectors, points.codes, self._fitted.groups_of(points.ids)
+
     def leave_one_out_posterior(self) -> Posterior:
         """The posterior of the points ``fit_indices_`` that are still there, without themselves."""
         return self._fitted.posterior(self._self_search().neighbors)

@@ -11,22 +11,14 @@ from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import Moments
-from nearsure.heads.fitted import (
-    MOST_FOLDS,
-    FittedHead,
-    LabelledFolds,
-    assign_folds,
-    fit_logistic_folds,
-    fit_many_means,
-    fit_means_head,
-)
+from nearsure.heads.fit import PORTION, fit_logistic_folds, fit_many_means, fit_means_head
+from nearsure.heads.fitted_head import FittedHead
+from nearsure.heads.folds import MOST_FOLDS, LabelledFolds, assign_folds
 from nearsure.neighbors import ClassScores, Neighbors
 
 # Larger galleries are read in part: a head needs to know classes, not all of their members.
 MOST_READ, MOST_NUMBERS_READ = 100_000, 5e7
 READ_SEED = 0
-# Points whose vectors are fetched, and added up, at a time.
-PORTION = 2048
 # Points times features times classes that logistic regression takes at most, and the points for
 # each class that it needs.
 MOST_PRODUCTS = 1e9
@@ -177,18 +169,20 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 
 def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, AnyArray, IntArray]:
     """Ids, vectors and classes of those points that are still there."""
-    blocks = []
+    found, codes, n = [], [], 0
     for block in np.split(ids, np.arange(PORTION, len(ids), PORTION)):
         try:
-            blocks.append(gallery.points_of(block))
+            points = gallery.points_of(block)
         except (LookupError, InvalidInputError):
             # Others have removed points meanwhile.
-            blocks.append(gallery.points_of(block[gallery.holds(block)]))
-    return (
-        np.concatenate([block.ids for block in blocks]),
-        np.concatenate([block.vectors for block in blocks]),
-        np.concatenate([block.codes for block in blocks]),
-    )
+            points = gallery.points_of(block[gallery.holds(block)])
+        if not found:
+            vectors = np.empty((len(ids), points.vectors.shape[1]), points.vectors.dtype)
+        vectors[n : n + len(points.ids)] = points.vectors
+        found.append(points.ids)
+        codes.append(points.codes)
+        n += len(points.ids)
+    return np.concatenate(found), vectors[:n], np.concatenate(codes)
 
 
 def _order_by_content(vectors: AnyArray, codes: IntArray) -> IntArray:
@@ -232,19 +226,16 @@ def _fit_many(
     others = np.flatnonzero(~is_own)
     rows = others if len(others) > MOST_FOR_METRIC else np.arange(len(is_own))
     apart = points.take(rows[:: -(-len(rows) // MOST_FOR_METRIC)])
-    total = _add_up(replace(apart, folds=np.zeros(len(apart.codes), np.int64)), n_classes)[0]
-    if not total.has_spread:
-        return None
-    moments = _add_up(points, n_classes, with_squares=False)
-    return {"means": fit_many_means(moments, total)}
+    means = fit_many_means(points, n_classes, apart)
+    return None if means is None else {"means": means}
 
 
-def _add_up(points: LabelledFolds, n_classes: int, *, with_squares: bool = True) -> list[Moments]:
+def _add_up(points: LabelledFolds, n_classes: int) -> list[Moments]:
     """Moments of the points of each fold."""
     centre = points.vectors[:PORTION].mean(axis=0, dtype=np.float64)
     moments = []
     for fold in range(int(points.folds.max()) + 1):
-        sums = Moments.empty(centre, n_classes, with_squares=with_squares)
+        sums = Moments.empty(centre, n_classes)
         rows = np.flatnonzero(points.folds == fold)
         for start in range(0, len(rows), PORTION):
             some = rows[start : start + PORTION]

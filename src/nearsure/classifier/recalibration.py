@@ -157,9 +157,10 @@ def _log_likelihood(
     total = np.add.outer(intercepts * right.sum(), slopes * (x @ right))
     for start in range(0, len(x), LABELS_AT_ONCE):
         block = slice(start, start + LABELS_AT_ONCE)
-        some = np.multiply.outer(slopes, x[block])
-        for row, intercept in enumerate(intercepts):
-            total[row] -= np.logaddexp(0.0, intercept + some) @ counts[block]
+        # No slope and no confidence of the grid are so large that these overflow.
+        odds = np.exp(np.multiply.outer(slopes, x[block]))
+        for row, factor in enumerate(np.exp(intercepts)):
+            total[row] -= np.log(1.0 + factor * odds) @ counts[block]
     return np.asarray(total, np.float64)
 
 

@@ -19,8 +19,8 @@ from nearsure.errors import InvalidInputError
 from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes
 from nearsure.gallery.counts import values_beside
-from nearsure.gallery.opening import check_fits, reopen_gallery
-from nearsure.heads.fitted import FittedHead, head_arrays
+from nearsure.gallery.opening import check_fits, have_same_ids, reopen_gallery
+from nearsure.heads.state import head_arrays, head_from_state, head_to_state
 from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
 from nearsure.schema import (
@@ -120,6 +120,10 @@ def array_names(manifest: dict[str, Any]) -> tuple[str, ...]:
     return ("class_counts", "changed_ids", *tables, *(f"faiss_{name}" for name in index))
 
 
+def _holds_points(manifest: dict[str, Any]) -> bool:
+    return manifest.get("engine") is None or "faiss" in manifest["engine"]
+
+
 def gallery_from_state(
     manifest: dict[str, Any],
     arrays: dict[str, AnyArray],
@@ -144,7 +148,7 @@ def gallery_from_state(
         counts = {"class_counts": arrays["class_counts"]}
         members = array("int64", None, low=0, high=2**40)
         check_fields("The gallery", counts, {"class_counts": members})
-    if stored is None or "faiss" in stored:
+    if _holds_points(manifest):
         if engine is not None:
             return reopen_gallery(engine, classes, n_features, metric)
     elif engine is None:
@@ -350,7 +354,7 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
         manifest["recalibration"], arrays = fit.recalibration.to_state()
         tensors |= arrays
     if fit.gallery.head is not None:
-        manifest["head"], arrays = fit.gallery.head.to_state()
+        manifest["head"], arrays = head_to_state(fit.gallery.head)
         tensors |= arrays
     return manifest, tensors
 
@@ -376,9 +380,11 @@ def from_state(
     if named != manifest.get("head", {}).get("name"):
         raise unreadable(OWNER, "its rule must name the head that it has")
     if named is not None:
-        gallery.head = FittedHead.from_state(
-            manifest["head"], tensors, manifest["n_features"], len(classes)
-        )
+        head = head_from_state(manifest["head"], tensors, manifest["n_features"], len(classes))
+        if engine is not None and _holds_points(manifest):
+            in_file = gallery_from_state(manifest, tensors, names, None)
+            head = head if have_same_ids(in_file, gallery) else head.without_points()
+        gallery.head = head
     with reading("The prior"):
         prior = prior_of_classes(manifest["prior"], classes)
         if engine is None:  # Others may have changed what an engine holds.

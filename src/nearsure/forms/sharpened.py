@@ -269,6 +269,8 @@ class SharpenedLikelihood:
 STARTS = ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0), (2.5, 2.0, 1.0), (0.5, 0.6, 0.0))
 # The starts only have to find the right valley, for which this many points are enough.
 START_SAMPLE = 2000
+# Of losses and slopes: when it is found, and at the end.
+VALLEY_TOLERANCE, TOLERANCE = 1e-7, 1e-10
 FACTOR_OF_TEMPERATURE = 100.0
 # Beyond, the data (pairs of near-duplicates, say) tell T and gamma no longer apart.
 SHARPNESS_RANGE = 0.2, 5.0
@@ -410,11 +412,10 @@ def fit_sharpened(
         centre = np.array([np.log(near.temperature / ned.temperature), 0.0, near.adaptivity])
         prior = _Prior(centre, np.array([1.0, 0.0, 1.0]) * n_draws / PRIOR_SPREAD**2)
     ends = sorted(
-        (_descend(sample, start, bounds, prior) for start in starts), key=lambda end: end[1]
+        (_descend(sample, start, bounds, prior, VALLEY_TOLERANCE) for start in starts),
+        key=lambda end: end[1],
     )
-    best = ends[0][0]
-    if sample is not every:
-        best = _descend(every, best, bounds, prior)[0]
+    best, _ = _descend(every, ends[0][0], bounds, prior, TOLERANCE)
     form = SharpenedNED(
         temperature=float(ned.temperature * np.exp(best[0])),
         sharpness=float(np.exp(best[1])),
@@ -440,7 +441,11 @@ class _Prior(NamedTuple):
 
 
 def _descend(
-    likelihood: SharpenedLikelihood, start: FloatArray, bounds: FloatArray, prior: _Prior
+    likelihood: SharpenedLikelihood,
+    start: FloatArray,
+    bounds: FloatArray,
+    prior: _Prior,
+    tolerance: float,
 ) -> tuple[FloatArray, float]:
     """The bottom of the valley about a start, and the penalised loss there."""
 
@@ -451,7 +456,9 @@ def _descend(
         penalty = float(pull @ away) / 2
         return float(losses.mean()) + penalty, slopes.mean(axis=0) + pull
 
-    end = minimize(penalised, start, jac=True, bounds=bounds.tolist(), method="L-BFGS-B", tol=1e-10)
+    end = minimize(
+        penalised, start, jac=True, bounds=bounds.tolist(), method="L-BFGS-B", tol=tolerance
+    )
     return np.asarray(end.x, np.float64), float(end.fun)
 
 

@@ -31,7 +31,7 @@ from nearsure.validation import check_distinct, integer_ids
 if TYPE_CHECKING:
     from typing import Self
 
-    from nearsure.heads.fitted import FittedHead
+    from nearsure.heads.fitted_head import FittedHead
 
 # Points whose vectors are fetched at a time.
 PORTION = 2048
@@ -393,7 +393,7 @@ class Gallery:
             self._remove_beside(ids)
             raise
         self.counts = self.counts.after(come=codes, new_ids=ids)
-        self._change_head(ids, vectors, codes, sign=1)
+        self._change_head(ids, self._comparable(vectors), codes, sign=1)
         self.mark_changed(ids)
         return ids
 
@@ -443,7 +443,9 @@ class Gallery:
         self, ids: AnyArray, vectors: AnyArray | None, codes: IntArray, *, sign: int
     ) -> None:
         if self.head is not None and vectors is not None:
-            self.head = self.head.changed(ids, vectors, codes, len(self.labels), sign=sign)
+            self.head = self.head.changed(
+                ids, vectors, codes, len(self.labels), sign=sign, like=self._find_seen(ids)
+            )
 
     def _remove_beside(self, ids: AnyArray) -> None:
         self.codes_beside, self.groups_beside = (
@@ -654,12 +656,29 @@ class Gallery:
         """Beside neighbours of own points, what heads say that have not seen the points."""
         if self.head is None:
             return found
-        points = (self._comparable(asked.vectors), found.labels, asked.ids)
+        points = (self._comparable(asked.vectors), found.labels, self._find_seen(asked.ids))
         if without_class:
             scores = self.head.score_without_class(*points, asked.codes, found.sq_distances)
         else:
             scores = self.head.score_own(*points, found.sq_distances)
         return found.with_scores(scores)
+
+    def _find_seen(self, ids: AnyArray) -> AnyArray:
+        """By which ids the head knows points: one that came later is scored as its group is."""
+        if self.head is None or self.groups_beside is None:
+            return ids
+        new = ~np.isin(ids, self.head.seen_ids)
+        if not new.any():
+            return ids
+        own, groups = self.groups_beside.by_id()
+        seen = np.isin(own, self.head.seen_ids)
+        known, first = np.unique(groups[seen], return_index=True)
+        wanted = values_beside(self.groups_beside, ids[new])
+        places = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
+        is_known = known[places] == wanted if len(known) else np.zeros(len(wanted), np.bool_)
+        found = ids.copy()
+        found[np.flatnonzero(new)[is_known]] = own[seen][first[places[is_known]]]
+        return found
 
     def _points_of(self, ids: AnyArray) -> AskedPoints:
         stored = self.engine.fetch(ids)

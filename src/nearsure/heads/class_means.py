@@ -15,7 +15,8 @@ can be taken out again exactly.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky
+from scipy.linalg.lapack import dtrtri
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.heads.linear import LinearHead
@@ -39,8 +40,8 @@ class Moments:
         Members.
     sums : array of shape (n_classes, d)
         Of the members' vectors.
-    squares : array of shape (d, d), (d,) or (0,)
-        Sum of the outer products of all vectors, or of their squares alone, or nothing.
+    squares : array of shape (d, d) or (d,)
+        Sum of the outer products of all vectors, or of their squares alone.
 
     Examples
     --------
@@ -58,12 +59,10 @@ class Moments:
     squares: FloatArray
 
     @classmethod
-    def empty(cls, centre: FloatArray, n_classes: int, *, with_squares: bool = True) -> "Moments":
+    def empty(cls, centre: FloatArray, n_classes: int) -> "Moments":
         """Of no points."""
         d = len(centre)
         shape = (d, d) if d <= MOST_CORRELATED else (d,)
-        if not with_squares:
-            shape = (0,)
         return cls(centre, np.zeros(n_classes), np.zeros((n_classes, d)), np.zeros(shape))
 
     def add(self, vectors: AnyArray, codes: IntArray, *, sign: int = 1) -> "Moments":
@@ -85,7 +84,7 @@ class Moments:
         self.sums[present] += sign * np.add.reduceat(moved[order], starts, axis=0)
         if self.squares.ndim > 1:
             self.squares[...] += sign * (moved.T @ moved)
-        elif len(self.squares):
+        else:
             self.squares[...] += sign * (moved**2).sum(axis=0)
         return self
 
@@ -219,7 +218,11 @@ def lengthen(values: FloatArray, n: int) -> FloatArray:
 
 
 def fit_class_means(
-    moments: Moments, shrinkage: float, scale: float = 1.0, *, spread: Moments | None = None
+    moments: Moments,
+    shrinkage: float,
+    scale: float = 1.0,
+    *,
+    covariance: FloatArray | None = None,
 ) -> ClassMeans:
     """Class means in the metric of the covariance that all classes share.
 
@@ -231,8 +234,8 @@ def fit_class_means(
         In (0, 1]: how much of a covariance that is the same in all directions is mixed in.
     scale : float
         t.
-    spread : Moments, optional
-        Of the points whose covariance it is, which must have spread; by default all.
+    covariance : array of shape (d, d) or (d,), optional
+        Of points that have spread; by default that of all.
 
     Examples
     --------
@@ -243,15 +246,45 @@ def fit_class_means(
     >>> bool(logits[0] == logits[1])
     True
     """
-    covariance = (moments if spread is None else spread).covariance
-    if covariance.ndim > 1:
-        usual = float(np.trace(covariance)) / len(covariance)
-        shrunk = (1.0 - shrinkage) * covariance
-        shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
-        # A = inverse(L L') = B B' with B = inverse(L').
-        lower = cholesky(shrunk, lower=True, check_finite=False)
-        factor = solve_triangular(lower.T, np.eye(len(lower)), lower=False, check_finite=False)
-    else:
-        usual = float(covariance.mean())
-        factor = 1.0 / np.sqrt((1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual)
+    factor = find_factor(moments.covariance if covariance is None else covariance, shrinkage)
     return ClassMeans(moments.means, moments.counts, factor, scale, moments.centre)
+
+
+def find_factor(covariance: FloatArray, shrinkage: float) -> FloatArray:
+    """B, with B B' the inverse of a covariance, or of variances, that is shrunk."""
+    if covariance.ndim == 1:
+        usual = float(covariance.mean())
+        shrunk = (1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual
+        return np.asarray(1.0 / np.sqrt(shrunk))
+    usual = float(np.trace(covariance)) / len(covariance)
+    shrunk = (1.0 - shrinkage) * covariance
+    shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
+    # inverse(L L') = B B' with B = inverse(L').
+    lower = cholesky(shrunk, lower=True, check_finite=False)
+    inverse, _ = dtrtri(lower, lower=1)
+    return np.asarray(inverse.T)
+
+
+def pool_covariance(vectors: AnyArray, codes: IntArray) -> FloatArray | None:
+    """Covariance of points about the means of their classes; None if they lie on them.
+
+    It is that of `Moments`, in one product in place of two.
+
+    Examples
+    --------
+    >>> pool_covariance(np.array([[0.0], [2.0], [9.0], [11.0]]), np.array([0, 0, 1, 1]))
+    array([[2.]])
+    """
+    order = np.argsort(codes, kind="stable")
+    _, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
+    moved = np.asarray(vectors[order], np.float64)
+    means = np.add.reduceat(moved, starts, axis=0) / sizes[:, None]
+    moved -= np.repeat(means, sizes, axis=0)
+    d = moved.shape[1]
+    squares = moved.T @ moved if d <= MOST_CORRELATED else (moved**2).sum(axis=0)
+    within = float(np.trace(squares) if squares.ndim > 1 else squares.sum())
+    between = float((sizes[:, None] * (means - means.mean(axis=0)) ** 2).sum())
+    if within <= max(ROUNDING * (within + between), SMALLEST_VARIANCE * len(moved) * d):
+        return None
+    covariance: FloatArray = squares / max(1, len(moved) - len(starts))
+    return covariance

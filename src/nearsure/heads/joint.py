@@ -27,6 +27,8 @@ START = (-0.5, -0.7, -5.0)
 # Of the logarithms about these, before any point is seen.
 PRIOR_DEVIATION = 2.0
 MOST_FITTED = 4000
+# Classes of a head that are joined with those of the neighbours at a time.
+BLOCK_ENTRIES = 1 << 18
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
 
@@ -243,22 +245,52 @@ def join_head(
     >>> joined.codes, joined.probabilities.round(3)
     (array([1, 0, 2]), array([0.7  , 0.298, 0.002]))
     """
+    step = max(1, BLOCK_ENTRIES // max(1, scores.codes.shape[1]))
+    blocks = [
+        _join_block(posterior.take(rows), scores.take(rows), joint, factors, possible)
+        for rows in (slice(start, start + step) for start in range(0, len(posterior), step))
+    ] or [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+    lengths, codes, shares = (
+        parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for parts in zip(*blocks, strict=True)
+    )
+    n_classes = max(posterior.n_classes, scores.n_known)
+    return Posterior(np.append(0, np.cumsum(lengths)), codes, shares, n_classes)
+
+
+def _join_block(
+    posterior: Posterior,
+    scores: ClassScores,
+    joint: Joint,
+    factors: FloatArray | None,
+    possible: BoolArray | None,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Number of classes of each row of a block, then their codes and shares, best first."""
     listed = _align(posterior, scores, possible)
     logits = listed.logits(joint)
     if listed.unseen.any():
         logits = _set_apart(listed, logits)
     if factors is not None:
         logits = logits + np.log(factors[listed.codes])
-    order = np.lexsort((listed.codes, -logits, listed.rows))
-    rows, codes, logits = listed.rows[order], listed.codes[order], logits[order]
-    n = len(posterior)
-    lengths = np.bincount(rows, minlength=n)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    rows, lengths = listed.rows, np.bincount(listed.rows, minlength=len(posterior))
+    starts = np.cumsum(lengths) - lengths
+    order = _rank(logits, listed.codes, rows, np.arange(len(rows)) - starts[rows])
+    codes, logits = listed.codes[order], logits[order]
     # Best first: the first of a row is its largest.
-    shares = np.exp(logits - np.repeat(logits[indptr[:-1][lengths > 0]], lengths[lengths > 0]))
-    totals = np.bincount(rows, shares, minlength=n)
-    n_classes = max(posterior.n_classes, scores.n_known)
-    return Posterior(indptr, codes, shares / totals[rows], n_classes)
+    shares = np.exp(logits - logits[starts[rows]])
+    totals = np.bincount(rows, shares, minlength=len(posterior))
+    return lengths, codes, shares / totals[rows]
+
+
+def _rank(logits: FloatArray, codes: IntArray, rows: IntArray, columns: IntArray) -> IntArray:
+    """The order of entries that lie row by row: larger logit, then smaller code."""
+    shape = (int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1)
+    # Short rows sort faster than all entries at once. What is padded comes last.
+    entry, keys, ties = np.full(shape, -1), np.full(shape, np.inf), np.zeros(shape, np.int64)
+    entry[rows, columns], keys[rows, columns] = np.arange(len(rows)), -logits
+    ties[rows, columns] = codes
+    ranked = np.take_along_axis(entry, np.lexsort((ties, keys), axis=1), axis=1).ravel()
+    return ranked[ranked >= 0]
 
 
 def _set_apart(listed: _Candidates, logits: FloatArray) -> FloatArray:

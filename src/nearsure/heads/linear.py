@@ -4,19 +4,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import log_softmax
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.neighbors import PADDING_LABEL, ClassScores, join_scores
 
 # The most probable classes of a query that are listed; the others share what is left.
 MOST_LISTED = 32
-# Logits that are computed at a time.
+# Logits that are computed, and coordinates of queries that are moved, at a time.
 BLOCK_ENTRIES = 1 << 21
 # Coordinates of classes that are gathered at a time.
-GATHERED_ENTRIES = 1 << 22
+GATHERED_ENTRIES = 1 << 17
 # A sum of products depends on how many rows are multiplied at once, in its last digits. Rounded, a
 # query has the same logits alone and among others.
 DECIMALS = 9
+# BLAS splits longer vectors over threads, and then sums in another order.
+LONGEST_UNSPLIT_DOT = 8192
 # What unlisted classes share, at the least.
 SMALLEST_REST = 1e-12
 
@@ -57,6 +60,10 @@ class LinearHead:
         logits: FloatArray = np.round(moved @ self.weights.T + self.intercepts, DECIMALS)
         return logits
 
+    def log_probabilities(self, vectors: AnyArray) -> FloatArray:
+        """Log p(c | z), of shape (n, n_classes)."""
+        return np.asarray(log_softmax(self.logits(vectors), axis=1), np.float64)
+
     def score(
         self,
         vectors: AnyArray,
@@ -76,9 +83,8 @@ class LinearHead:
             Variance of what is not the query's own in each of its coordinates; by default none.
         """
         n_known = len(self.weights)
-        width = n_known if labels is None else labels.shape[1] * self.weights.shape[1]
-        width = width if noise is None else max(width, self.weights.shape[1])
-        step = max(1, (BLOCK_ENTRIES if labels is None else GATHERED_ENTRIES) // width)
+        width = max(n_known if labels is None else labels.shape[1], self.weights.shape[1])
+        step = max(1, BLOCK_ENTRIES // width)
         blocks: list[tuple[AnyArray | slice, ClassScores]] = []
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
@@ -142,15 +148,32 @@ class LinearHead:
         most = max(1, int((codes != PADDING_LABEL).sum(axis=1).max()))
         codes = np.take_along_axis(codes, order[:, :most], axis=1)
         moved = (np.asarray(vectors, np.float64) - self.centre).astype(np.float32)
-        gathered = self._single[np.maximum(codes, 0)]
-        products = np.matmul(gathered, moved[:, :, None])[:, :, 0]
-        logits = products.astype(np.float64) + self.intercepts[np.maximum(codes, 0)]
+        listed = np.maximum(codes, 0)
+        products = np.empty(codes.shape, np.float32)
+        # In memory that is kept: fresh pages would cost more than the arithmetic.
+        step = max(1, GATHERED_ENTRIES // (codes.shape[1] * moved.shape[1]))
+        gathered = np.empty((min(step, len(codes)), codes.shape[1], moved.shape[1]), np.float32)
+        for start in range(0, len(codes), step):
+            rows = slice(start, start + step)
+            some = gathered[: len(listed[rows])]
+            # "clip" never clips here, but "raise" would copy once more.
+            np.take(self._single, listed[rows], axis=0, out=some, mode="clip")
+            _multiply(some, moved[rows, None, :], out=products[rows])
+        logits = products.astype(np.float64) + self.intercepts[listed]
         logits = np.where(codes == PADDING_LABEL, -np.inf, np.round(logits, DECIMALS))
         # How many classes other rows have is not to be seen in the last digits.
         level = np.round(_log_sums(logits), DECIMALS)
         log_shares = logits - level[:, None]
         lowest = np.where(codes == PADDING_LABEL, np.inf, log_shares).min(axis=1)
         return codes, log_shares, np.where(np.isfinite(lowest), lowest, 0.0), level
+
+
+def _multiply(weights: AnyArray, vectors: AnyArray, out: AnyArray) -> None:
+    """Products of pairs of vectors, each by itself: the same whatever stands beside it."""
+    if weights.shape[-1] <= LONGEST_UNSPLIT_DOT:
+        np.vecdot(weights, vectors, out=out)
+    else:
+        np.einsum("nkm,nkm->nk", weights, np.broadcast_to(vectors, weights.shape), out=out)
 
 
 def _list_best(logits: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:

@@ -153,21 +153,19 @@ def probes_of(classifier: NEDClassifier, queries: ArrayLike | None, *, seed: int
         Of the folds.
     """
     try:
-        ids = classifier.own_ids()
+        vectors, codes, groups = classifier.own_points()
     except InvalidInputError as error:
         return ProbeScores({}, (f"Probes were left out. {error}",))
-    gallery = classifier._fitted.gallery  # noqa: SLF001
-    groups = gallery.groups
     asked = None if queries is None else np.asarray(queries)
     if asked is not None and classifier.metric_ == "cosine":
         asked = unit_vectors(asked)
     return score_probes(
-        np.asarray(gallery.engine.fetch(ids).vectors),
-        gallery.codes_of(ids),
+        vectors,
+        codes,
         asked,
         seed=seed,
         n_classes=len(classifier.classes_),
-        groups=None if groups is None else groups[np.searchsorted(gallery.ids, ids)],
+        groups=groups,
     )
 
 

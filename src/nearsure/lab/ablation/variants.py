@@ -196,7 +196,7 @@ def fit_base(name: str, gallery: Gallery) -> FittedBase:
         fitted = fit_probe(
             PROBES[name], support, gallery.codes, n_classes=n_classes, seed=PROBE_SEED
         )
-        return FittedBase(lambda queries: fitted.probe(queries.vectors), lambda: fitted.own)
+        return FittedBase(lambda queries: fitted.posterior(queries.vectors), lambda: fitted.own)
     elif name == CLASSIFIER:
         classifier = NEDClassifier(n_neighbors=neighbors.k).fit(support, gallery.codes)
 
