@@ -245,7 +245,9 @@ def lines(name: str, n_classes: int, scores: Scores, promises: Promises) -> Iter
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument(
@@ -262,7 +264,9 @@ def main() -> None:
         sets[path.stem] = lambda path=path: _load_given(path)  # type: ignore[misc]
     slope = find_slope()
     command = "python -m benchmarks.pairs " + shlex.join(sys.argv[1:])
-    text = [f"# Pairs: are these two the same?\n\n`{command.strip()}`\n\n{__doc__.partition(chr(10) * 2)[2]}"]
+    text = [
+        f"# Pairs: are these two the same?\n\n`{command.strip()}`\n\n{__doc__.partition(chr(10) * 2)[2]}"
+    ]
     text.append(f"The slope is {slope:.2f}. Means of {asked.splits} splits at a base rate of 0.5.")
     for name, open_set in sets.items():
         data = open_set()

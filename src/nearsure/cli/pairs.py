@@ -169,7 +169,9 @@ def pairs(
     if chosen is not None:
         outputs.write_records([columns], output, chosen, guard_formulas=guard_formulas)
         return
-    title = f"The first {min(rows, len(probabilities))} of {len(probabilities):,}; -o FILE writes all"
+    title = (
+        f"The first {min(rows, len(probabilities))} of {len(probabilities):,}; -o FILE writes all"
+    )
     outputs.show_records(title, columns, rows)
 
 
@@ -221,7 +223,9 @@ def _read_pairs(
             else:
                 found = [json.loads(line) for line in file if line.strip()]
     except (ValueError, UnicodeDecodeError) as error:
-        raise EmbeddingsFileError(f"{path} cannot be read as csv or JSON lines: {error}.") from error
+        raise EmbeddingsFileError(
+            f"{path} cannot be read as csv or JSON lines: {error}."
+        ) from error
     if not found or not all(
         isinstance(row, dict) and row.get("first") is not None and row.get("second") is not None
         for row in found

@@ -391,7 +391,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
     def _check_fitted(self) -> _OwnPairs:
         own: _OwnPairs | None = getattr(self, "_own", None)
         if own is None:
-            raise NotFittedError("This PairConfidence is not fitted yet: call fit or fit_distances.")
+            raise NotFittedError(
+                "This PairConfidence is not fitted yet: call fit or fit_distances."
+            )
         return own
 
     def _fitted_cohort(self) -> Cohort:

@@ -162,6 +162,4 @@ def _equal_error_rate(false_accept: FloatArray, true_accept: FloatArray) -> floa
         return float(false_accept[0])
     low, high = gap[after - 1], gap[after]
     share = -low / (high - low)
-    return float(
-        false_accept[after - 1] + share * (false_accept[after] - false_accept[after - 1])
-    )
+    return float(false_accept[after - 1] + share * (false_accept[after] - false_accept[after - 1]))

@@ -73,9 +73,7 @@ def draw_pairs(codes: IntArray, groups: IntArray, rng: np.random.Generator) -> P
     return PairSample(rows, classes, weights)
 
 
-def _draw_same(
-    members: list[IntArray], groups: IntArray, rng: np.random.Generator
-) -> IntArray:
+def _draw_same(members: list[IntArray], groups: IntArray, rng: np.random.Generator) -> IntArray:
     wanted = max(1, min(MOST_SAME_PER_CLASS, MOST_PAIRS // len(members)))
     drawn = []
     for own in members:

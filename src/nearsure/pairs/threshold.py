@@ -145,7 +145,7 @@ def choose_pair_threshold(
         bound = float(beta.ppf(certainty, share * trials + 1.0, (1.0 - share) * trials))
         promised = min(promised, bound)
         if bound <= false_accept:
-            best, chosen = threshold, (share, trials)
+            best, chosen = float(threshold), (share, trials)
     if isinf(best):
         chosen = (0.0, chosen[1])
     of_same = np.average(probabilities[same] >= best, weights=weights[same]) if same.any() else 0.0
