@@ -64,10 +64,12 @@ class Half:
 
     @property
     def same(self) -> BoolArray:
+        """Which pairs are of one class."""
         return self.pairs.same
 
     @property
     def ends(self) -> tuple[AnyArray, AnyArray]:
+        """The first and the second of each pair."""
         first, second = self.pairs.rows.T
         return self.points.vectors[first], self.points.vectors[second]
 
@@ -230,7 +232,7 @@ def lines(name: str, n_classes: int, scores: Scores, promises: Promises) -> Iter
             f"| {method} | {bold}{loss:.4f}{bold} | {ece:.4f} | {brier:.4f} | {error:.2%} | "
             f"{less} |"
         )
-    yield "\n| false accepts | threshold | reached | kept | mean false accepts | mean true accepts |"
+    yield "\n| false accepts | threshold | reached | kept | mean false | mean true accepts |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for (share, method), tried in promises.items():
         reached = [promise for promise in tried if promise.reached]
@@ -264,9 +266,8 @@ def main() -> None:
         sets[path.stem] = lambda path=path: _load_given(path)  # type: ignore[misc]
     slope = find_slope()
     command = "python -m benchmarks.pairs " + shlex.join(sys.argv[1:])
-    text = [
-        f"# Pairs: are these two the same?\n\n`{command.strip()}`\n\n{__doc__.partition(chr(10) * 2)[2]}"
-    ]
+    explanation = str(__doc__).partition("\n\n")[2]
+    text = [f"# Pairs: are these two the same?\n\n`{command.strip()}`\n\n{explanation}"]
     text.append(f"The slope is {slope:.2f}. Means of {asked.splits} splits at a base rate of 0.5.")
     for name, open_set in sets.items():
         data = open_set()
@@ -280,7 +281,7 @@ def main() -> None:
 
 def _load_given(path: Path) -> DataSet:
     with np.load(path) as file:
-        groups = file["groups"] if "groups" in file else None
+        groups = file.get("groups")
         return as_data_set(file["embeddings"], file["labels"], groups)
 
 

@@ -11,6 +11,7 @@ from nearsure import NEDClassifier, PairConfidence
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError, ModelFileError
 from nearsure.model_file import read_model, write_model
+from nearsure.pairs import report_pairs
 from nearsure.pairs.crowding import Cohort
 
 
@@ -74,15 +75,13 @@ def test_crowding_tells_what_the_distance_does_not() -> None:
     own = ((own_first - own_second) ** 2).sum(axis=1)
     alone = PairConfidence().fit_distances(own, own_same)
     by_distance = alone.probability_of_distances(((first - second) ** 2).sum(axis=1))
-    from nearsure.pairs import report_pairs
-
     with_crowding = pairs.report(first, second, same)
     without = report_pairs(by_distance, same, base_rate=0.5)
     assert with_crowding.log_loss < 0.6 * without.log_loss
     assert with_crowding.auroc > without.auroc + 0.02
 
 
-def test_gallery_points_are_measured_as_new_classes_would_be(fitted: PairConfidence) -> None:
+def test_gallery_points_are_measured_as_new_classes_would_be() -> None:
     """Naively: the distance to the tenth nearest class, own class left out."""
     vectors, codes = made_classes(0)
     cohort = Cohort.draw(vectors, codes, np.random.default_rng(0))
@@ -96,7 +95,7 @@ def test_gallery_points_are_measured_as_new_classes_would_be(fitted: PairConfide
         assert whole[0] == pytest.approx(np.sort(by_class)[9])
 
 
-def test_a_query_in_the_gallery_is_hardly_more_crowded(fitted: PairConfidence) -> None:
+def test_a_query_in_the_gallery_is_hardly_more_crowded() -> None:
     """Its own class takes one of ten places, however many points it has."""
     vectors, codes = made_classes(0)
     cohort = Cohort.draw(vectors, codes, np.random.default_rng(0))

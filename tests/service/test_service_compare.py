@@ -12,6 +12,7 @@ from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlit
 from starlette.testclient import TestClient
 
 from nearsure import PairConfidence
+from nearsure.engines.sqlite import SqliteEngine
 from nearsure.service.schemas import Comparison
 
 
@@ -46,8 +47,6 @@ def test_two_are_compared_as_the_library_does(client: TestClient) -> None:
 
 
 def test_many_classes_accept_what_is_near(tmp_path: Path) -> None:
-    from nearsure.engines.sqlite import SqliteEngine
-
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(30), 6)
     centres = 5.0 * rng.standard_normal((30, DIMENSION))
@@ -104,8 +103,6 @@ def test_what_an_encoder_reads_is_compared(tmp_path: Path, kind: Literal["image"
 
 
 def test_a_gallery_without_pairs_says_so(tmp_path: Path) -> None:
-    from nearsure.engines.sqlite import SqliteEngine
-
     path = tmp_path / "one.sqlite"
     with SqliteEngine.create(path, 2) as engine:
         vectors = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)

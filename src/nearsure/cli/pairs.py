@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +13,9 @@ from nearsure.cli.fit import MODEL_SUFFIX
 from nearsure.errors import ConfigError, EmbeddingsFileError
 
 if TYPE_CHECKING:
-    from nearsure.arrays import AnyArray, BoolArray
+    from nearsure.arrays import AnyArray, BoolArray, FloatArray
     from nearsure.embedding_files import EmbeddingChunk
-    from nearsure.pairs import PairConfidence
+    from nearsure.pairs import PairConfidence, PairReport, PairThreshold
 
 TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -23,8 +24,8 @@ def pairs(
     gallery: Annotated[
         str | None,
         Argument(
-            help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings to learn "
-            "from. Not needed with --model."
+            help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings to "
+            "learn from. Not needed with --model."
         ),
     ] = None,
     *,
@@ -60,7 +61,8 @@ def pairs(
     false_accept: Annotated[
         float | None,
         Option(
-            help="Accept pairs so that at most this share of different ones is accepted: 0.001, say."
+            help="Accept pairs so that at most this share of different ones is accepted: 0.001, "
+            "say."
         ),
     ] = None,
     report: Annotated[
@@ -92,22 +94,15 @@ def pairs(
     Example: nearsure pairs --model pairs.safetensors --first a.npz --second b.npz -o compared.csv
     """
     compares = first is not None or pairs_file is not None
-    if (gallery is None) == (model is None):
-        raise ConfigError("Give either GALLERY to learn from or --model, which has learned.")
-    if (first is None) != (second is None) or (first is not None and pairs_file is not None):
-        raise ConfigError("Give --first and --second together, or --pairs, or none of them.")
-    if pairs_file is not None and vectors is None and gallery is None:
-        raise ConfigError("--vectors must name the file of the vectors that --pairs compares.")
-    options.refuse({"--vectors": vectors}, ": it is of --pairs", when=pairs_file is None)
+    _check_sources(gallery, model, (first, second), (pairs_file, vectors))
     options.refuse(
         {"--save": save, "--metric": metric, "--labels": labels_path},
         f": {model} has learned already",
         when=model is not None,
     )
     records = {"--output": output, "--format": output_format, "--guard-formulas": guard_formulas}
-    options.refuse(records, ": nothing is compared", when=not compares)
+    options.refuse({**records, "--report": report}, ": nothing is compared", when=not compares)
     options.refuse(records, ": --report shows no pairs", when=report)
-    options.refuse({"--report": report}, ": nothing is compared", when=not compares)
     outputs.check_suffix("--save", save, (MODEL_SUFFIX,))
     outputs.check_files(
         {
@@ -143,36 +138,50 @@ def pairs(
             outputs.print_written(save)
         return
     if pairs_file is not None:
-        names, places, same = _read_pairs(pairs_file)
-        points = _read(vectors or str(gallery), keys)
-        one, other = (points.vectors[_rows_of(part, points)] for part in places)
+        compared = _read_listed(pairs_file, _read(vectors or str(gallery), keys))
     else:
-        of_first, of_second = _read(str(first), keys), _read(str(second), keys)
-        one, other = of_first.vectors, of_second.vectors
-        names = {"row": list(range(len(one)))}
-        if of_first.ids is not None and of_second.ids is not None:
-            names = {"first": of_first.ids.tolist(), "second": of_second.ids.tolist()}
-        same = _agree(of_first, of_second)
-    probabilities = learned.probability(one, other)
+        compared = _read_two(_read(str(first), keys), _read(str(second), keys))
+    probabilities = learned.probability(compared.first, compared.second)
     if report:
-        if same is None:
-            raise ConfigError("--report needs labels in both files, or a column same in --pairs.")
-        from nearsure.pairs import report_pairs
-
-        made = report_pairs(probabilities, same, base_rate=learned.base_rate)
-        _show(made, threshold, as_json=as_json)
+        _show(_report(learned, probabilities, compared), threshold, as_json=as_json)
         return
-    columns: dict[str, Any] = {**names, "probability": probabilities}
+    columns: dict[str, Any] = {**compared.names, "probability": probabilities}
     if threshold is not None:
         outputs.tell(str(threshold))
         columns["accepted"] = threshold.accepts(probabilities)
     if chosen is not None:
         outputs.write_records([columns], output, chosen, guard_formulas=guard_formulas)
         return
-    title = (
-        f"The first {min(rows, len(probabilities))} of {len(probabilities):,}; -o FILE writes all"
-    )
+    n_pairs = len(probabilities)
+    title = f"The first {min(rows, n_pairs)} of {n_pairs:,}; -o FILE writes all"
     outputs.show_records(title, columns, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """Pairs to compare: names to write again, both vectors, and whether they are the same."""
+
+    names: dict[str, list[Any]]
+    first: "AnyArray"
+    second: "AnyArray"
+    same: "BoolArray | list[bool] | None"
+
+
+def _check_sources(
+    gallery: str | None,
+    model: Path | None,
+    two: tuple[str | None, str | None],
+    listed: tuple[Path | None, str | None],
+) -> None:
+    """Raise an error unless one thing is learned from, and one or nothing is compared."""
+    (first, second), (pairs_file, vectors) = two, listed
+    if (gallery is None) == (model is None):
+        raise ConfigError("Give either GALLERY to learn from or --model, which has learned.")
+    if (first is None) != (second is None) or (first is not None and pairs_file is not None):
+        raise ConfigError("Give --first and --second together, or --pairs, or none of them.")
+    if pairs_file is not None and vectors is None and gallery is None:
+        raise ConfigError("--vectors must name the file of the vectors that --pairs compares.")
+    options.refuse({"--vectors": vectors}, ": it is of --pairs", when=pairs_file is None)
 
 
 def _learn(
@@ -204,18 +213,27 @@ def _read(source: str, keys: dict[str, Any], labels: Any = "optional") -> "Embed
         return stream.read_all()
 
 
-def _agree(first: "EmbeddingChunk", second: "EmbeddingChunk") -> "BoolArray | None":
-    """Which rows have equal labels; None if one file has none, or they cannot be compared."""
-    if first.labels is None or second.labels is None or len(first) != len(second):
-        return None
-    agrees: BoolArray = first.labels.astype(str) == second.labels.astype(str)
-    return agrees
+def _read_two(first: "EmbeddingChunk", second: "EmbeddingChunk") -> _Compared:
+    names: dict[str, list[Any]] = {"row": list(range(len(first)))}
+    if first.ids is not None and second.ids is not None:
+        names = {"first": first.ids.tolist(), "second": second.ids.tolist()}
+    same: BoolArray | None = None
+    if first.labels is not None and second.labels is not None and len(first) == len(second):
+        # A csv file has "7" where an npz file has 7.
+        same = first.labels.astype(str) == second.labels.astype(str)
+    return _Compared(names, first.vectors, second.vectors, same)
 
 
-def _read_pairs(
-    path: Path,
-) -> "tuple[dict[str, list[Any]], tuple[list[str], list[str]], list[bool] | None]":
-    """Columns to write again, both ids of each pair, and whether they are the same, if told."""
+def _report(learned: "PairConfidence", probabilities: "FloatArray", of: _Compared) -> "PairReport":
+    from nearsure.pairs import report_pairs
+
+    if of.same is None:
+        raise ConfigError("--report needs labels in both files, or a column same in --pairs.")
+    return report_pairs(probabilities, of.same, base_rate=learned.base_rate)
+
+
+def _read_listed(path: Path, points: "EmbeddingChunk") -> _Compared:
+    """Pairs of ids, with the vectors that they name."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             if path.suffix.lower() == ".csv":
@@ -244,7 +262,8 @@ def _read_pairs(
                 f"{path}: same must be 1 or 0, true or false, yes or no. Got {odd[0]!r} instead."
             )
         same = [TRUTHS[word] for word in words]
-    return {"first": first, "second": second}, (first, second), same
+    one, other = (points.vectors[_rows_of(names, points)] for names in (first, second))
+    return _Compared({"first": first, "second": second}, one, other, same)
 
 
 def _rows_of(names: list[str], points: "EmbeddingChunk") -> "AnyArray":
@@ -260,7 +279,7 @@ def _rows_of(names: list[str], points: "EmbeddingChunk") -> "AnyArray":
     return np.array([row_of[name] for name in names], np.int64)
 
 
-def _show(report: Any, threshold: Any, *, as_json: bool) -> None:  # noqa: ANN401
+def _show(report: "PairReport", threshold: "PairThreshold | None", *, as_json: bool) -> None:
     if as_json:
         from nearsure.report.document import plain_number
 

@@ -3,11 +3,11 @@
 Pairs are not independent: one class that resembles many others is in hundreds of them. What is
 bounded is the share of accepted pairs of two classes that come anew, so classes are what is drawn.
 The exact bound of Clopper and Pearson is taken for an effective number of trials, as Korn and
-Graubard do for surveys: so many independent pairs would vary as much as the measured share does when
-each class is left out in turn (the jackknife). It is never more than the number of pairs of classes,
-so that many pairs of points of the same two classes are one trial. Where few classes carry all false
-accepts, the variance is itself uncertain; Student's t, with the number of classes that carry them
-less one as degrees of freedom, makes up for it.
+Graubard do for surveys: so many independent pairs would vary as much as the measured share does
+when each class is left out in turn (the jackknife). It is never more than the number of pairs of
+classes, so that many pairs of points of the same two classes are one trial. Where few classes carry
+all false accepts, the variance is itself uncertain; Student's t, with the number of classes that
+carry them less one as degrees of freedom, makes up for it.
 
 Pairs of unknown classes are taken for independent; then the bound is the exact one.
 
@@ -133,8 +133,8 @@ def choose_pair_threshold(
     check_open_fraction("certainty", certainty)
     if certainty <= FEWEST_CERTAIN:
         raise InvalidInputError(
-            f"The 'certainty' parameter must be above {FEWEST_CERTAIN}: a bound that fails as often "
-            f"as it holds promises nothing. Got {certainty!r} instead."
+            f"The 'certainty' parameter must be above {FEWEST_CERTAIN}: a bound that fails as "
+            f"often as it holds promises nothing. Got {certainty!r} instead."
         )
     pairs = _DifferentPairs(
         probabilities[~same], weights[~same], None if classes is None else classes[~same]
