@@ -76,7 +76,7 @@ class Half:
     def distances(self) -> FloatArray:
         """Of the pairs; the root, which deepface and logistic regression are used with."""
         first, second = self.ends
-        return np.linalg.norm(first.astype(np.float64) - second, axis=1)
+        return np.asarray(np.linalg.norm(first.astype(np.float64) - second, axis=1))
 
 
 def load(name: str, x: str, y: str, group: str | None = None) -> DataSet:
@@ -149,7 +149,7 @@ def fit_isotonic(gallery: Half, other: Half) -> FloatArray:
     model = IsotonicRegression(increasing=False, out_of_bounds="clip")
     model.fit(gallery.distances(), gallery.same, sample_weight=gallery.pairs.weights)
     margin = 0.5 / gallery.same.sum()
-    return np.clip(model.predict(other.distances()), margin, 1.0 - margin)
+    return np.asarray(np.clip(model.predict(other.distances()), margin, 1.0 - margin))
 
 
 def plain_threshold(scores: FloatArray, half: Half, share: float) -> float:

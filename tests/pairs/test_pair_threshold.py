@@ -75,7 +75,7 @@ def broken_share(
         )
         accepted = 1.0 - np.searchsorted(truth, found.threshold) / len(truth)
         n_reached += found.reached
-        n_broken += accepted > share
+        n_broken += bool(accepted > share)
     return n_broken / n_draws, n_reached / n_draws
 
 

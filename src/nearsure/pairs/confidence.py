@@ -456,4 +456,4 @@ def _checked_distances(sq_distances: ArrayLike) -> FloatArray:
             "The 'sq_distances' parameter must be finite and at least 0. Got others: similarities "
             "become distances as 2 - 2 * cosine."
         )
-    return checked
+    return np.asarray(checked, np.float64)

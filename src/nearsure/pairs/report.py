@@ -136,11 +136,8 @@ def report_pairs(
 
 def _shares(weights: FloatArray, same: BoolArray, base_rate: float) -> FloatArray:
     """Weights whose sum is 1, and over same pairs the base rate."""
-    return np.where(
-        same,
-        base_rate * weights / weights[same].sum(),
-        (1.0 - base_rate) * weights / weights[~same].sum(),
-    )
+    totals = np.where(same, weights[same].sum(), weights[~same].sum())
+    return np.asarray(np.where(same, base_rate, 1.0 - base_rate) * weights / totals)
 
 
 def _reliability(p: FloatArray, same: BoolArray, shares: FloatArray) -> tuple[Bins, float]:

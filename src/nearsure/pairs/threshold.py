@@ -204,4 +204,5 @@ class _DifferentPairs:
     def _sums_by_class(self, n_pairs: int) -> FloatArray:
         """Weight of the first pairs that each class is in, shape (n_classes,)."""
         twice = np.repeat(self.weights[:n_pairs], 2)
-        return np.bincount(self.codes[:n_pairs].ravel(), twice, minlength=self.n_classes)
+        sums = np.bincount(self.codes[:n_pairs].ravel(), twice, minlength=self.n_classes)
+        return np.asarray(sums, np.float64)
