@@ -1,5 +1,7 @@
 """Two vectors of a gallery's space compared: learned from its own pairs when first asked."""
 
+from dataclasses import replace
+from math import isinf
 from threading import Lock
 from typing import Any
 
@@ -33,15 +35,14 @@ class ServedPairs:
         """The `Comparison` of two vectors, shape (dimension,), as JSON has it."""
         number, pairs, threshold = self._learn()
         even = float(pairs.probability(first[None], second[None])[0])
-        # Learned for as many same pairs as different ones; others shift the odds.
-        odds = even / max(1.0 - even, np.finfo(float).tiny) * base_rate / (1.0 - base_rate)
+        stated = replace(threshold, threshold=_shift(threshold.threshold, base_rate))
         away = first.astype(np.float64) - second
         return {
-            "probability": odds / (1.0 + odds),
+            "probability": _shift(even, base_rate),
             "base_rate": base_rate,
             "sq_distance": float(away @ away),
             "accepted": even >= threshold.threshold if threshold.reached else None,
-            "sentence": str(threshold),
+            "sentence": str(stated),
             "model": number,
         }
 
@@ -65,3 +66,16 @@ class ServedPairs:
                 threshold = pairs.threshold(false_accept=FALSE_ACCEPT)
                 self._learned = fit.number, pairs, threshold
             return self._learned
+
+
+def _shift(even: float, base_rate: float) -> float:
+    """A probability for as many same pairs as different ones, for a base rate.
+
+    Examples
+    --------
+    >>> round(_shift(0.5, 0.2), 6), _shift(1.0, 0.2)
+    (0.2, 1.0)
+    """
+    if isinf(even):
+        return even
+    return even * base_rate / (even * base_rate + (1.0 - even) * (1.0 - base_rate))
