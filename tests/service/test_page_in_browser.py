@@ -352,8 +352,7 @@ def test_two_items_are_compared(reader: Page, served: Served) -> None:
     reader.locator("#second-content").fill("")
     reader.get_by_role("button", name="Compare", exact=True).click()
     expect(reader.locator("#compare-problem")).to_have_text("The second of the two is missing.")
-    resize(reader, NARROW)
-    assert reader.evaluate(SETTLED_WIDTH, NARROW[0]) <= NARROW[0]
+    expect_fit(reader)
 
 
 def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, fresh: Served) -> None:
