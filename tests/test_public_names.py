@@ -12,6 +12,7 @@ def test_names_of_the_package() -> None:
     assert set(nearsure.__all__) == {
         "NEDClassifier",
         "Neighbors",
+        "PairConfidence",
         "Posterior",
         "Prediction",
         "TemperatureFit",

@@ -38,7 +38,7 @@ MODELS: tuple[dict[str, Any], ...] = (
     {"head": "logistic"},
 )
 PACKAGES: tuple[str, ...] = ("audit", "batch", "calibration", "decisions", "displays", "drift")
-PACKAGES += ("embedding_files", "encoders", "engines", "forms", "metrics", "report")
+PACKAGES += ("embedding_files", "encoders", "engines", "forms", "metrics", "pairs", "report")
 PACKAGES += ("robustness", "service", "unknowns")
 
 

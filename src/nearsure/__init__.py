@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from nearsure.engines.registry import open_engine
     from nearsure.loo import leave_one_out
     from nearsure.neighbors import Neighbors
+    from nearsure.pairs import PairConfidence
     from nearsure.posterior import Posterior, score
     from nearsure.temperature import TemperatureFit, fit_temperature
 
 __all__ = [
     "NEDClassifier",
     "Neighbors",
+    "PairConfidence",
     "Posterior",
     "Prediction",
     "TemperatureFit",
@@ -29,6 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "NEDClassifier": "nearsure.classifier",
     "Neighbors": "nearsure.neighbors",
+    "PairConfidence": "nearsure.pairs",
     "Posterior": "nearsure.posterior",
     "Prediction": "nearsure.classifier",
     "TemperatureFit": "nearsure.temperature",

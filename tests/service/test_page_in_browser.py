@@ -338,6 +338,23 @@ def test_tabs_by_keyboard_the_live_report_and_hostile_labels(reader: Page, serve
     assert reader.locator('img[src="x"]').count() == 0
 
 
+def test_two_items_are_compared(reader: Page, served: Served) -> None:
+    opened(reader, served, "compare")
+    reader.locator("#first-content").fill("cat-00")
+    reader.locator("#second-content").fill("cat-01")
+    reader.get_by_label("Same pairs among those you compare, %").fill("10")
+    reader.get_by_role("button", name="Compare", exact=True).click()
+    two = {"first": {"item": "cat-00"}, "second": {"item": "cat-01"}, "base_rate": 0.1}
+    answer = served.call("/v1/compare", two)
+    expect(reader.locator("#comparison")).to_contain_text(answer["sentence"])
+    shown = reader.locator("#comparison strong").inner_text()
+    assert float(shown.strip("<>%")) == pytest.approx(100 * answer["probability"], abs=0.51)
+    reader.locator("#second-content").fill("")
+    reader.get_by_role("button", name="Compare", exact=True).click()
+    expect(reader.locator("#compare-problem")).to_have_text("The second of the two is missing.")
+    expect_fit(reader)
+
+
 def test_a_suspect_is_relabelled_with_one_click_and_stays_so(page: Page, fresh: Served) -> None:
     opened(page, fresh, "gallery")
     suspect = page.locator('.suspect[data-id="cat-03"]')

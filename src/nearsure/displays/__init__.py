@@ -7,12 +7,14 @@ axes and returns the display. No global style is changed.
 
 from nearsure.displays.confidence_histogram import ConfidenceHistogramDisplay
 from nearsure.displays.neighbor_curve import NeighborCurveDisplay
+from nearsure.displays.pair_curve import PairCurveDisplay
 from nearsure.displays.reliability import ReliabilityDisplay
 from nearsure.displays.risk_coverage import RiskCoverageDisplay
 
 __all__ = [
     "ConfidenceHistogramDisplay",
     "NeighborCurveDisplay",
+    "PairCurveDisplay",
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
 ]

@@ -159,6 +159,43 @@ class Neighborhood(Message):
     neighbors: list[NeighborShown]
 
 
+class Compared(Message):
+    """Exactly one of vector, item, text and image."""
+
+    vector: Vector | None = Field(None, examples=[[0.1, 0.7, 0.2]])
+    item: ItemId | None = Field(None, description="An item of the gallery.")
+    text: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
+        None, description="Where a text encoder is configured."
+    )
+    image: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="In base64, where an image encoder is configured."
+    )
+
+
+class PairQuery(Message):
+    """Two to compare."""
+
+    first: Compared
+    second: Compared
+    base_rate: Annotated[FiniteFloat, Field(gt=0, lt=1)] = Field(
+        0.5, description="Share of same pairs among those that are compared."
+    )
+
+
+class Comparison(Message):
+    """Whether two are of one class."""
+
+    probability: float = Field(description="That they are of one class, for the base rate.")
+    base_rate: float
+    sq_distance: float
+    accepted: bool | None = Field(
+        description="Whether they may be taken for the same, so that at most 1% of different pairs "
+        "are accepted; null if the gallery has too few classes to promise it."
+    )
+    sentence: str = Field(description="What is promised, and by which pairs.")
+    model: int = Field(description="Number of the fit whose points it was learned from.")
+
+
 class NewItem(Message):
     """A labelled vector; without an id it is given one."""
 
@@ -357,6 +394,7 @@ class Status(Message):
 BODIES = (
     Query,
     BatchQuery,
+    PairQuery,
     NewItems,
     NewLabel,
     Relabelling,

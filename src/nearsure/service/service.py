@@ -21,6 +21,7 @@ from nearsure.errors import ConfigError, EngineError, InvalidInputError
 from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
+from nearsure.service.compare import ServedPairs
 from nearsure.service.documents import LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
@@ -220,6 +221,7 @@ class RunningService:
         self.refits = Refits(self.gallery, self._background, self.watch.start_if_due)
         self.report = LiveDocument(self.gallery, report_document, self._background)
         self.audit = LiveDocument(self.gallery, audit_document, self._background)
+        self.pairs = ServedPairs(self.gallery)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
             self.predict,

@@ -12,7 +12,7 @@ from nearsure.calibration import CALIBRATORS, Calibrator, Unchanged
 from nearsure.classifier import NEDClassifier
 from nearsure.classifier.rule import FittedRule
 from nearsure.comparison import score_by, title_of
-from nearsure.heads.fitted import FittedHead
+from nearsure.heads.fitted_head import FittedHead
 from nearsure.lab import default_rule
 from nearsure.lab.evaluation import collect_fit_warnings, fit_with_notes
 from nearsure.neighbors import Neighbors

@@ -3,6 +3,7 @@
 import { forgetToken, hasToken, keepToken, refit } from "./api.js";
 import { startAnswer } from "./answer.js";
 import { startChanges } from "./changes.js";
+import { startCompare } from "./compare.js";
 import { attempt, byId, clearMessage, notify, percent, plural, showProblem } from "./elements.js";
 import { loadItems, startGallery } from "./gallery.js";
 import { openReport, startReport } from "./live_report.js";
@@ -169,6 +170,7 @@ document.addEventListener("nearsure-token-needed", () => {
 startAnswer();
 startThreshold();
 startQuestions();
+startCompare();
 startChanges();
 startSuspects();
 startGallery();

@@ -1,9 +1,13 @@
 """Routes of queries: labels, confidence, neighbours."""
 
+from base64 import b64decode
+from binascii import Error as Base64Error
 from typing import Annotated
 
+import numpy as np
 from fastapi import Query, Request, Response
 
+from nearsure.arrays import AnyArray
 from nearsure.service.answers import Answers
 from nearsure.service.auth import may_read
 from nearsure.service.errors import ProblemError
@@ -14,7 +18,10 @@ from nearsure.service.schemas import (
     BatchAnswer,
     BatchQuery,
     Body,
+    Compared,
+    Comparison,
     Neighborhood,
+    PairQuery,
     describe_body,
     json_answer,
     read_body,
@@ -26,6 +33,7 @@ from nearsure.service.window import Look
 PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
 SEVERAL = {"vectors": [[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], "neighbors": 0, "classes": 1}
+TWO = {"first": {"vector": [0.1, 0.7, 0.2]}, "second": {"item": "owl-7"}, "base_rate": 0.1}
 IMAGES = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 
 router = make_router("queries", may_read)
@@ -107,6 +115,52 @@ async def predict_image(
     answers, row = await service.batcher.ask(vector)
     service.keep_picture(vector, content)
     return json_answer(answers.document(row, neighbors=neighbors, classes=classes))
+
+
+@router.post(
+    "/v1/compare",
+    response_model=Comparison,
+    responses=problems(400, 404, 409, 415, 501),
+    openapi_extra=describe_body(PairQuery, TWO),
+    summary="Whether two vectors, items, texts or images are of one class",
+)
+async def compare(request: Request) -> Response:
+    """Compare two; the first request after a fit waits until it is learned from pairs."""
+    service = get_service(request)
+    dimension = service.gallery.engine.dimension
+    query = await read_body(request, PairQuery, rows=2, dimension=dimension)
+    first, second = [await _vector_of(service, one) for one in (query.first, query.second)]
+    return json_answer(
+        await service.surveys.run(lambda: service.pairs.compare(first, second, query.base_rate))
+    )
+
+
+async def _vector_of(service: RunningService, one: Compared) -> AnyArray:
+    """What is compared as a vector, shape (dimension,)."""
+    given = one.model_dump(exclude_none=True)
+    if len(given) != 1:
+        raise ProblemError(
+            422,
+            "invalid_request",
+            "Exactly one of vector, item, text and image must be given of each of the two. "
+            f"Got {len(given)} instead.",
+        )
+    if one.vector is not None:
+        vector: AnyArray = service.vectors([one.vector])[0]
+        return vector
+    if one.text is not None:
+        return await service.encode("text", one.text)
+    if one.image is not None:
+        try:
+            content = b64decode(one.image, validate=True)
+        except Base64Error as error:
+            message = "An image must be written in base64. Got something else."
+            raise ProblemError(422, "invalid_request", message) from error
+        return await service.encode("image", content)
+    ids = parse_ids([str(one.item)], service.gallery.engine)
+    stored = await service.reads.run(lambda: service.gallery.stored(ids))
+    own: AnyArray = np.asarray(stored.vectors)[0]
+    return own
 
 
 async def _ask(service: RunningService, query: SingleQuery) -> tuple[Answers, int]:
