@@ -1,6 +1,7 @@
 """Labels and ids that cannot be kept are refused in every format; a set checks itself."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from nearsure.errors import EmbeddingsFileError, InvalidInputError
 
 VECTORS = np.eye(3, dtype=np.float32)
 CODES = np.array([2, 7, 1])
+# The csv module of Python 3.10 refuses a zero byte by itself.
+CSV_NUL = "" if sys.version_info >= (3, 11) else "|cannot be read as .csv: line contains NUL"
 Write = Callable[[Path, dict[str, list[str]]], Path]
 
 
@@ -69,7 +72,7 @@ def test_what_cannot_be_kept_is_refused(
     columns = {"label": ["a", "b", "a"], "id": ["x", "y", "z"]}
     columns[role][1] = text
     with (
-        pytest.raises(EmbeddingsFileError, match=f"its {role} a text with .*{what}"),
+        pytest.raises(EmbeddingsFileError, match=f"its {role} a text with .*{what}" + CSV_NUL),
         open_embeddings(write(tmp_path, columns), labels="required") as stream,
     ):
         stream.read_all()
@@ -89,7 +92,7 @@ def test_names_that_only_look_odd_are_kept(tmp_path: Path, write: Write) -> None
 def test_labels_of_their_own_file(tmp_path: Path, name: str) -> None:
     np.save(tmp_path / "a.npy", VECTORS)
     (tmp_path / name).write_text("label\na\nb\0\na" if name == "l.csv" else "a\nb\0\na")
-    with pytest.raises(EmbeddingsFileError, match="zero byte"):
+    with pytest.raises(EmbeddingsFileError, match="zero byte" + CSV_NUL):
         open_embeddings(tmp_path / "a.npy", labels_path=tmp_path / name)
 
 
