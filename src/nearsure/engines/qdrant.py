@@ -272,7 +272,7 @@ class QdrantEngine(SimpleEngine):
 
     def delete(self, ids: AnyArray) -> None:
         """Remove points."""
-        self._client.delete(self._collection, self._names(ids), wait=True)
+        self._client.delete(self._collection, [*self._names(ids)], wait=True)
 
     def get(self, ids: AnyArray) -> Stored:
         """Those points that are there."""
