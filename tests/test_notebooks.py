@@ -24,8 +24,8 @@ def printed(notebook: nbformat.NotebookNode) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_prints_what_is_stored(path: Path, tmp_path: Path) -> None:
-    stored = nbformat.read(path, as_version=4)
-    run = nbformat.read(path, as_version=4)
+    stored = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    run = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(run, timeout=300, kernel_name="python3", resources=resources).execute()
     expected, found = printed(stored), printed(run)
