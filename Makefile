@@ -20,7 +20,7 @@ CORE_FILES := audit bursts calibration calibration_logistic comparison demo drif
 	model_file neighbors posterior posterior_temperature probes public_names query_differences \
 	rules shift temperature theory wrong_labels
 CORE_TESTS := $(CORE_FOLDERS:%=tests/%) $(CORE_FILES:%=tests/test_%.py) \
-	tests/engines/test_embedded_engine.py tests/engines/test_sqlite_engine.py tests/cli/test_cli_app.py
+	tests/engines/test_embedded_engine.py tests/engines/test_sqlite_engine.py tests/cli/test_cli_fit.py
 UV := uv==0.13.8
 
 .PHONY: demo reproduce reproduce-robust ablation test test-core test-oldest lint format docs wheel bench size lock \

@@ -39,6 +39,6 @@ def test_without_matplotlib_it_prints_the_table_and_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     demo.main(["--output", str(tmp_path / "pictures")])
     printed = capsys.readouterr().out
-    assert "| NED" in printed
+    assert "\nNED " in printed
     assert printed.endswith("pip install 'nearsure[plot]'\n")
     assert not (tmp_path / "pictures").exists()

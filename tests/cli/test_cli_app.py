@@ -40,7 +40,7 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     for name in (*COMMANDS, *LAB):
         assert f" {name} " in shown
     codes = " ".join(shown.split("Exit codes:")[1].split())
-    for code in ("0 done", "1 an internal error", "2 a mistake", "130 interrupted"):
+    for code in ("0 success", "1 internal error", "2 invalid", "130 interrupted"):
         assert code in codes
 
 
