@@ -12,10 +12,7 @@ from nearsure.arrays import FloatArray, IntArray
 # Steps of the search. It starts from the solution for a stronger penalty, and is stopped early:
 # held-out points gain nothing from the last digits.
 MOST_STEPS = 30
-SMALLEST_GAIN = 1e-3
-# What an intercept is multiplied by. Points are several deviations long, and beside them an input
-# of 1 would be learned last: with this one the search takes half the steps.
-INTERCEPT_INPUT = 4.0
+SMALLEST_GAIN = 1e-4
 # Points times features times classes that are multiplied in double precision.
 LARGEST_IN_DOUBLE = 2e7
 # Hardly a penalty, so that the intercept of a class is as free as it can be.
@@ -60,11 +57,11 @@ def fit_logistic_head(
     n, d = points.shape
     # Single precision halves the time of what is large; the sums of the loss are in double.
     precision = np.float64 if n * (d + 1) * len(present) < LARGEST_IN_DOUBLE else np.float32
-    inputs = np.full((n, d + 1), INTERCEPT_INPUT, precision)
+    inputs = np.ones((n, d + 1), precision)
     inputs[:, :d] = points
     rows = np.arange(n)
     penalty = np.full(d + 1, strength / n)
-    penalty[-1] = INTERCEPT_PENALTY * INTERCEPT_INPUT**2 / n
+    penalty[-1] = INTERCEPT_PENALTY / n
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         weights = flat.reshape(len(present), d + 1)
@@ -78,8 +75,7 @@ def fit_logistic_head(
         slope = (shares.T @ inputs).astype(np.float64) / n + penalty * weights
         return value + 0.5 * float((penalty * weights**2).sum()), slope.ravel()
 
-    units = np.append(np.ones(d), INTERCEPT_INPUT)
-    first = np.zeros((len(present), d + 1)) if start is None else start[present] / units
+    first = np.zeros((len(present), d + 1)) if start is None else start[present]
     found = minimize(
         loss,
         np.where(np.isfinite(first), first, 0.0).ravel(),
@@ -89,5 +85,5 @@ def fit_logistic_head(
     )
     weights = np.zeros((n_classes, d + 1))
     weights[:, -1] = -np.inf
-    weights[present] = found.x.reshape(len(present), d + 1) * units
+    weights[present] = found.x.reshape(len(present), d + 1)
     return weights
