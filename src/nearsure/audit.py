@@ -951,17 +951,17 @@ def audit(
     >>> print(found.to_text(n_rows=1))
     5 points in 2 classes
     possibly mislabelled: about 1, between 0 and 5
-      id  label  p %    suggested  p %
-      2   0        0.0  1          100.0
+      id  label  p %  suggested  p %
+      2   0      0.0  1          100.0
     nearly identical points labelled differently: 1 pairs
       id  label  id  label  squared distance
       2   0      3   1      0.001
     classes that claim something of each other: 1 pairs
       class  class  mean p %
-      0      1       47.4
+      0      1      47.4
     classes too small, or that miss themselves: 2
       class  members  missed  accuracy %
-      1      2        0         0.0
+      1      2        0       0.0
     copies and near-copies within a class: 2 points in 1 groups, 0 points with an exact copy
       class  points  first id
       0      2       0

@@ -144,8 +144,8 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
             r"no-table.toml, \[robust\]: robust must be a table of settings\. Got 3 instead\.",
         ),
         (
-            ["reproduce", "class-folders", "--root", ".", "--robust", "--loss", "triplet"],
-            r"The robustness of a run .* Of 'triplet' that is 'head': choose another with --.*",
+            ["reproduce", "class-folders", "--root", ".", "--robust", "--config", "head.toml"],
+            r"The robustness of a run .* that is 'head': .*",
         ),
         (["evaluate", "no.npz"], r".*no.npz.*"),
         (["evaluate", "two.npz"], r"'a', 'b' could each be the vectors of two.npz: .*"),
@@ -173,6 +173,7 @@ def test_a_mistake_is_one_sentence(
     Path("two.toml").write_text("[robust]\nepsilons = [0.1, 2]\n")
     Path("twice.toml").write_text("[robust]\nsmall_epsilons = [0.1]\n")
     Path("no-table.toml").write_text("robust = 3\n")
+    Path("head.toml").write_text("model = {trained = 'head', embedding_size = 8}\n")
     np.savez("two.npz", a=np.ones((3, 2)), b=np.ones((3, 2)), labels=np.arange(3))
     assert nearsure(monkeypatch, *words) == 2
     said = capsys.readouterr().err

@@ -204,6 +204,7 @@ def test_the_openapi_document_names_every_address(unchanged: TestClient) -> None
         "POST /v1/predict/batch",
         "POST /v1/predict/image",
         "POST /v1/neighbors",
+        "POST /v1/compare",
         "GET /v1/items",
         "POST /v1/items",
         "GET /v1/items/{item_id}",
@@ -248,7 +249,7 @@ def test_the_examples_of_bodies_are_what_they_describe(unchanged: TestClient) ->
             assert name in document["components"]["schemas"]
             getattr(schemas, name).model_validate(body["example"])
             n_checked += 1
-    assert n_checked == 9
+    assert n_checked == 10
 
 
 def test_references_of_the_openapi_document_lead_somewhere(unchanged: TestClient) -> None:

@@ -72,7 +72,7 @@ class ModelSettings(Settings):
     embedding_size : int, optional
         Outputs of the linear layer (without bias). None: the pooled features are the embedding.
     frozen_blocks : int
-        The stem and so many of the 16 blocks of EfficientNet-Lite0 stay as ImageNet left them. The
+        Of EfficientNet-Lite0: the stem and so many of its 16 blocks stay as ImageNet left them. The
         first three cost more than half of a step, as their maps are the largest.
     """
 
@@ -87,8 +87,6 @@ class ModelSettings(Settings):
             raise ValueError("a head needs an embedding_size")
         if self.backbone == "small-cnn" and self.trained != "all":
             raise ValueError("small-cnn has no trained weights: trained must be 'all'")
-        if self.backbone == "small-cnn" and self.frozen_blocks:
-            raise ValueError("small-cnn has no trained weights: frozen_blocks must be 0")
         return self
 
 
