@@ -99,7 +99,7 @@ def test_probes_stand_in_the_same_table(neighbors: Neighbors, truth: np.ndarray)
     assert not scores.left_out
     for name in ("means", "logistic"):
         fitted = fit_probe(name, vectors, codes, n_classes=5, seed=4)
-        expected = PosteriorTemperature.fit(fitted.own, codes)(fitted.probe(queries))
+        expected = PosteriorTemperature.fit(fitted.own, codes)(fitted.posterior(queries))
         found = scores.posteriors[name].probabilities
         np.testing.assert_array_equal(found, expected.probabilities)
     table = compare_rules(

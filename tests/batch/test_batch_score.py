@@ -27,7 +27,7 @@ from worker_openers import gallery
 
 from nearsure import NEDClassifier
 from nearsure.batch import Scored, evaluate_partitions, score, score_partitions
-from nearsure.batch.scorer import label_column
+from nearsure.batch.scorer import file_sha256, label_column
 from nearsure.errors import InvalidInputError, PartitionsFailedError
 
 
@@ -516,7 +516,7 @@ def test_an_interrupt_is_an_interrupt(
 def test_a_model_that_is_exchanged_meanwhile(
     model: Path, queries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, real = iter(["0" * 64]), score.file_sha256
-    monkeypatch.setattr(score, "file_sha256", lambda path: next(sent, "") or real(path))
+    sent = iter(["0" * 64])
+    monkeypatch.setattr(score, "file_sha256", lambda path: next(sent, "") or file_sha256(path))
     with pytest.raises(PartitionsFailedError, match="is not the model that scoring was started"):
         n_scored(queries, tmp_path / "out", model)

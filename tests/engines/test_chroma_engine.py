@@ -66,7 +66,7 @@ class TestClassifier(ChromaEngines, ClassifierContract):
 def test_its_own_distance_is_squared(tmp_path: Path) -> None:
     engine = ChromaEngine.create(2, str(tmp_path))
     engine.add(np.array([[3.0, 4.0]]), np.array([7]), np.array([0]))
-    found = engine._collection.query(query_embeddings=[[0.0, 0.0]], n_results=1)
+    found = engine._collection.query(query_embeddings=np.zeros((1, 2), np.float32), n_results=1)
     assert found["distances"] == [[25.0]]
     assert engine.search(np.zeros((1, 2)), 1).sq_distances[0, 0] == 25
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from contract import ClassifierContract, EngineContract
-from contract_base import N_POINTS, EngineTests
-from contract_points import DIMENSION, points_for
+from contract_base import EngineTests
+from contract_points import DIMENSION, Points, points_for
 from qdrant_client import QdrantClient, models
 
 from nearsure.engines.contract import Engine
@@ -65,10 +65,8 @@ class TestNamedVectors(LocalEngines, EngineContract):
 class TestTextUnderCosine(LocalEngines, EngineContract):
     building = MappingProxyType({"ids": "text", "labels": "text", "metric": "cosine"})
 
-    def test_all_is_there_after_a_restart(self, engine: Engine) -> None:
+    def test_all_is_there_after_a_restart(self, engine: Engine, points: Points) -> None:
         """Local mode scales the given vectors anew, in single precision, when it is opened."""
-        points = points_for(engine, N_POINTS)
-        engine.add(points.vectors, points.ids, points.labels)
         reopened = self.reopen(engine)
         assert reopened is not None
         assert reopened.fingerprint() == engine.fingerprint()
@@ -147,7 +145,7 @@ def test_a_collection_of_somebody_else() -> None:
     names = sorted(str(uuid4()) for _ in range(3))
     payloads: list[dict[str, Any]] = [{"sku": "a", "price": 1}, {"sku": "b"}, {"price": 3}]
     vectors = [[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]
-    client.upsert("products", models.Batch(ids=names, vectors=vectors, payloads=payloads))
+    client.upsert("products", models.Batch(ids=[*names], vectors=vectors, payloads=payloads))
     engine = QdrantEngine(client, collection="products", label_field="sku")
     assert (engine.capabilities.ids, engine.capabilities.labels) == ("text", "text")
     with pytest.raises(GalleryMismatchError, match="NULL"):

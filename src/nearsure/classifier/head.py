@@ -169,7 +169,9 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 
 def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, AnyArray, IntArray]:
     """Ids, vectors and classes of those points that are still there."""
-    found, codes, n = [], [], 0
+    found: list[AnyArray] = []
+    codes: list[IntArray] = []
+    n = 0
     for block in np.split(ids, np.arange(PORTION, len(ids), PORTION)):
         try:
             points = gallery.points_of(block)

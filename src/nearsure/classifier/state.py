@@ -148,18 +148,17 @@ def gallery_from_state(
         counts = {"class_counts": arrays["class_counts"]}
         members = array("int64", None, low=0, high=2**40)
         check_fields("The gallery", counts, {"class_counts": members})
-    if _holds_points(manifest):
-        if engine is not None:
-            return reopen_gallery(engine, classes, n_features, metric)
-    elif engine is None:
+    if engine is not None and _holds_points(manifest):
+        return reopen_gallery(engine, classes, n_features, metric)
+    if stored is None:
+        _check_kind([names["fit_indices"]], "integer")
+        return _in_memory(manifest, arrays, classes, n_groups)
+    if engine is None and not _holds_points(manifest):
         name = stored["fingerprint"].get("engine", "an engine")
         raise InvalidInputError(
             f"The points of this model live in {name}, not in the file. Open it and pass it: "
             "NEDClassifier.load(path, engine=...)."
         )
-    if stored is None:
-        _check_kind([names["fit_indices"]], "integer")
-        return _in_memory(manifest, arrays, classes, n_groups)
     if stored["dimension"] != n_features:
         raise unreadable("The engine of the model", "'dimension' must be that of the model")
     changed, tables = _beside(stored, arrays, len(classes), n_groups)

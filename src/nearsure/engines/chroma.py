@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from chromadb.api import ClientAPI
+    from chromadb.api.client import Client
 
 Kind = Literal["integer", "text"]
 MetricName = Literal["euclidean", "cosine"]
@@ -143,7 +144,7 @@ class ChromaEngine(SimpleEngine):
             )
         except BaseException:
             if client is not uri:
-                client.close()
+                _close(client)
             raise
         engine._owns_client = client is not uri
         return engine
@@ -244,7 +245,7 @@ class ChromaEngine(SimpleEngine):
         """Give back the client, unless it was given."""
         if self._owns_client:
             self._owns_client = False
-            self._client.close()
+            _close(self._client)
 
     def __repr__(self) -> str:
         return f"<ChromaEngine on {self._name!r}>"
@@ -270,7 +271,7 @@ class ChromaEngine(SimpleEngine):
     ) -> Stored:
         kinds, labels = self.capabilities, None
         if kinds.labels is not None:
-            of_points = [(own or {}).get(self._label_field) for own in metadata]
+            of_points = [(own or {}).get(str(self._label_field)) for own in metadata]
             labels = array_of_kind(of_points, kinds.labels)
         ids = array_of_kind(self._own_ids(names), kinds.ids)
         if vectors is None:
@@ -288,6 +289,11 @@ def _connect(uri: "str | ClientAPI | None") -> "ClientAPI":
     path = uri_or_variable(uri, PATH_VARIABLE)
     with translating(lambda error: _meaning(error, path)):
         return cast("ClientAPI", chroma.PersistentClient(path, settings=quiet))
+
+
+def _close(client: "ClientAPI") -> None:
+    """Close a client that `_connect` made: it is a `Client`, though Chroma promises less."""
+    cast("Client", client).close()
 
 
 def _meaning(error: Exception, place: str) -> NearsureError:

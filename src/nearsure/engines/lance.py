@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lancedb.db import DBConnection
+    from lancedb.query import LanceVectorQueryBuilder
 
 Kind = Literal["integer", "text"]
 MetricName = Literal["euclidean", "cosine"]
 URI_VARIABLE = "NEARSURE_LANCE_URI"
-DISTANCE_TYPES: dict[str, str] = {"euclidean": "l2", "cosine": "cosine"}
+DISTANCE_TYPES: dict[str, Literal["l2", "cosine"]] = {"euclidean": "l2", "cosine": "cosine"}
 # Ids are named in an expression.
 MOST_IDS = 1000
 
@@ -192,17 +193,19 @@ class LanceEngine(SimpleEngine):
             labels=None if self._label_field is None else kinds[str(columns[self._label_field])],
         )
 
-    def _index_there(self) -> tuple[str, str] | None:
+    def _index_there(self) -> tuple[str, str | None] | None:
         """The type and the distance type of the index on the vectors."""
         with self.asking():
             for index in self._table.list_indices():
                 if index.columns == [self._vector_field]:
                     about = self._table.index_stats(index.name)
-                    return about.index_type, about.distance_type
+                    # None if somebody has dropped the index since it was listed.
+                    if about is not None:
+                        return about.index_type, about.distance_type
         return None
 
     def _metric(self) -> MetricName:
-        by_type: dict[str, MetricName] = {"l2": "euclidean", "cosine": "cosine"}
+        by_type: dict[str | None, MetricName] = {"l2": "euclidean", "cosine": "cosine"}
         noted = (self._schema.metadata or {}).get(b"nearsure.metric")
         if self._index is not None:
             there = by_type.get(self._index[1])
@@ -276,9 +279,13 @@ class LanceEngine(SimpleEngine):
 
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
         """The nearest points of some queries, with their vectors."""
+        # The interface of tables does not say that a search for vectors is one.
+        search = cast(
+            "LanceVectorQueryBuilder",
+            self._table.search(list(queries), self._vector_field, query_type="vector"),
+        )
         search = (
-            self._table.search(list(queries), self._vector_field, query_type="vector")
-            .distance_type(DISTANCE_TYPES[self.metric])
+            search.distance_type(DISTANCE_TYPES[self.metric])
             .select([*self._names(), self._vector_field, "_distance"])
             .limit(limit)
         )

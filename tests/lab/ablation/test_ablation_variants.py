@@ -67,7 +67,7 @@ def test_probes_are_fitted_on_the_gallery_and_tempered_out_of_fold(
     vectors, codes = GALLERY.own.vectors, GALLERY.codes
     for base, name in PROBES.items():
         fitted = fit_probe(name, vectors, codes, n_classes=8, seed=0)
-        raw = fitted.probe(QUERIES.vectors)
+        raw = fitted.posterior(QUERIES.vectors)
         np.testing.assert_array_equal(posteriors[Method(base)].probabilities, raw.probabilities)
         expected = PosteriorTemperature.fit(fitted.own, codes)(raw)
         found = posteriors[Method(base, "temperature")]
