@@ -379,4 +379,4 @@ def test_attack_curves_start_clean_where_the_first_epsilon_was_measured(
         results = [attack_evaluation().clean.of(NED), *small, *large]
         expected = [result.interval(name).estimate for result in results]
         assert line(ax, "NED, PGD") == expected
-        assert len(line(ax, "NED, confidence")) == 5
+        assert len(line(ax, "NED, the attack on the confidence")) == 5
