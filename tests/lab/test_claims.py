@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
@@ -10,9 +11,15 @@ import pytest
 
 from nearsure.errors import NearsureError
 from nearsure.lab.claims.clean import figure_claims, table_claims
-from nearsure.lab.claims.damaged import attack_claims, corruption_claims, read_damaged
+from nearsure.lab.claims.damaged import (
+    Damaged,
+    attack_claims,
+    corruption_claims,
+    read_damaged,
+)
 from nearsure.lab.claims.page import claims_page
 from nearsure.lab.claims.rows import Claim, impossible_cells, judge, paper_tables, read_rows
+from nearsure.rules import RULE_NAMES
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -30,6 +37,7 @@ def test_the_page_is_what_the_command_prints() -> None:
         ([True, False], "in part"),
         ([True, False, False], "not confirmed"),
         ([False], "not confirmed"),
+        ([], "cannot be tested here"),
     ],
 )
 def test_verdicts(holds: list[bool], verdict: str) -> None:
@@ -134,6 +142,36 @@ def test_damage_has_claims_only_where_it_was_done() -> None:
     assert len(corruption_claims(found)) == 4
     assert len(attack_claims(found)) == 4
     assert corruption_claims([]) == attack_claims([]) == []
+
+
+def attacked(accuracy: dict[str, float]) -> list[Damaged]:
+    """Cars as stored, the accuracy of every rule changed after every attack."""
+    found = deepcopy([each for each in read_damaged(RESULTS) if each.dataset == "cars196"])
+    for each in found:
+        for outcome in each.evaluation["variants"]:
+            for rule, right in accuracy.items():
+                outcome["methods"][f"{rule}-raw"]["accuracy"][0] = right
+    return found
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"),
+    [
+        (dict.fromkeys(RULE_NAMES, 0.0), "cannot be tested here"),
+        (dict.fromkeys(RULE_NAMES, 0.5), "not confirmed"),
+        (dict.fromkeys(RULE_NAMES, 0.5) | {"ned": 0.6}, "confirmed"),
+        (dict.fromkeys(RULE_NAMES, 0.5) | {"ned": 0.6, "1nn": 0.7}, "not confirmed"),
+    ],
+)
+def test_to_be_level_with_other_rules_is_not_to_be_ahead(
+    accuracy: dict[str, float], verdict: str
+) -> None:
+    assert claim(attack_claims(attacked(accuracy)), "NED is the most").verdict == verdict
+
+
+def test_adversarial_training_that_changes_nothing_makes_nothing_robust() -> None:
+    claims = attack_claims(attacked({"ned": 0.0}))
+    assert claim(claims, "Adversarial training").verdict == "not confirmed"
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
