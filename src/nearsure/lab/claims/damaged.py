@@ -240,10 +240,13 @@ def attack_claims(found: Sequence[Damaged]) -> list[Claim]:
             for epsilon, outcome in cars[ADVERSARIALLY_TRAINED].attacks("pgd").items()
             if epsilon < LARGE_EPSILON and epsilon in cars[CLEAN_TRAINED].attacks("pgd")
         ]
+        # Other settings may have other small epsilons, or none.
         change = [
             measure(after, "ned", "accuracy") - measure(before, "ned", "accuracy")
             for _, after, before in small
         ]
+        if not change:
+            return claims
         claims.append(
             Claim(
                 "Adversarial training makes NED more robust",
@@ -293,6 +296,8 @@ def epsilon_paragraph(found: Sequence[Damaged]) -> str:
         return ""
     clean = measure(cars.clean, "ned", "accuracy")
     pgd = {round(e / PIXEL, 3): outcome for e, outcome in cars.attacks("pgd").items()}
+    if not {0.1, 0.3} <= pgd.keys():
+        return ""
     drops = [clean - measure(pgd[levels], "ned", "accuracy") for levels in (0.1, 0.3)]
     paper_clean = number(paper_column("cars196"), "ned", 0)
     paper_drops = [paper_clean - number(c, "ned", 0) for c in attacked_columns()[-2:]]

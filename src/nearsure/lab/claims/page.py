@@ -75,19 +75,17 @@ def claims_page(folder: Path) -> str:
             parts += [f"## {title}", claim_table(claims)]
         if title.startswith("Corrupted"):
             parts.append(head_paragraph(damaged))
-    parts += [
-        "## Which k?",
-        _which_k(rows),
-        *_readings(rows),
-        "## One T, two jobs",
-        _two_jobs(rows),
-        "## On which scale is epsilon?",
-        epsilon_paragraph(damaged),
-        "## Slips between text and tables",
-        _slips(),
-        "## What is not here: SOP and In-shop",
-        _stand_ins(folder),
-    ]
+    sections = {
+        "Which k?": _which_k(rows),
+        "How T was fitted": _readings(rows),
+        "One T, two jobs": _two_jobs(rows),
+        "On which scale is epsilon?": epsilon_paragraph(damaged),
+        "Slips between text and tables": _slips(),
+        "What is not here: SOP and In-shop": _stand_ins(folder),
+    }
+    for title, text in sections.items():
+        if text:
+            parts += [f"## {title}", text]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -170,7 +168,7 @@ def _best_k(row: Row, rule: str) -> int:
     return max(curve, key=lambda k: curve[k])
 
 
-def _readings(rows: Sequence[Row]) -> list[str]:
+def _readings(rows: Sequence[Row]) -> str:
     """T by likelihood and by the top label's log loss, where results have both."""
     body = []
     for row in rows:
@@ -193,14 +191,14 @@ def _readings(rows: Sequence[Row]) -> list[str]:
             )
         )
     if not body:
-        return []
+        return ""
     text = (
         'The abstract speaks of "the held-out validation dataset", Section 3 of the likelihood on '
         '"the support set instead". The likelihood of all classes and that of "the answer is '
         'right" (`objective="top_label"`) give different T. Accuracy / ECE of NED with either:'
     )
     header = ("data", "embedding", "protocol", "likelihood", "top label", "paper")
-    return ["## How T was fitted", f"{text}\n\n{write_rows(header, body)}"]
+    return f"{text}\n\n{write_rows(header, body)}"
 
 
 READINGS = ("nll", "top_label")
@@ -245,6 +243,8 @@ def _two_jobs(rows: Sequence[Row]) -> str:
                 "{}: {}, {:.0f} voters".format(title_of(rule), *_three(*baseline)),
             )
         )
+    if not body:
+        return ""
     header = ("data", "lowest ECE", "fitted T", "most accurate", "best other rule")
     return f"{text}\n\n{write_rows(header, body)}"
 
