@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copyfile, copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from nearsure.lab.claims.damaged import (
     Damaged,
     attack_claims,
     corruption_claims,
+    epsilon_paragraph,
     read_damaged,
 )
 from nearsure.lab.claims.page import claims_page
@@ -115,12 +116,30 @@ def test_both_readings_of_t_are_shown_where_results_have_them(
             "nll": {"accuracy": 0.639, "ece": 0.0815},
             "top_label": {"accuracy": 0.621, "ece": 0.0245},
         }
-        evaluation["seen_ks"] = dict.fromkeys(evaluation["curve"]["accuracy"], 5)
 
     page = claims_page(changed(edit))
     assert "| 63.9 / 8.15 | 62.1 / 2.45 | 74.9 / 2.4 |" in page
-    assert "(k = 5)" in page
-    assert "on seen classes" in page
+
+
+def test_own_k_is_marked_where_it_was_looked_for_on_the_queries(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        # 7 is not on the curve, which has 5 and 10; Gou's k was not looked for.
+        evaluation["seen_ks"] = {"knn": 5, "dudani": 7, "ned": 1000}
+
+    page = claims_page(changed(edit))
+    start = "| cars196 | normalized-softmax | paper<br>"
+    cells = next(line for line in page.splitlines() if line.startswith(start)).split(" | ")[3:]
+    document = json.loads((RESULTS / "cars196" / "results.json").read_text(encoding="utf-8"))
+    curve = document["runs"]["normalized-softmax"]["evaluations"]["all_against_others"]["curve"]
+    best = max(zip(curve["accuracy"]["gou"], curve["ks"], strict=True))[1]
+    expected = {"knn": (5, ""), "dudani": (5, ""), "gou": (best, "\\*"), "ned": (200, "")}
+    for (rule, (k, mark)), cell in zip(expected.items(), cells, strict=True):
+        place = curve["ks"].index(k)
+        figures = [100 * curve[name][rule][place] for name in ("accuracy", "ece")]
+        own = cell.removesuffix(" |").split("<br>")[2]
+        assert own == f"{figures[0]:.1f} / {figures[1]:.1f} (k = {k}{mark})"
 
 
 def test_numbers_are_those_of_the_files() -> None:
@@ -172,6 +191,32 @@ def test_to_be_level_with_other_rules_is_not_to_be_ahead(
 def test_adversarial_training_that_changes_nothing_makes_nothing_robust() -> None:
     claims = attack_claims(attacked({"ned": 0.0}))
     assert claim(claims, "Adversarial training").verdict == "not confirmed"
+
+
+@pytest.mark.parametrize("dataset", ["clinc150", "glyphs"])
+def test_one_data_set_makes_a_page_without_empty_parts(tmp_path: Path, dataset: str) -> None:
+    (tmp_path / dataset).mkdir()
+    copyfile(RESULTS / dataset / "results.json", tmp_path / dataset / "results.json")
+    page = claims_page(tmp_path)
+    blocks = page.strip().split("\n\n")
+    follows = zip(blocks, blocks[1:] + ["## "], strict=True)
+    assert not [block for block, after in follows if block[0] == after[0] == "#"]
+    assert not [block for block in blocks if block[0] == "|" and block.count("\n") < 2]
+    assert "all 0" not in page
+    assert "epsilon?" not in page
+    both_protocols = dataset == "glyphs"
+    assert ("fitted on the support set, generalizes" in page) == both_protocols
+
+
+def test_attacks_of_other_sizes_are_left_out() -> None:
+    found = attacked({})
+    for each in found:
+        for outcome in each.evaluation["variants"]:
+            variant = outcome["variant"]
+            if variant["family"] == "attack" and variant["epsilon"] < 0.1:
+                variant["epsilon"] *= 1.5 if each.evaluation["model"] == "clean-trained" else 1.7
+    assert len(attack_claims(found)) == 3
+    assert epsilon_paragraph(found) == ""
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
