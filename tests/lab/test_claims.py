@@ -156,6 +156,16 @@ def test_numbers_are_those_of_the_files() -> None:
     assert f"kNN {100 * gap / total:+.1f}," in text
 
 
+def test_sure_and_unsure_answers_are_told_apart_by_the_edges_of_bins() -> None:
+    row = next(row for row in read_rows(RESULTS) if row.dataset == "clinc150")
+    bins = row.evaluation["reliability"]["ned"]
+    right = [n * (r or 0) for n, r in zip(bins["counts"], bins["accuracy"], strict=True)]
+    sure, unsure = right[14] / bins["counts"][14], sum(right[:7]) / sum(bins["counts"][:7])
+    text = claim(figure_claims([row]), "NED tells where").here
+    assert f"{100 * sure:.1f}% of the answers with confidence above 93%" in text
+    assert f"{100 * unsure:.1f}% of those up to 47%" in text
+
+
 def test_damage_has_claims_only_where_it_was_done() -> None:
     found = read_damaged(RESULTS)
     assert len(corruption_claims(found)) == 4

@@ -33,7 +33,8 @@ OWN_GAIN = 1.0
 # Bins of a reliability diagram count from this share of the queries on, and are well calibrated up
 # to this distance, in points.
 LEAST_SHARE, GOOD_GAP = 0.01, 5.0
-SURE, UNSURE = 90.0, 50.0
+# Of 15 bins the last is of sure answers, and the first 7 are of unsure ones.
+N_BINS, SURE, UNSURE = 15, 14, 7
 
 
 def method_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -409,7 +410,10 @@ def _reliability_claims(rows: Sequence[Row]) -> list[Claim]:
             ),
         ]
     pairs = [
-        (row.accuracy_between("ned", SURE, 100), row.accuracy_between("ned", 0, UNSURE))
+        (
+            row.accuracy_of_bins("ned", slice(SURE, None)),
+            row.accuracy_of_bins("ned", slice(UNSURE)),
+        )
         for row in rows
     ]
     both = [pair for pair in pairs if not any(map(isnan, pair))]
@@ -420,8 +424,9 @@ def _reliability_claims(rows: Sequence[Row]) -> list[Claim]:
                 "NED tells where the model is probably wrong",
                 "Section 5",
                 "",
-                f"right in {span(high)}% of the answers with confidence of {SURE:g}% or more, in "
-                f"{span(low)}% of those below {UNSURE:g}%",
+                f"right in {span(high)}% of the answers with confidence above "
+                f"{100 * SURE / N_BINS:.0f}%, in {span(low)}% of those up to "
+                f"{100 * UNSURE / N_BINS:.0f}%",
                 judge([sure > unsure for sure, unsure in both]),
                 "The order of confidence is right even where its size is not.",
             )
