@@ -95,6 +95,18 @@ def test_a_rule_that_is_ahead_everywhere_is_confirmed(
     assert "peak is at k = 200" in monotone.here
 
 
+def test_a_peak_at_the_largest_k_is_not_yet_monotone(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        ks = evaluation["curve"]["ks"]
+        evaluation["curve"]["accuracy"]["ned"] = [0.9 if k == 2 else 0.5 + k / 400 for k in ks]
+
+    monotone = claim(figure_claims(read_rows(changed(edit))), "NED's accuracy grows with k")
+    assert "peak is at k = 200" in monotone.here
+    assert monotone.verdict == "not confirmed"
+
+
 def test_a_rule_that_is_behind_everywhere_is_not(
     changed: Callable[[Callable[[dict[str, Any]], None]], Path],
 ) -> None:

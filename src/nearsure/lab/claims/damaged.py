@@ -312,5 +312,6 @@ def epsilon_paragraph(found: Sequence[Damaged]) -> str:
         "The paper does not say on which scale its epsilons are. PGD takes our adversarially "
         f"trained cars down by {drops[0]:.1f} points at 0.1/255 and by {drops[1]:.1f} at 0.3/255; "
         f"the paper's lose {paper_drops[0]:.1f} and {paper_drops[1]:.1f} at 0.1 and 0.3. "
-        f"{conclusion} BIM's ten steps of 0.02 end at 0.2, whatever epsilon says."
+        f"{conclusion} BIM's ten steps of 0.02 get no farther than 0.2, so that its epsilon of 0.3 "
+        "is never reached."
     )
