@@ -120,6 +120,25 @@ def test_a_rule_that_is_behind_everywhere_is_not(
         assert claim(table_claims(rows), start).verdict == "not confirmed"
 
 
+@pytest.mark.parametrize(("right", "reason"), [(0.99, False), (0.01, True)])
+def test_reasons_are_given_for_what_was_found(
+    changed: Callable[[Callable[[dict[str, Any]], None]], Path],
+    right: float,
+    reason: bool,  # noqa: FBT001
+) -> None:
+    def edit(evaluation: dict[str, Any]) -> None:
+        for found in evaluation["comparison"]:
+            found["accuracy"]["estimate"] = right if found["rule"] == "ned" else 0.5
+        for bins in evaluation["reliability"].values():
+            bins["accuracy"] = [1.0 if reason else 0.0 for _ in bins["accuracy"]]
+
+    rows = read_rows(changed(edit))
+    behind = claim(table_claims(rows), "NED is the most accurate").why
+    assert ("elsewhere" in behind) == reason
+    overconfident = claim(figure_claims(rows), "kNN and weighted kNN are over").why
+    assert ("claim too little" in overconfident) == reason
+
+
 def test_both_readings_of_t_are_shown_where_results_have_them(
     changed: Callable[[Callable[[dict[str, Any]], None]], Path],
 ) -> None:

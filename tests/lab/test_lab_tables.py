@@ -400,7 +400,7 @@ def test_the_summary_opens_with_the_paper_beside_ours(tmp_path: Path) -> None:
     assert birds[12] == f"{100 * default.accuracy.estimate:.2f}"
     assert birds[14] == "[cub200](cub200/README.md)"
     assert sop[3:6] == ["81.2", "", ""]
-    assert sop[-1] == "images not at hand"
+    assert sop[-1] == "not run"
 
 
 def test_the_summary_is_written_between_its_marks(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def read_damaged(folder: Path) -> list[Damaged]:
 
 
 def measure(outcome: dict[str, Any], rule: str, name: str) -> float:
-    """Accuracy or ECE of a rule as it is, in percent."""
+    """Accuracy, ECE or another figure of a rule as it is, in percent."""
     return 100 * float(outcome["methods"][f"{rule}-raw"][name][0])
 
 
@@ -133,8 +133,8 @@ def corruption_claims(found: Sequence[Damaged]) -> list[Claim]:
             "in all four data sets",
             f"of the five rules in {count(lowest)} rows",
             judge(lowest),
-            f"At single severities in {count(by_severity)}: rules that claim little have less to "
-            "lose.",
+            f"At single severities in {count(by_severity)}"
+            + ("." if all(by_severity) else ": rules that claim little have less to lose."),
         ),
         Claim(
             "NED gains more over 1NN on corrupted images than on clean ones",
@@ -197,6 +197,7 @@ def attack_claims(found: Sequence[Damaged]) -> list[Claim]:
     ]
     right = [measure(outcome, "ned", "accuracy") for _, outcome in outcomes]
     eces = [measure(outcome, "ned", "ece") for _, outcome in outcomes]
+    over = [measure(outcome, "ned", "overconfidence") for _, outcome in outcomes]
     paper_right = [number(column, "ned", 0) for column in attacked_columns()]
     paper_eces = [number(column, "ned", 1) for column in attacked_columns()]
     # Where an attack leaves no rule right there is nothing to be ahead in.
@@ -231,7 +232,12 @@ def attack_claims(found: Sequence[Damaged]) -> list[Claim]:
             f"ECE {span(paper_eces)}%",
             f"ECE {span(eces)}%",
             judge([ece <= max(paper_eces) for ece in eces]),
-            "Attacked images land among points of a wrong class, which NED then believes.",
+            f"Confidence less accuracy is {span(over, sign=True)} points"
+            + (
+                ": attacked images land among points of a wrong class, which NED then believes."
+                if min(over) > 0
+                else "."
+            ),
         ),
     ]
     if ADVERSARIALLY_TRAINED in cars and CLEAN_TRAINED in cars:
@@ -306,7 +312,7 @@ def epsilon_paragraph(found: Sequence[Damaged]) -> str:
         'So its Table 3 looks like one of models trained on attacked images ("during the '
         'training") with epsilon on the scale from 0 to 255.'
         if apart <= ALIKE
-        else "That is nearer than pixels from 0 to 1 come, and settles nothing."
+        else "That settles nothing."
     )
     return (
         "The paper does not say on which scale its epsilons are. PGD takes our adversarially "

@@ -100,8 +100,7 @@ def _how_to_read(rows: Sequence[Row]) -> str:
         "every column of a table is confirmed if it holds in all rows, in part if in half of them "
         "or more. Percent and points of percent throughout; ECE has 15 bins of equal width; tables "
         f"are at k = {rows[0].k}. The paper's other rules are {_listed(BASELINES)}. Embeddings are "
-        "weaker than the paper's, so levels differ; what rules make of the same neighbours can be "
-        "compared."
+        "not the paper's, so levels differ; what rules make of the same neighbours can be compared."
     )
 
 
