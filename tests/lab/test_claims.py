@@ -240,7 +240,7 @@ def test_one_data_set_makes_a_page_without_empty_parts(tmp_path: Path, dataset: 
     copyfile(RESULTS / dataset / "results.json", tmp_path / dataset / "results.json")
     page = claims_page(tmp_path)
     blocks = page.strip().split("\n\n")
-    follows = zip(blocks, blocks[1:] + ["## "], strict=True)
+    follows = zip(blocks, [*blocks[1:], "## "], strict=True)
     assert not [block for block, after in follows if block[0] == after[0] == "#"]
     assert not [block for block in blocks if block[0] == "|" and block.count("\n") < 2]
     assert "all 0" not in page
