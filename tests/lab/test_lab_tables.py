@@ -108,6 +108,15 @@ def test_every_rule_is_shown_at_k_at_that_of_seen_classes_and_at_its_best() -> N
     assert rows[4][1] == "74.90 / 2.40"
 
 
+def test_the_k_of_a_table_is_that_of_its_figures() -> None:
+    # 21 and 22 are not on the curve.
+    seen = dict.fromkeys(evaluation().rules, 22)
+    _, _, *rows = cells(k_table("own", "own", replace(evaluation(), k=21, seen_ks=seen)))
+    for rule, row in zip(evaluation().rules, rows, strict=True):
+        assert row[1] == f"{row[3]} (k = 20)"
+        assert row[2] == ("" if rule == "1nn" else "20")
+
+
 def test_without_seen_classes_or_paper_there_are_no_such_columns() -> None:
     header = cells(k_table("own", "own", evaluation()))[0]
     assert header == ["rule", "k = 20", "best k on the queries", "with it"]
@@ -400,7 +409,7 @@ def test_the_summary_opens_with_the_paper_beside_ours(tmp_path: Path) -> None:
     assert birds[12] == f"{100 * default.accuracy.estimate:.2f}"
     assert birds[14] == "[cub200](cub200/README.md)"
     assert sop[3:6] == ["81.2", "", ""]
-    assert sop[-1] == "images not at hand"
+    assert sop[-1] == "not run"
 
 
 def test_the_summary_is_written_between_its_marks(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ class DatasetSettings(Settings):
     root : Path, optional
         Folder that holds it; glyphs need none.
     image_size : int
-        Side of the square that the model sees.
+        Side of the central square that is embedded, and, without a `crop_size`, of the views that
+        are learned from.
     images_per_class : int
         Of glyphs.
     part : {"standard", "tuning"}

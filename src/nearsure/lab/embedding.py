@@ -92,7 +92,7 @@ class EmbeddingRun:
         return CachedStep(self.cache, "training", inputs)
 
     def embeddings(self, part: str) -> AnyArray:
-        """Unit vectors of the images of "queries" or "gallery", shape (n, d), float32."""
+        """Unit vectors of the images of "train", "queries" or "gallery", shape (n, d), float32."""
         images, embedder = self.split.parts[part], self.trained.embedder
         stage = embeddings_step(self.cache, self.training_stage.key)
         if self.settings.model.trained == "all":

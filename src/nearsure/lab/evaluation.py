@@ -64,11 +64,11 @@ class NeighborCurve:
         """The k at which a rule is right most often; the smallest of equals."""
         return self.ks[int(np.nanargmax(self.accuracy[rule]))]
 
-    def at(self, rule: str, k: int) -> tuple[float, float]:
-        """Accuracy and ECE of a rule at k, or at the largest k below where it was asked."""
+    def at(self, rule: str, k: int) -> tuple[int, float, float]:
+        """k, accuracy and ECE of a rule at k, or at the largest k below where it was asked."""
         asked = ~np.isnan(self.accuracy[rule])
         place = max(i for i, some in enumerate(self.ks) if asked[i] and some <= k)
-        return self.accuracy[rule][place], self.ece[rule][place]
+        return self.ks[place], self.accuracy[rule][place], self.ece[rule][place]
 
 
 @dataclass(frozen=True)

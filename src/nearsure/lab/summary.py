@@ -34,7 +34,7 @@ FIGURE_2 = "figure-2.png"
 PAPER_DATASETS = ("cub200", "cars196", "sop", "inshop")
 # By which the paper's numbers are to be compared.
 PAPER_PROTOCOLS = ("all_against_others", "given_gallery")
-ABSENT = "images not at hand"
+ABSENT = "not run"
 EXPLANATION = (
     "Accuracy and ECE (15 bins of equal width) in percent: the paper's, ours, and ours less the "
     "paper's in points; k = 50, every point against all others. nearsure is `NEDClassifier` as it "

@@ -140,12 +140,12 @@ def k_table(dataset: str, loss: str, evaluation: Evaluation) -> str:
     for rule in curve.accuracy:
         cell = _paper_cell(dataset, loss, rule, evaluation)
         paper = "" if cell is None else _two(cell.accuracy, cell.ece, cell)
-        row = [title_of(rule), paper, _two(*curve.at(rule, evaluation.k))]
-        if seen:
-            chosen = evaluation.seen_ks[rule]
-            row += ["" if rule == "1nn" else str(chosen), _two(*curve.at(rule, chosen))]
-        best = curve.best_k(rule)
-        row += ["" if rule == "1nn" else str(best), _two(*curve.at(rule, best))]
+        k, right, error = curve.at(rule, evaluation.k)
+        other = "" if k == evaluation.k else f" (k = {k})"
+        row = [title_of(rule), paper, _two(right, error) + other]
+        for chosen in ([evaluation.seen_ks[rule]] if seen else []) + [curve.best_k(rule)]:
+            k, right, error = curve.at(rule, chosen)
+            row += ["" if rule == "1nn" else str(k), _two(right, error)]
         rows.append(row)
     header = ["rule", "paper", f"k = {evaluation.k}"]
     header += ["k from seen classes", "with it"] if seen else []

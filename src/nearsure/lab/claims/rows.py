@@ -110,13 +110,12 @@ class Row:
         enough = counts >= least_share * counts.sum()
         return float(np.abs(confidence - right)[enough].max())
 
-    def accuracy_between(self, rule: str, low: float, high: float) -> float:
-        """Accuracy of the answers in bins of confidence from low to high, all in percent."""
-        counts, confidence, right = self._bins(rule)
-        inside = (confidence >= low) & (confidence <= high) & (counts > 0)
-        if not inside.any():
+    def accuracy_of_bins(self, rule: str, bins: slice) -> float:
+        """Accuracy of the answers in some bins of confidence, in percent; NaN without any."""
+        counts, _, right = (column[bins] for column in self._bins(rule))
+        if not counts.any():
             return float("nan")
-        return float(np.average(right[inside], weights=counts[inside]))
+        return float(np.average(right, weights=counts))
 
     def _bins(self, rule: str) -> Any:  # noqa: ANN401 - three arrays
         bins = self.evaluation["reliability"][rule]
@@ -225,6 +224,8 @@ def impossible_cells() -> Iterator[tuple[PaperColumn, str]]:
 
 def judge(holds: Sequence[bool]) -> Verdict:
     """Confirmed if a claim holds in every row, in part if in half of them or more."""
+    if not holds:
+        return "cannot be tested here"
     if all(holds):
         return "confirmed"
     return "in part" if 2 * sum(holds) >= len(holds) else "not confirmed"
