@@ -58,6 +58,16 @@ def test_new_classes_are_answered_as_often_rightly_as_said(fitted: PairConfidenc
     assert report.auroc > 0.95
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_few_classes_are_answered_as_often_rightly_as_said(n_classes: int) -> None:
+    """Queries of the gallery's own classes, of which each is much of the gallery."""
+    vectors, codes = made_classes(5, n_classes, n_each=80, spread=1.0)
+    held_out = np.arange(len(codes)) % 2 == 1
+    pairs = PairConfidence().fit(vectors[~held_out], codes[~held_out])
+    report = pairs.report(*all_pairs(vectors[held_out], codes[held_out]))
+    assert report.calibration_error < 0.06
+
+
 def test_crowding_tells_what_the_distance_does_not() -> None:
     """Half of the space is ten times as dense: there the same distance means another class."""
 

@@ -73,7 +73,7 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
 
     It depends on the distance of the two, and on how crowded the neighbourhoods of both are: the
     log-odds are linear in the distance, its logarithm, and the logarithms of the distances from
-    each to the tenth nearest class of the gallery. The weights are fitted on pairs of the gallery's
+    each to the tenth nearest class of the gallery, if it has ten classes. The weights are fitted on pairs of the gallery's
     own points, with as many pairs of a small class as of a large one, and all points measured
     without their own class, as vectors of a new class would be.
 
