@@ -169,6 +169,19 @@ def test_no_large_class_rules() -> None:
     assert uneven.report(A, B, same).log_loss < 1.3 * even.report(A, B, same).log_loss
 
 
+def test_which_of_a_pair_comes_first_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 6, (500, 2))
+    same = classes[:, 0] == classes[:, 1]
+    d = rng.gamma(np.where(same, 2.0, 6.0) + classes.min(axis=1))
+    swapped = np.where((rng.random(500) < 0.3)[:, None], classes[:, ::-1], classes)
+    one, other = (PairConfidence().fit_distances(d, same, classes=c) for c in (classes, swapped))
+    at = np.linspace(0.1, 10.0, 20)
+    np.testing.assert_allclose(
+        one.probability_of_distances(at), other.probability_of_distances(at), rtol=1e-9
+    )
+
+
 def test_pairs_of_one_group_are_no_evidence() -> None:
     """Each point comes three times, nearly: as if they were new pairs, copies mislead."""
     vectors, codes = made_classes(0)
