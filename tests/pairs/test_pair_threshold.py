@@ -219,6 +219,14 @@ def test_reports_agree_with_naive_counting() -> None:
         assert report.true_accept_at(share) == pytest.approx(best)
 
 
+def test_ties_of_both_kinds_are_points_of_the_curve() -> None:
+    """Each step accepts a tenth of both kinds: a line, of which no point may be left out."""
+    p = np.repeat(np.linspace(0.1, 1.0, 10), 2)
+    report = report_pairs(p, np.arange(20) % 2, base_rate=0.5)
+    for share in (0.1, 0.35, 0.8):
+        assert report.true_accept_at(share) == pytest.approx(np.floor(share * 10 + 1e-9) / 10)
+
+
 def test_weights_and_the_base_rate_count() -> None:
     p, same = np.array([0.9, 0.4, 0.2, 0.8]), np.array([True, True, False, False])
     doubled = report_pairs(p[[0, 0, 1, 2, 3]], same[[0, 0, 1, 2, 3]], base_rate=0.3)
