@@ -36,9 +36,11 @@ class UsearchEngine(SimpleEngine):
         points = self._points(np.concatenate(found))
         return Hits(rows, points.ids, points.labels, points.vectors)
 
-    def put(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None) -> None:
-        if ids.min() < 0:
+    def check_ids(self, ids: AnyArray) -> None:
+        if len(ids) and ids.min() < 0:
             raise InvalidInputError(f"ids of usearch must be 0 or more. Got {ids.min()} instead.")
+
+    def put(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None) -> None:
         self.delete(np.array([own for own in ids.tolist() if own in self._labels]))
         self._index.add(ids, vectors)
         self._labels.update(zip(ids.tolist(), np.asarray(labels).tolist(), strict=True))

@@ -65,6 +65,21 @@ def test_a_prediction_prints_its_verdicts_and_how_queries_differ(careful: NEDCla
     assert found.differences[0] in found._repr_html_()
 
 
+def test_all_rows_are_read_from_columns_that_are_made_once(
+    prediction: Prediction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, columns = [], Prediction._columns
+
+    def count_columns(self: Prediction) -> Any:  # noqa: ANN401
+        made.append(1)
+        return columns(self)
+
+    expected = [prediction[row] for row in range(len(prediction))]
+    monkeypatch.setattr(Prediction, "_columns", count_columns)
+    assert list(prediction) == expected
+    assert len(made) == 1
+
+
 def test_one_row_is_an_answer(prediction: Prediction, careful: NEDClassifier) -> None:
     assert len(prediction) == 300
     answer = prediction[7]
@@ -73,7 +88,7 @@ def test_one_row_is_an_answer(prediction: Prediction, careful: NEDClassifier) ->
     assert (type(answer.label), type(answer.confidence)) == (str, float)
     assert answer.label == prediction.labels[7]
     assert answer.confidence == prediction.confidence[7]
-    assert (answer.p_known, answer.verdict) != (answer.confidence, answer.label)
+    assert (answer.p_known, answer.verdict) == (None, None)
     assert prediction.neighbors.ids is not None
     assert answer.nearest_id == prediction.neighbors.ids[7, 0]
     assert answer.sq_distance == ((GALLERY - QUERIES[7]) ** 2).sum(axis=1).min()

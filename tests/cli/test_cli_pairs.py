@@ -66,6 +66,9 @@ def test_a_file_of_pairs_names_vectors(folder: Path) -> None:
     assert [(row["first"], row["second"]) for row in rows] == [("p0", "p1"), ("p0", "p100")]
     assert float(rows[0]["probability"]) > 0.5 > float(rows[1]["probability"])
     assert succeeded(*words, "--report", "--json").json["auroc"] == 1.0
+    # As spreadsheets write it.
+    listed.write_text(listed.read_text(), encoding="utf-8-sig")
+    assert succeeded(*words).rows == rows
 
     by_row = folder / "pairs.jsonl"
     lines = [{"first": 0, "second": 1}, {"first": 0, "second": 100}]
@@ -90,6 +93,8 @@ def test_mistakes_are_named(folder: Path) -> None:
     assert "--second" in refused("pairs", gallery, "--first", folder / "first.npz")
     assert "nothing is compared" in refused("pairs", gallery, "-o", folder / "x.csv")
     assert "base_rate" in refused("pairs", gallery, "--base-rate", 1)
+    # Options are looked at before files.
+    assert "--seed must be left out" in refused("pairs", "--model", folder / "m", "--seed", 0)
     listed = folder / "odd.csv"
     listed.write_text("first,second\np0,nobody\n")
     words = ("pairs", gallery, "--pairs", listed, "--vectors", folder / "first.npz")
@@ -99,3 +104,10 @@ def test_mistakes_are_named(folder: Path) -> None:
     assert "'perhaps'" in refused(*words)
     listed.write_text("one,two\n1,2\n")
     assert "first and second" in refused(*words)
+    listed.write_text(f"first,second\np0,{'x' * 200_000}\n")  # more than a field may hold
+    assert "cannot be read as csv" in refused(*words)
+    listed.write_text("first,second\np0,p1\n")
+    vectors, labels = many_classes(1)
+    ids = np.array([f"p{row // 2}" for row in range(len(labels))])
+    write_npz(folder / "repeated.npz", vectors, labels, ids=ids)
+    assert "Got 'p0' twice" in refused(*words[:-1], folder / "repeated.npz")

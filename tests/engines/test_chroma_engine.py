@@ -71,6 +71,16 @@ def test_its_own_distance_is_squared(tmp_path: Path) -> None:
     assert engine.search(np.zeros((1, 2)), 1).sq_distances[0, 0] == 25
 
 
+def test_a_gallery_without_labels_is_opened_again(tmp_path: Path) -> None:
+    with ChromaEngine.create(2, str(tmp_path), labels=None) as engine:
+        engine.add(np.eye(2), np.array([7, 8]))
+    with ChromaEngine(str(tmp_path)) as engine:
+        assert not engine.capabilities.holds_labels
+        assert engine.search(np.array([[0.0, 2.0]]), 1).ids.tolist() == [[8]]
+        engine.add(np.array([[5.0, 5.0]]), np.array([9]))
+        assert engine.fetch(np.array([9])).labels is None
+
+
 def test_a_collection_of_somebody_else(tmp_path: Path) -> None:
     """Ids are texts, other metadata stay, and a missing label is an error."""
     quiet = Settings(anonymized_telemetry=False)

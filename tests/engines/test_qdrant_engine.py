@@ -185,6 +185,19 @@ def test_a_load_of_several_requests_that_was_cut_off(monkeypatch: pytest.MonkeyP
     assert engine.size() == 25
 
 
+def test_a_negative_id_in_a_late_request_is_refused_before_the_first() -> None:
+    engine = QdrantEngine.create(DIMENSION, ":memory:")
+    engine.portion = 10
+    points = points_for(engine, 25)
+    wrong = points.ids.copy()
+    wrong[-1] = -1
+    with pytest.raises(InvalidInputError, match="0 or more"):
+        engine.add(points.vectors, wrong, points.labels)
+    assert engine.size() == 0
+    engine.add(points.vectors, points.ids, points.labels)
+    assert engine.size() == 25
+
+
 # The client leaves its lock file open when it refuses a folder that another has open.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

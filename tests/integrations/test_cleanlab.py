@@ -51,6 +51,19 @@ def test_columns_are_in_the_order_of_sorted_labels() -> None:
     assert (shares.argmax(axis=1) == labels).mean() > 0.85
 
 
+def test_a_class_without_points_has_no_column() -> None:
+    Z, y, _ = noisy_digits()
+    classifier = NEDClassifier(head=None, rule="ned").fit(Z, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that much of the gallery is gone
+        classifier.remove(np.flatnonzero(y == 3), allow_empty_class=True)
+        shares = own_probabilities(classifier)
+    labels = classifier.support_labels(classifier.support_ids_)
+    present = np.unique(labels)
+    assert shares.shape == (len(labels), 9)
+    assert (present[shares.argmax(axis=1)] == labels).mean() > 0.85
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_datalab_finds_wrong_labels_with_them() -> None:
     pytest.importorskip("datasets", reason="Datalab needs pip install 'cleanlab[datalab]'")

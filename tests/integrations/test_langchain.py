@@ -103,6 +103,17 @@ def test_nothing_below_the_threshold() -> None:
             assert {own.metadata["label"] for own in found} <= {answer.labels[0]}
 
 
+def test_a_low_threshold_promises_the_answer_alone() -> None:
+    """Other labels may reach a threshold below a half as well; no promise is about them."""
+    fitted = ConfidentRetriever.fit(filled_store(), documents(), precision=0.3, k=50)
+    promised = fitted.model_copy(update={"threshold": 0.001})
+    queries = [f"{topic} question" for topic in TOPICS[:8]]
+    shares = expected_classifier().predict_proba(embed_all(queries))
+    assert ((shares > 0.01).sum(axis=1) > 1).any()
+    for query, best in zip(queries, shares.argmax(axis=1), strict=True):
+        assert {own.metadata["label"] for own in promised.invoke(query)} == {TOPICS[best]}
+
+
 def test_a_sample_of_the_documents() -> None:
     whole = ConfidentRetriever.fit(filled_store(), documents())
     some = ConfidentRetriever.fit(filled_store(), documents(), max_fit_samples=150)

@@ -131,6 +131,19 @@ def test_labelled_queries_outlive_a_change_of_routes() -> None:
     assert again == own
 
 
+def test_too_few_labelled_queries_are_left_after_a_change_of_routes() -> None:
+    quick = NEDClassifier(metric="cosine", head=None)
+    router = ConfidentRouter(TopicEncoder(), routes(), classifier=quick, precision=0.8)
+    router.recalibrate(*sentences(1))  # 20, of 20 routes
+    router.remove("topic-19")
+    assert router.classifier.recalibrated_ is None
+    plain = ConfidentRouter(TopicEncoder(), routes()[:-1], classifier=quick, precision=0.8)
+    assert router.confidence_threshold == plain.confidence_threshold
+    assert choices(router, ["topic-03 query 0"]) == choices(plain, ["topic-03 query 0"])
+    router.add(route("topic-19"))
+    assert router.classifier.recalibrated_ is not None
+
+
 def test_none_needs_an_unknown_share() -> None:
     router = ConfidentRouter(TopicEncoder(), routes())
     asked, topics = sentences(2)

@@ -58,6 +58,16 @@ def test_new_classes_are_answered_as_often_rightly_as_said(fitted: PairConfidenc
     assert report.auroc > 0.95
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_few_classes_are_answered_as_often_rightly_as_said(n_classes: int) -> None:
+    """Queries of the gallery's own classes, of which each is much of the gallery."""
+    vectors, codes = made_classes(5, n_classes, n_each=80, spread=1.0)
+    held_out = np.arange(len(codes)) % 2 == 1
+    pairs = PairConfidence().fit(vectors[~held_out], codes[~held_out])
+    report = pairs.report(*all_pairs(vectors[held_out], codes[held_out]))
+    assert report.calibration_error < 0.06
+
+
 def test_crowding_tells_what_the_distance_does_not() -> None:
     """Half of the space is ten times as dense: there the same distance means another class."""
 
@@ -157,6 +167,19 @@ def test_no_large_class_rules() -> None:
     assert own.weights[~own.same][with_wide.any(axis=1)].sum() == pytest.approx(2 / 41)
     A, B, same = all_pairs(*made_classes(2, 40))
     assert uneven.report(A, B, same).log_loss < 1.3 * even.report(A, B, same).log_loss
+
+
+def test_which_of_a_pair_comes_first_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 6, (500, 2))
+    same = classes[:, 0] == classes[:, 1]
+    d = rng.gamma(np.where(same, 2.0, 6.0) + classes.min(axis=1))
+    swapped = np.where((rng.random(500) < 0.3)[:, None], classes[:, ::-1], classes)
+    one, other = (PairConfidence().fit_distances(d, same, classes=c) for c in (classes, swapped))
+    at = np.linspace(0.1, 10.0, 20)
+    np.testing.assert_allclose(
+        one.probability_of_distances(at), other.probability_of_distances(at), rtol=1e-9
+    )
 
 
 def test_pairs_of_one_group_are_no_evidence() -> None:

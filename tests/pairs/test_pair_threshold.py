@@ -17,6 +17,8 @@ N_POPULATION = 1000
 # Fewer pairs than a fit draws, but several of each pair of classes.
 N_PAIRS = 6000
 CERTAINTY = 0.95
+# Share of classes that resemble many others.
+HUBS = 0.02
 
 
 def even(rng: np.random.Generator, n: int) -> FloatArray:
@@ -102,6 +104,38 @@ def test_pairs_taken_for_independent_would_break_it() -> None:
     assert broken > 0.2
 
 
+def rare_hubs(rng: np.random.Generator, classes: IntArray) -> FloatArray:
+    """Similarities of pairs, where one class in fifty resembles every other half of the time."""
+    is_hub = rng.random(classes.max() + 1) < HUBS
+    alike = is_hub[classes].any(axis=1) & (rng.random(len(classes)) < 0.5)
+    uniform = rng.random(len(classes))
+    return np.asarray(np.where(alike, 0.9 + 0.1 * uniform, 0.5 * uniform))
+
+
+@pytest.mark.parametrize(("n_classes", "least", "most"), [(30, 0.4, 0.6), (60, 0.2, 0.4)])
+def test_rare_hubs_break_it_as_often_as_the_docs_say(
+    n_classes: int, least: float, most: float
+) -> None:
+    """A limit of the bound: most of 30 classes hold no hub, and cannot know of it."""
+    rng = np.random.default_rng(0)
+    classes = np.repeat(np.column_stack(np.triu_indices(n_classes, 1)), 6, axis=0)
+    share_alike = 0.5 * (1.0 - (1.0 - HUBS) ** 2)
+    n_broken = 0
+    for _ in range(100):
+        found = choose_pair_threshold(
+            rare_hubs(rng, classes),
+            np.zeros(len(classes), bool),
+            np.ones(len(classes)),
+            classes,
+            false_accept=0.01,
+            certainty=CERTAINTY,
+        )
+        alike, others = np.clip([10.0 * (1.0 - found.threshold), 1.0 - 2.0 * found.threshold], 0, 1)
+        n_broken += bool(share_alike * alike + (1.0 - share_alike) * others > 0.01)
+    assert least <= n_broken / 100 <= most
+    assert f"about {CERTAINTY} certainty" in str(found)
+
+
 def test_independent_pairs_have_the_exact_bound() -> None:
     rng = np.random.default_rng(0)
     p, same = rng.random(1100), np.arange(1100) < 100
@@ -183,6 +217,14 @@ def test_reports_agree_with_naive_counting() -> None:
             (p[same] >= cut).mean() for cut in [*p, 2.0] if (p[~same] >= cut).mean() <= share
         )
         assert report.true_accept_at(share) == pytest.approx(best)
+
+
+def test_ties_of_both_kinds_are_points_of_the_curve() -> None:
+    """Each step accepts a tenth of both kinds: a line, of which no point may be left out."""
+    p = np.repeat(np.linspace(0.1, 1.0, 10), 2)
+    report = report_pairs(p, np.arange(20) % 2, base_rate=0.5)
+    for share in (0.1, 0.35, 0.8):
+        assert report.true_accept_at(share) == pytest.approx(np.floor(share * 10 + 1e-9) / 10)
 
 
 def test_weights_and_the_base_rate_count() -> None:

@@ -94,7 +94,7 @@ class Scorer:
         dict of str to array of shape (n,)
             The other columns of the batch, then "label" and "confidence"; "p_known" and "verdict"
             if unknown queries are expected; "ranked_labels" and "ranked_probabilities" if asked
-            for.
+            for. A batch must have none of these itself.
         """
         if self.vector_column not in batch:
             raise InvalidInputError(
@@ -102,8 +102,15 @@ class Scorer:
                 f"Got {', '.join(map(repr, batch))} instead."
             )
         answers = self.answer(_stack(batch[self.vector_column], self.vector_column))
+        others = [name for name in batch if name != self.vector_column]
+        twice = [name for name in others if name in answers.column_names]
+        if twice:
+            raise InvalidInputError(
+                "A batch must not have columns that answers have. Got "
+                f"{', '.join(map(repr, twice))}: rename or leave them out."
+            )
         return {
-            **{name: np.asarray(batch[name]) for name in batch if name != self.vector_column},
+            **{name: np.asarray(batch[name]) for name in others},
             **{name: answers.column(name).to_numpy() for name in answers.column_names},
         }
 

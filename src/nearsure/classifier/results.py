@@ -97,10 +97,7 @@ class Prediction:
         """One row as an `Answer`; several, by slice, mask or row numbers, as a `Prediction`."""
         places = np.arange(len(self))[rows if isinstance(rows, slice) else _as_index(rows)]
         if places.ndim == 0:
-            row = int(places)
-            entries: dict[str, Any] = {"p_known": None, "verdict": None}
-            entries |= {column.name: plain(column.entries[row]) for column in self._columns()}
-            return Answer(**entries)
+            return _answer(self._columns(), int(places))
         return Prediction(
             self.labels[places],
             self.confidence[places],
@@ -112,7 +109,9 @@ class Prediction:
         )
 
     def __iter__(self) -> Iterator[Answer]:
-        return (self[row] for row in range(len(self)))
+        # Columns are made once: to make them for each row would take the square of the time.
+        columns = self._columns()
+        return (_answer(columns, row) for row in range(len(self)))
 
     def __repr__(self) -> str:
         return self._table().to_text()
@@ -157,6 +156,12 @@ class Prediction:
                 title += f", {count:,} {verdict}"
         remark = f"Not like the queries to expect: {', and '.join(self.differences or ())}."
         return Table(title, self._columns(), (remark,) if self.differences else ())
+
+
+def _answer(columns: tuple[Column, ...], row: int) -> Answer:
+    entries: dict[str, Any] = {"p_known": None, "verdict": None}
+    entries |= {column.name: plain(column.entries[row]) for column in columns}
+    return Answer(**entries)
 
 
 def _as_index(rows: SupportsIndex | ArrayLike) -> AnyArray:

@@ -78,7 +78,9 @@ def pairs(
     labels_key: options.LabelsKey = None,
     ids_key: options.IdsKey = None,
     metric: options.Metric = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int | None, Option(min=0, max=2**63 - 1, help="Random seed; by default 0.")
+    ] = None,
     output: options.RecordsFile = None,
     output_format: options.OutputFormat = None,
     guard_formulas: options.GuardFormulas = False,
@@ -96,7 +98,7 @@ def pairs(
     compares = first is not None or pairs_file is not None
     _check_sources(gallery, model, (first, second), (pairs_file, vectors))
     options.refuse(
-        {"--save": save, "--metric": metric, "--labels": labels_path},
+        {"--save": save, "--metric": metric, "--labels": labels_path, "--seed": seed},
         f": {model} has learned already",
         when=model is not None,
     )
@@ -126,7 +128,7 @@ def pairs(
         gallery,
         model,
         base_rate,
-        {"metric": metric or "euclidean", "random_state": seed},
+        {"metric": metric or "euclidean", "random_state": seed or 0},
         {**keys, "labels_path": labels_path},
     )
     if save is not None:
@@ -235,12 +237,12 @@ def _report(learned: "PairConfidence", probabilities: "FloatArray", of: _Compare
 def _read_listed(path: Path, points: "EmbeddingChunk") -> _Compared:
     """Pairs of ids, with the vectors that they name."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             if path.suffix.lower() == ".csv":
                 found: list[Any] = list(csv.DictReader(file))
             else:
                 found = [json.loads(line) for line in file if line.strip()]
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, csv.Error) as error:
         raise EmbeddingsFileError(
             f"{path} cannot be read as csv or JSON lines: {error}."
         ) from error
@@ -270,13 +272,18 @@ def _rows_of(names: list[str], points: "EmbeddingChunk") -> "AnyArray":
     """The row of each id, or else of each row number."""
     import numpy as np
 
-    row_of = {str(name): row for row, name in enumerate(inputs.names_of(points).tolist())}
-    missing = [name for name in names if name not in row_of]
+    rows: dict[str, int] = {}
+    for row, name in enumerate(inputs.names_of(points).tolist()):
+        if rows.setdefault(str(name), row) != row:
+            raise EmbeddingsFileError(
+                f"The vectors that --pairs names must have distinct ids. Got {str(name)!r} twice."
+            )
+    missing = [name for name in names if name not in rows]
     if missing:
         raise EmbeddingsFileError(
             f"--pairs names {missing[0]!r}, which is not among the {len(points):,} vectors."
         )
-    return np.array([row_of[name] for name in names], np.int64)
+    return np.array([rows[name] for name in names], np.int64)
 
 
 def _show(report: "PairReport", threshold: "PairThreshold | None", *, as_json: bool) -> None:

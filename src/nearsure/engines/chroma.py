@@ -175,6 +175,8 @@ class ChromaEngine(SimpleEngine):
             dimension = len(first["embeddings"][0])
             label = (first["metadatas"][0] or {}).get(self._label_field)
             labels = "integer" if isinstance(label, int) else "text"
+        if labels == "none":
+            self._label_field = None
         self.dimension = int(dimension)
         self.capabilities = Capabilities(
             exact=False,

@@ -280,6 +280,11 @@ class QdrantEngine(SimpleEngine):
             self._client.retrieve(self._collection, self._names(ids), with_vectors=True)
         )
 
+    def check_ids(self, ids: AnyArray) -> None:
+        """Raise an error for negative ids."""
+        if ids.dtype.kind != "U" and len(ids) and ids.min() < 0:
+            raise InvalidInputError(f"ids of Qdrant must be 0 or more. Got {ids.min()} instead.")
+
     def get_ids(self, ids: AnyArray) -> list[Any]:
         """Those ids that are there."""
         records = self._client.retrieve(self._collection, self._names(ids), with_payload=[ID_KEY])
@@ -318,8 +323,7 @@ class QdrantEngine(SimpleEngine):
             return [
                 own if _is_uuid(own) else str(uuid5(NAMESPACE_OID, own)) for own in ids.tolist()
             ]
-        if len(ids) and ids.min() < 0:
-            raise InvalidInputError(f"ids of Qdrant must be 0 or more. Got {ids.min()} instead.")
+        self.check_ids(ids)
         return cast("list[int | str]", ids.tolist())
 
     def _points(self, records: Sequence[Any]) -> Stored:

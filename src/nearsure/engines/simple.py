@@ -100,6 +100,9 @@ class SimpleEngine(ABC):
         """Those ids that are there; by default their points are read whole."""
         return cast("list[Any]", self.get(ids).ids.tolist())
 
+    def check_ids(self, ids: AnyArray) -> None:  # noqa: B027 - it need not be overridden
+        """Raise an error for ids that the store cannot hold, before anything is written."""
+
     def put_labels(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points that are there other labels; by default they are written anew."""
         self.put(np.asarray(self._stored(ids).vectors), ids, labels)
@@ -209,6 +212,7 @@ class SimpleEngine(ABC):
         write: Callable[[slice], None],
     ) -> None:
         """Check, unless a change that was cut off is repeated or taken back, and write."""
+        self.check_ids(ids)
         parts = list(_slices(len(ids), self.portion))
         with self._lock, self.asking():
             change, is_repeated = self._changes.begin(kind, ids, takes_several=len(parts) > 1)

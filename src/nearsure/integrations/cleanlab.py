@@ -23,9 +23,9 @@ def own_probabilities(classifier: NEDClassifier) -> FloatArray:
     -------
     array of shape (n_support, n_classes)
         For ``Datalab.find_issues(pred_probs=...)``: rows in the order of ``support_ids_``, which is
-        that of the fit, columns in the order of sorted labels, as cleanlab numbers them. Rows sum
-        to 1: a point of a gallery is of one of its classes, whatever share of unknown queries is
-        expected.
+        that of the fit; one column for each class that has points, in the order of sorted labels,
+        as cleanlab numbers them. Rows sum to 1: a point of a gallery is of one of its classes,
+        whatever share of unknown queries is expected.
 
     Examples
     --------
@@ -40,5 +40,7 @@ def own_probabilities(classifier: NEDClassifier) -> FloatArray:
     own = classifier.predict_own(ids)
     totals = np.ones(len(ids)) if own.p_known is None else own.p_known
     shares = to_dense(own.posterior, totals, classifier.class_counts_ > 0)
-    shares = shares[:, np.argsort(classifier.classes_, kind="stable")]
+    # Classes whose points were all removed stay among classes_; cleanlab does not know of them.
+    there = np.flatnonzero(classifier.class_counts_ > 0)
+    shares = shares[:, there[np.argsort(classifier.classes_[there], kind="stable")]]
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

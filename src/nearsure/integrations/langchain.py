@@ -40,7 +40,8 @@ class ConfidentRetriever(BaseRetriever):
     label_key : str, default "label"
         Where the label stands in the metadata.
     threshold : float, default 0.0
-        Documents of less confidence are not returned.
+        Documents of less confidence are not returned. Where `fit` was asked for a precision, only
+        documents of the most probable label are, as its promise is about that label.
     k : int, default 4
         The most documents that are returned.
 
@@ -132,13 +133,15 @@ class ConfidentRetriever(BaseRetriever):
         most = self.k if k is None else k
         depth = max(self.confidence.n_neighbors, most)
         documents, hits = _search(self.store, query, depth, self.label_key)
-        shares = self.confidence.answer([hits])[0].probabilities
+        answer = self.confidence.answer([hits])[0]
+        shares, promised = answer.probabilities, self.confidence.accept is not None
         sure = [
             document.model_copy(
                 update={"metadata": {**document.metadata, "confidence": shares.get(hit.label, 0.0)}}
             )
             for document, hit in zip(documents, hits, strict=True)
             if shares.get(hit.label, 0.0) >= self.threshold
+            and (hit.label == answer.label or not promised)
         ]
         return sure[:most]
 

@@ -15,7 +15,7 @@ from semantic_router.routers.indexed import IndexedRouter, _aencode, _encode
 from sklearn.base import clone
 
 from nearsure.classifier import NEDClassifier
-from nearsure.classifier.recalibration import Recalibration
+from nearsure.classifier.recalibration import FEWEST_LABELS, Recalibration
 from nearsure.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class ConfidentRouter(IndexedRouter):
     def recalibrate(self, queries: Sequence[str], routes: Sequence[str | None]) -> Recalibration:
         """Fit confidence and threshold to labelled queries; see `NEDClassifier.recalibrate`.
 
-        They are kept, and taken again when routes change.
+        They are kept, and taken again when routes change, as long as 20 have a route that is there;
+        with fewer, confidence and threshold are those of the utterances alone.
 
         Parameters
         ----------
@@ -102,8 +103,10 @@ class ConfidentRouter(IndexedRouter):
         self.classifier.fit(np.asarray(index.index, np.float64), names)
         if self._labelled is not None:
             vectors, labels = self._labelled
-            kept = np.isin(labels, names) | (labels == NO_ROUTE)
-            self.classifier.recalibrate(vectors[kept], labels[kept])
+            routed = np.isin(labels, names)
+            if routed.sum() >= FEWEST_LABELS:
+                kept = routed | (labels == NO_ROUTE)
+                self.classifier.recalibrate(vectors[kept], labels[kept])
         self._set_threshold()
 
     def _set_threshold(self) -> None:

@@ -73,9 +73,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
 
     It depends on the distance of the two, and on how crowded the neighbourhoods of both are: the
     log-odds are linear in the distance, its logarithm, and the logarithms of the distances from
-    each to the tenth nearest class of the gallery. The weights are fitted on pairs of the gallery's
-    own points, with as many pairs of a small class as of a large one, and all points measured
-    without their own class, as vectors of a new class would be.
+    each to the tenth nearest class of the gallery, if it has ten classes. The weights are fitted on
+    pairs of the gallery's own points, with as many pairs of a small class as of a large one, and
+    all points measured without their own class, as vectors of a new class would be.
 
     Parameters
     ----------
@@ -252,7 +252,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             Share of pairs of different classes that may be accepted, in (0, 1). It does not depend
             on the base rate.
         certainty : float, default=0.95
-            At least this share of all galleries of such classes give a threshold that keeps it.
+            Nominal: share of galleries of such classes whose threshold keeps it, if resemblance is
+            spread over classes. Rare classes that resemble many others, of which the gallery may
+            hold none, break it more often.
 
         Returns
         -------

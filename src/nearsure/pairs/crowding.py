@@ -3,7 +3,8 @@
 The same distance means more where points lie far apart than where many classes lie close together.
 Classes are counted, not points, so that it matters little whether a query's own class is in the
 gallery: it takes one place of ten, however many points it has. A point of the gallery is measured
-without its own class, as a query of a new class would be.
+without its own class, as a query of a new class would be. Of fewer than ten classes crowding is not
+measured.
 """
 
 import numpy as np
@@ -12,6 +13,8 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.index import ExactIndex
 
 NEAREST_CLASSES = 10
+# With fewer, a query's own class, left out of the fit, would be most of what is measured.
+FEWEST_CLASSES = 10
 # Points that stand for a class, and for the gallery.
 MOST_PER_CLASS = 10
 MOST_POINTS = 20_000
@@ -52,10 +55,10 @@ class Cohort:
     @property
     def rank(self) -> int:
         """Which of the nearest classes is measured to: the tenth, or one in the middle of few."""
-        return max(1, min(NEAREST_CLASSES, (self._n_classes - 1) // 2))
+        return min(NEAREST_CLASSES, (self._n_classes - 1) // 2)
 
     def sq_distances(self, queries: AnyArray, own: IntArray | None = None) -> FloatArray:
-        """Squared distance of each query to its tenth nearest class, shape (n,).
+        """Squared distance of each query to its tenth nearest class, shape (n,); 0 of few classes.
 
         Parameters
         ----------
@@ -63,6 +66,8 @@ class Cohort:
         own : array of shape (n,), optional
             Class of each query, which is left out.
         """
+        if self._n_classes < FEWEST_CLASSES:
+            return np.zeros(len(queries))
         n_left_out = 0 if own is None else 1
         k = min((self.rank - 1 + n_left_out) * self._most + 1, len(self.codes))
         sq_distances, rows = self._index.search_rows(queries, k)

@@ -115,7 +115,10 @@ def report_pairs(
     own = np.ones(len(p)) if weights is None else weights
     check_same_length(probabilities=len(p), weights=len(own))
     shares = _shares(own, is_same, base_rate)
-    false_accept, true_accept, thresholds = roc_curve(is_same, p, sample_weight=own)
+    # Points on a line matter, too: the most that a share of false accepts allows may be one.
+    false_accept, true_accept, thresholds = roc_curve(
+        is_same, p, sample_weight=own, drop_intermediate=False
+    )
     inside = np.clip(p, SMALLEST, 1.0 - SMALLEST)
     bins, error = _reliability(p, is_same, shares)
     return PairReport(

@@ -113,5 +113,6 @@ def weigh_equally(classes: IntArray) -> FloatArray:
     """Weights that sum to 1, each class or pair of classes with as much as any other."""
     if not len(classes):
         return np.zeros(0)
-    _, own, counts = np.unique(classes, axis=0, return_inverse=True, return_counts=True)
+    pairs = np.sort(classes, axis=1)
+    _, own, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (len(counts) * counts[own.ravel()]))

@@ -9,6 +9,9 @@ classes, so that many pairs of points of the same two classes are one trial. Whe
 all false accepts, the variance is itself uncertain; Student's t, with the number of classes that
 carry them less one as degrees of freedom, makes up for it.
 
+The certainty is nominal. A gallery without any of the rare classes that resemble many others does
+not show them, and its pairs of classes are then fewer independent trials than they are counted as.
+
 Pairs of unknown classes are taken for independent; then the bound is the exact one.
 
 References
@@ -47,7 +50,9 @@ class PairThreshold:
     false_accept : float
         Share of different pairs that may be accepted.
     certainty : float
-        At least this share of all draws of classes give a threshold that keeps the promise.
+        Nominal: share of draws of classes whose threshold keeps the promise, if resemblance is
+        spread over classes. Rare classes that resemble many others, of which the gallery may hold
+        none, break it more often.
     promised : float
         `false_accept` if it was reached, else the smallest share that could be promised.
     measured : float
@@ -93,7 +98,7 @@ class PairThreshold:
             )
         return (
             f"Accept at probability >= {self.threshold:.6g}: {self.true_accept:.1%} of same pairs, "
-            f"at most {self.false_accept:.3g} of different ones, with {self.certainty:.3g} "
+            f"at most {self.false_accept:.3g} of different ones, with about {self.certainty:.3g} "
             f"certainty, for pairs of classes like the gallery's (measured {self.measured:.2g} of "
             f"{of}, worth {self.effective_trials:,.0f} independent ones)."
         )
@@ -119,7 +124,7 @@ def choose_pair_threshold(
     false_accept : float
         Share of different pairs that may be accepted, in (0, 1).
     certainty : float
-        Share of all draws whose threshold shall keep that, in (0, 1).
+        Nominal share of draws whose threshold shall keep that, in (0.5, 1).
 
     Examples
     --------

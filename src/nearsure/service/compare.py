@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.classifier import NEDClassifier
 from nearsure.errors import InvalidInputError
+from nearsure.index import unit_vectors
 from nearsure.pairs import PairConfidence, PairThreshold
 from nearsure.service.errors import ProblemError
 from nearsure.service.gallery import ServedGallery
@@ -36,6 +38,8 @@ class ServedPairs:
         number, pairs, threshold = self._learn()
         even = float(pairs.probability(first[None], second[None])[0])
         stated = replace(threshold, threshold=_shift(threshold.threshold, base_rate))
+        if pairs.metric == "cosine":
+            first, second = unit_vectors(np.stack([first, second]))
         away = first.astype(np.float64) - second
         return {
             "probability": _shift(even, base_rate),
@@ -50,22 +54,18 @@ class ServedPairs:
         fit = self._gallery.fit
         with self._learning:
             if self._learned is None or self._learned[0] != fit.number:
-                classifier, engine = fit.classifier, self._gallery.engine
-                ids, there = classifier.fit_indices_, np.zeros(len(classifier.fit_indices_), bool)
-                for portion in engine.scan():
-                    there |= np.isin(ids, portion.ids)
                 try:
-                    stored = engine.fetch(ids[there])
-                    labels = stored.labels
-                    if labels is None:
-                        labels = self._gallery.labels_beside(stored.ids)
-                    pairs = PairConfidence(metric=classifier.metric_)
-                    pairs.fit(np.asarray(stored.vectors), labels)
+                    number, pairs = self._gallery.read_whole(_fit_pairs)
                 except InvalidInputError as error:
                     raise ProblemError(409, "no_pairs", str(error)) from error
-                threshold = pairs.threshold(false_accept=FALSE_ACCEPT)
-                self._learned = fit.number, pairs, threshold
+                self._learned = number, pairs, pairs.threshold(false_accept=FALSE_ACCEPT)
             return self._learned
+
+
+def _fit_pairs(classifier: NEDClassifier, number: int) -> tuple[int, PairConfidence]:
+    vectors, codes, groups = classifier.own_points()
+    pairs = PairConfidence(metric=classifier.metric_)
+    return number, pairs.fit(vectors, classifier.classes_[codes], groups=groups)
 
 
 def _shift(even: float, base_rate: float) -> float:

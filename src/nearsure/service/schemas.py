@@ -190,7 +190,8 @@ class Comparison(Message):
     sq_distance: float
     accepted: bool | None = Field(
         description="Whether they may be taken for the same, so that at most 1% of different pairs "
-        "are accepted; null if the gallery has too few classes to promise it."
+        "are accepted, with about 95% certainty if resemblance is spread over classes; null if the "
+        "gallery has too few classes to promise it."
     )
     sentence: str = Field(description="What is promised, and by which pairs.")
     model: int = Field(description="Number of the fit whose points it was learned from.")
