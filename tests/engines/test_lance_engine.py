@@ -18,6 +18,7 @@ from contract_searching import SearchingTests
 from nearsure.engines.contract import Engine
 from nearsure.engines.lance import URI_VARIABLE, LanceEngine
 from nearsure.errors import (
+    EngineError,
     EngineUnavailableError,
     GalleryMismatchError,
     GalleryNotFoundError,
@@ -160,6 +161,10 @@ def test_galleries_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     engine = LanceEngine.create(2, str(tmp_path))
     with pytest.raises(InvalidInputError, match="already"):
         LanceEngine.create(2, str(tmp_path))
+    (tmp_path / "file").touch()
+    for place, name in ((tmp_path / "file", "gallery"), (tmp_path, "no/such name")):
+        with pytest.raises(EngineError, match="LanceDB"):
+            LanceEngine.create(2, str(place), table=name)
     with pytest.raises(GalleryMismatchError, match="euclidean"):
         LanceEngine(str(tmp_path), metric="cosine")
     lancedb.connect(tmp_path).drop_table("gallery")

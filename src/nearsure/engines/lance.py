@@ -10,7 +10,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Fingerprint, Stored
 from nearsure.engines.hits import Hits, array_of_kind, in_order
 from nearsure.engines.registry import uri_or_variable
-from nearsure.engines.simple import SimpleEngine
+from nearsure.engines.simple import SimpleEngine, translating
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
@@ -141,18 +141,11 @@ class LanceEngine(SimpleEngine):
         if labels is not None:
             fields.append(arrow.field(label_field, types[labels]))
         fields.append(arrow.field(vector_field, arrow.list_(arrow.float32(), dimension)))
-        connection = _connect(uri)
-        try:
-            # The metric is noted, as only an index has one in LanceDB.
-            noted = arrow.schema(fields, metadata={"nearsure.metric": metric})
+        # The metric is noted, as only an index has one in LanceDB.
+        noted = arrow.schema(fields, metadata={"nearsure.metric": metric})
+        with translating(lambda error: _meaning(error, table)):
+            connection = _connect(uri)
             connection.create_table(table, schema=noted)
-        except ValueError as error:
-            if "already exists" not in str(error):
-                raise
-            raise InvalidInputError(
-                f"table must be a new name. Got {table!r}, which is there already. "
-                "Open it with LanceEngine(...), or drop it first."
-            ) from None
         return cls(
             connection,
             table=table,
@@ -342,18 +335,7 @@ class LanceEngine(SimpleEngine):
 
     def translate(self, error: Exception) -> NearsureError:
         """What an error of the client means."""
-        text = str(error)
-        if "was not found" in text and "Table" in text:
-            return GalleryNotFoundError(
-                f"LanceDB has no table {self._name!r} there. LanceEngine.create makes one."
-            )
-        if "ermission" in text:
-            return EngineAccessError(f"LanceDB may not read or write there: {text[:300]}")
-        if isinstance(error, OSError) or "Not found" in text or "onflict" in text:
-            return EngineUnavailableError(
-                f"LanceDB cannot reach its files. Try again. {text[:300]}"
-            )
-        return EngineError(f"LanceDB could not do it: {type(error).__name__}: {text[:300]}")
+        return _meaning(error, self._name)
 
     def _names(self) -> list[str]:
         return [self._id_field] + ([] if self._label_field is None else [self._label_field])
@@ -409,3 +391,22 @@ def _connect(uri: "str | DBConnection | None") -> "DBConnection":
             uri_or_variable(uri, URI_VARIABLE), read_consistency_interval=timedelta(seconds=0)
         ),
     )
+
+
+def _meaning(error: Exception, table: str) -> NearsureError:
+    """An error of the client as one of nearsure."""
+    text = str(error)
+    if "was not found" in text and "Table" in text:
+        return GalleryNotFoundError(
+            f"LanceDB has no table {table!r} there. LanceEngine.create makes one."
+        )
+    if "already exists" in text:
+        return InvalidInputError(
+            f"table must be a new name. Got {table!r}, which is there already. "
+            "Open it with LanceEngine(...), or drop it first."
+        )
+    if "ermission" in text:
+        return EngineAccessError(f"LanceDB may not read or write there: {text[:300]}")
+    if isinstance(error, OSError) or "Not found" in text or "onflict" in text:
+        return EngineUnavailableError(f"LanceDB cannot reach its files. Try again. {text[:300]}")
+    return EngineError(f"LanceDB could not do it: {type(error).__name__}: {text[:300]}")
