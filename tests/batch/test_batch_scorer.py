@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_batch(model: Path) -> None:
     scorer = Scorer(model)
     with pytest.raises(InvalidInputError, match=r"must have the column 'embedding'.* Got 'z'"):
         scorer({"z": np.ones((2, DIMENSION))})
-    own = {"label": [1, 2], "id": [3, 4], "confidence": [0.5, 0.5]}
+    own: dict[str, Any] = {"label": [1, 2], "id": [3, 4], "confidence": [0.5, 0.5]}
     with pytest.raises(InvalidInputError, match="Got 'label', 'confidence': rename"):
         scorer({**own, "embedding": all_queries()[0][:2]})
     ragged: Any = np.empty(2, object)
