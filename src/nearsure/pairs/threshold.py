@@ -130,9 +130,11 @@ def choose_pair_threshold(
     --------
     >>> same = np.arange(400) < 100
     >>> p = np.where(same, 0.9, np.linspace(0.0, 0.5, 400))
-    >>> print(choose_pair_threshold(p, same, np.full(400, 0.01), None, false_accept=0.05,
-    ...     certainty=0.95).threshold.round(3))
-    0.49
+    >>> chosen = choose_pair_threshold(
+    ...     p, same, np.full(400, 0.01), None, false_accept=0.05, certainty=0.95
+    ... )
+    >>> round(chosen.threshold, 3)
+    0.491
     """
     check_open_fraction("false_accept", false_accept)
     check_open_fraction("certainty", certainty)
