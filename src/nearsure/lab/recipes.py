@@ -184,7 +184,7 @@ CARS196 = RunSettings(
     dataset=DatasetSettings(name="cars196", image_size=224),
     model=FINE_TUNED,
     training=TrainingSettings(
-        epochs=5, crop_size=160, learning_rate=3e-4, proxy_learning_rate=5e-3
+        epochs=6, crop_size=160, learning_rate=3e-4, proxy_learning_rate=5e-3
     ),
 )
 ANY = RunSettings(
