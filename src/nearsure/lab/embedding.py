@@ -139,7 +139,7 @@ class EmbeddingRun:
             return Trained(embedder.eval(), nn.Identity(), [])
         codes = np.unique(images.labels, return_inverse=True)[1]
         loss = make_loss(
-            settings.training.loss,
+            settings.training,
             n_classes=int(codes.max()) + 1,
             embedding_size=embedder.embedding_size,
             seed=settings.seed,
