@@ -112,18 +112,20 @@ def test_triplet_is_zero_and_has_a_slope_where_no_triplet_is_semi_hard() -> None
     assert not vectors.grad.any()
 
 
-def test_n_pairs_is_cross_entropy_of_cosines_among_pairs() -> None:
+@pytest.mark.parametrize("temperature", [0.05, 0.1])
+def test_n_pairs_is_cross_entropy_of_cosines_among_pairs(temperature: float) -> None:
     vectors = np.array([unit(vector) for vector in embeddings()])
     anchors, positives = vectors[0::2], vectors[1::2]
     order = np.argsort(PAIRED[0::2])
     losses = []
     for i in order:
-        logits = [anchors[i] @ positives[j] / 0.05 for j in order]
+        logits = [anchors[i] @ positives[j] / temperature for j in order]
         most = max(logits)
         total = sum(math.exp(logit - most) for logit in logits)
-        losses.append(math.log(total) + most - anchors[i] @ positives[i] / 0.05)
-    expected = np.mean(losses)
-    assert value(loss_of("n-pairs"), embeddings(), PAIRED) == pytest.approx(expected, rel=1e-9)
+        losses.append(math.log(total) + most - anchors[i] @ positives[i] / temperature)
+    settings = TrainingSettings(loss="n-pairs", n_pairs_temperature=temperature)
+    loss = make_loss(settings, n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
+    assert value(loss, embeddings(), PAIRED) == pytest.approx(np.mean(losses), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", LOSSES)
