@@ -315,7 +315,7 @@ def test_two_commands_that_make_one_file(
             yield
 
     monkeypatch.setattr(fit_command, "spinner", overtaken)
-    assert f"{name} is there already" in refused("fit", first, *words)
+    assert f"{name} already exists" in refused("fit", first, *words)
     assert succeeded("audit", "--model", tmp_path / name, "--json").json["n_points"] == 60
     if name.endswith("safetensors"):
         # What was there before is replaced, as ever.

@@ -68,7 +68,7 @@ def test_a_database_of_somebody_else_stays_as_it_is(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(GalleryMismatchError, match="not a gallery of nearsure"):
         SqliteEngine(path)
-    with pytest.raises(GalleryMismatchError, match="is there already"):
+    with pytest.raises(GalleryMismatchError, match="already exists"):
         SqliteEngine.create(path, DIMENSION)
     assert path.read_bytes() == before
 

@@ -176,7 +176,7 @@ def whole_report() -> Report:
             curve=tuple(CurvePoint(10.0**place, (place + 1) ** 2 + 1.0) for place in range(-4, 3)),
             parameters={"gamma": 1.5},
             head="means",
-            head_choice="Class means stand beside the neighbours.",
+            head_choice="Class means are used beside the neighbours.",
         ),
     )
 

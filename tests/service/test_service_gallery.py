@@ -297,7 +297,7 @@ def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
         assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
         assert "started over 3 times" in answer.json()["message"]
         engine.left = 0
-        # It is made anew after a while, though nothing has changed since.
+        # It is rebuilt after a while, though nothing has changed since.
         later = monotonic() + 100
         monkeypatch.setattr("nearsure.service.documents.monotonic", lambda: later)
         assert document_at(client, address)

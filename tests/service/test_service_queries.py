@@ -77,7 +77,7 @@ def test_an_answer_says_what_neighbours_and_class_support(tmp_path: Path, head: 
     else:
         assert said["p_neighbors"] == pytest.approx(support.neighbors[0], rel=1e-4)
         assert said["p_head"] == pytest.approx(support.head[0], rel=1e-4)
-        assert model["head_choice"].startswith("Class means stand beside the neighbours: with")
+        assert model["head_choice"].startswith("Class means are used beside the neighbours: with")
 
 
 def test_as_many_neighbours_and_classes_are_shown_as_were_asked_for(client: TestClient) -> None:

@@ -157,7 +157,7 @@ class NEDClassifier(
         What is done to the confidence afterwards, fitted on leave-one-out scores: see
         `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
     head : {"auto", "means", "logistic"} or None, default "auto"
-        What stands beside the neighbours and says what a class as a whole looks like: class means
+        Model of whole classes, used beside the neighbours: class means
         in one metric, or logistic regression; see `nearsure.heads`. "auto" takes the one with
         which own points are most probable, and None where neither helps. The sharpened forms
         alone have heads.
@@ -208,7 +208,7 @@ class NEDClassifier(
     prior_ : "support", "uniform" or array of shape (n_classes,)
         The prior of the fit.
     head_fit_ : HeadFit or None
-        Which head stands beside the neighbours, and why; None if none was tried.
+        Which head is used beside the neighbours, and why; None if none was tried.
     bursts_ : Bursts or None
         The own accuracy with and without near-copies within a class, at several cuts; None where
         nothing was fitted. See `nearsure.bursts`.
@@ -361,7 +361,7 @@ class NEDClassifier(
         return self
 
     def refit(self) -> "Self":
-        """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
+        """Refit everything on the gallery as it is now; only the points of the fit are searched.
 
         In an engine, what others have changed is seen and counted; where it holds the labels and no
         `prior` names classes, those without points are forgotten.
@@ -460,7 +460,7 @@ class NEDClassifier(
 
     @property
     def head_fit_(self) -> HeadFit | None:
-        """Which head stands beside the neighbours, and why; None if none was tried."""
+        """Which head is used beside the neighbours, and why; None if none was tried."""
         return self._fitted.rule.head
 
     @property
@@ -907,7 +907,7 @@ class NEDClassifier(
         fair sample of the queries to come: drawn at random, or by `choose_queries_to_label`.
 
         Labels and their ranking stay what they are. Queries of an earlier call are replaced. The
-        labelled queries are kept, in the model file, too, and `refit` asks them again.
+        labelled queries are kept, in the model file, too, and `refit` scores them again.
 
         Where unknown queries are expected, labels that the gallery lacks are those of unknown
         queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
@@ -1041,7 +1041,7 @@ class NEDClassifier(
         self._warn_if_stale()
 
     def recount(self, changed_ids: ArrayLike = ()) -> None:
-        """Count points and classes anew, after others have changed what an engine holds.
+        """Recount points and classes, after others have changed what an engine holds.
 
         Parameters
         ----------
@@ -1084,7 +1084,7 @@ class NEDClassifier(
     def audit(self, **options: float) -> GalleryAudit:
         """What looks wrong in the gallery: labels, duplicates, classes.
 
-        All points are searched, each left out itself. Where a head stands beside the neighbours,
+        All points are searched, each left out itself. Where a head is used beside the neighbours,
         labels are judged by both together.
 
         Parameters
@@ -1240,8 +1240,8 @@ class NEDClassifier(
             still = self._fit.gallery.holds(self.fit_indices_)
             if len(self._fit.gallery) == 1 or not still.any():
                 raise InvalidInputError(
-                    "The gallery must hold two points, of which one was there at the last fit, to "
-                    "be asked about itself. Call refit()."
+                    "The gallery must hold two points, one of them from the last fit, to score its "
+                    "own points. Call refit()."
                 )
             own = self_search(self._fit.gallery, self.fit_indices_[still], self.n_neighbors_)
             self._fit.self_search = own

@@ -1,4 +1,4 @@
-"""Which head stands beside the neighbours of a gallery, and how it is fitted on one."""
+"""Which head is used beside the neighbours of a gallery, and how it is fitted on one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -42,7 +42,7 @@ NEAR_SHARE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class HeadChoices:
-    """Heads that may stand beside the neighbours, fitted on a gallery.
+    """Heads that may be used beside the neighbours, fitted on a gallery.
 
     Parameters
     ----------

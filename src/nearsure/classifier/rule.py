@@ -211,7 +211,7 @@ class FittedRule:
     recalibrator : ShrunkPlatt or None
         What labelled queries did to the confidence after that; see `recalibration`.
     head : HeadFit or None
-        What stands beside the neighbours; None if no head was tried.
+        The head beside the neighbours; None if no head was tried.
     """
 
     name: str

@@ -81,7 +81,7 @@ def audit(
             raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
         chosen = choose_format(output, None, guard_formulas=guard_formulas)
     elif guard_formulas:
-        raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
+        raise ConfigError("--guard-formulas applies only to csv: give -o FILE.csv or omit it.")
     if model is None:
         if gallery is not None or settings:
             raise ConfigError("--gallery and options of an engine must be given with --model.")

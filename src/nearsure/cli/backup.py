@@ -114,7 +114,7 @@ def check_free(path: Path, *, replace: bool) -> None:
     """Raise an error if something is there: any file, or with `replace` all but a gallery."""
     if path.exists() and not replace:
         raise ConfigError(
-            f"{path} is there already, or another command has just made it. --replace replaces it."
+            f"{path} already exists, or another command has just made it. --replace replaces it."
         )
     check_replaceable(path)
 

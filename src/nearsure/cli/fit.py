@@ -224,7 +224,7 @@ def _check_output(
         if exists and is_sqlite(gallery):
             return
         raise ConfigError(
-            "Where shall the fit go? -o model.safetensors, or -o gallery.sqlite for a gallery to "
+            "Name an output file: -o model.safetensors, or -o gallery.sqlite for a gallery to "
             "serve."
         )
     may_be_sqlite = not exists and into is None
@@ -255,7 +255,7 @@ def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> Non
             classifier.save(draft)
     except FileExistsError as error:
         raise ConfigError(
-            f"{path} is there already: another command made it meanwhile. It stays, and this fit "
+            f"{path} already exists: another command made it meanwhile. It stays, and this fit "
             "was not written: type the command again to replace it."
         ) from error
 
@@ -281,7 +281,7 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
         "dimension": int(classifier.n_features_in_),
         "k": int(classifier.n_neighbors_),
         "rule": classifier.rule_.name,
-        # What stands beside the neighbours, and why; None where nothing was tried.
+        # Which head is used beside the neighbours, and why; None where nothing was tried.
         "head": None if head is None else head.name,
         "head_choice": None if head is None else str(head),
         "calibration": classifier.rule_.calibrator.name,

@@ -144,7 +144,7 @@ def _rule_document(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not JSON: {error}. --save writes a rule.") from error
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise ModelFileError(f"{path} is JSON, but no rule. nearsure calibrate --save writes one.")
+        raise ModelFileError(f"{path} is JSON but not a rule. calibrate --save writes one.")
     return document
 
 
@@ -249,7 +249,7 @@ def _as_neighbors(hits: HitSet, classes: AnyArray, distance: DistanceName) -> Ne
         strange = np.unique(labels[own == len(classes)])[:5].tolist()
         raise InvalidInputError(
             f"Labels of neighbours must be among the {len(classes)} classes of the fit. Got "
-            f"{strange}, too: fit again on the gallery of now."
+            f"{strange}, too: fit again on the current gallery."
         )
     codes = np.zeros(valid.shape, np.int64)
     codes[valid] = own

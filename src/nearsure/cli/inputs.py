@@ -125,7 +125,7 @@ class ImagePaths:
         names = ", ".join(map(repr, list(self._refused)[:NAMES_SHOWN]))
         more = ", ..." if len(self._refused) > NAMES_SHOWN else ""
         tell(
-            f"left out {len(self._refused)} images that are no files below {self._root}: {names}"
+            f"left out {len(self._refused)} images that are not files below {self._root}: {names}"
             f"{more}. --images-root names the folder that images may be in."
         )
 

@@ -89,7 +89,7 @@ def fill_sqlite(
 
     if path.exists() and not replace:
         raise ConfigError(
-            f"{path} is there already. --replace replaces it; nearsure fit {path} fits on what it "
+            f"{path} already exists. --replace replaces it; nearsure fit {path} fits on what it "
             "holds."
         )
     path = resolved(path)

@@ -169,7 +169,7 @@ def choose_format(
 ) -> Format | None:
     """The format of records that options name; None is a table of the first rows."""
     if as_json and (output is not None or asked not in {None, "json"}):
-        raise ConfigError("--json is of standard output: leave out --output and --format.")
+        raise ConfigError("--json writes to standard output: leave out --output and --format.")
     chosen = "json" if as_json else asked
     if output is not None:
         check_writable("--output", output)
@@ -183,7 +183,7 @@ def choose_format(
         chosen = chosen or "csv"
     if guard_formulas and chosen != "csv":
         raise ConfigError(
-            "--guard-formulas is of csv: give -o FILE.csv or --format csv, or leave it out."
+            "--guard-formulas applies only to csv: give -o FILE.csv or --format csv, or omit it."
         )
     return chosen
 
@@ -283,7 +283,7 @@ def check_writable(option: str, path: Path) -> None:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not in_place and not there.is_dir():
-        raise ConfigError(f"{option}: {path} cannot be written: {there} is no folder.")
+        raise ConfigError(f"{option}: {path} cannot be written: {there} is not a folder.")
     if not os.access(there, os.W_OK):
         raise ConfigError(f"{option}: {path} cannot be written: this user may not write there.")
 

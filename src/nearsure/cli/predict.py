@@ -76,7 +76,7 @@ def predict(
     the verdict "unknown", and unknown queries count as wrong answers in the promise.
 
     The first queries are compared with the gallery. If they differ, the promise of --precision is
-    adjusted to them, or withdrawn: nothing is accepted then, unless --threshold insists.
+    adjusted to them, or withdrawn: nothing is accepted then, unless --threshold overrides it.
 
     Example: nearsure predict queries.npz --model model.safetensors --precision 0.99
 

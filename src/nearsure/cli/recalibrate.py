@@ -128,7 +128,7 @@ def _check_output(model: Path, output: Path | None) -> None:
     if inputs.is_sqlite(model):
         options.refuse({"--output": output}, f": {model.name} keeps its fit inside")
     elif output is None:
-        raise ConfigError("Where shall the recalibrated model go? -o model.safetensors")
+        raise ConfigError("Name an output file: -o model.safetensors")
     elif output.suffix != MODEL_SUFFIX:
         raise ConfigError(f"--output must end in {MODEL_SUFFIX}. Got {output.name} instead.")
 

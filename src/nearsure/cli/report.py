@@ -32,7 +32,8 @@ def report(
         str | None,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
-            "standard input; without it the gallery's own points are asked, each without itself."
+            "standard input; without it the gallery's own points are scored, each left out of its "
+            "own search."
         ),
     ] = None,
     *,
@@ -86,9 +87,9 @@ def report(
     }
     engine = inputs.engine_options(engine_option, table=table, collection=collection)
     if output is None and json_output is None:
-        raise ConfigError("Where shall the report go? -o report.html, --json report.json or both.")
+        raise ConfigError("Name an output file: -o report.html, --json report.json or both.")
     if queries is None and set(columns.values()) != {None}:
-        raise ConfigError("Names of columns were given without QUERIES, whose they are.")
+        raise ConfigError("Names of columns were given without QUERIES, to which they belong.")
     check_suffix("--output", output, (".html", ".htm"))
     check_suffix("--json", json_output, (".json",))
     read = {"QUERIES": queries, "--labels": labels_path, "--model": model}

@@ -92,7 +92,7 @@ def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDAr
         what = "a value beyond the range of float32" if was_finite else "NaN or infinity"
         raise EmbeddingsFileError(
             f"{where} must be finite in float32. {place(row)} has {what} ({bad.size} such rows "
-            f"among {len(vectors)}): leave them out or compute them anew."
+            f"among {len(vectors)}): leave them out or compute them again."
         )
     return vectors
 

@@ -307,7 +307,7 @@ def _meaning(error: Exception, place: str) -> NearsureError:
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            f"collection must be a new name. Got {place!r}, which already exists. Open it with "
             "ChromaEngine(...), or delete it first."
         )
     if "ermission" in text or "readonly" in text or "Read-only" in text:

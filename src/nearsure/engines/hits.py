@@ -12,7 +12,7 @@ from nearsure.engines.contract import Found, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index.exact import unit_vectors
 
-# Engines rank in single precision. This many more than k are asked for and ranked anew in double
+# Engines rank in single precision. This many more than k are asked for and ranked again in double
 # precision, so that near ties at the k-th place come out as exact search has them.
 SPARE_CANDIDATES = 8
 
@@ -30,7 +30,7 @@ class Hits:
     labels : array of shape (n_hits,), optional
         Int64 or strings.
     vectors : array of shape (n_hits, dimension), optional
-        The points themselves, from which distances are computed anew.
+        The points themselves, from which distances are recomputed.
     sq_distances : array of shape (n_hits,), optional
         Squared Euclidean distances; needed where there are no vectors.
     """

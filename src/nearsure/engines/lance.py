@@ -402,7 +402,7 @@ def _meaning(error: Exception, table: str) -> NearsureError:
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"table must be a new name. Got {table!r}, which is there already. "
+            f"table must be a new name. Got {table!r}, which already exists. "
             "Open it with LanceEngine(...), or drop it first."
         )
     if "ermission" in text:

@@ -391,7 +391,7 @@ def _meaning(error: Exception, place: str, secrets: tuple[str | None, ...]) -> N
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            f"collection must be a new name. Got {place!r}, which already exists. Open it with "
             "QdrantEngine(...), or delete it first."
         )
     if "already accessed" in text:

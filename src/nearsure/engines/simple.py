@@ -104,7 +104,7 @@ class SimpleEngine(ABC):
         """Raise an error for ids that the store cannot hold, before anything is written."""
 
     def put_labels(self, ids: AnyArray, labels: AnyArray) -> None:
-        """Give points that are there other labels; by default they are written anew."""
+        """Give points that are there other labels; by default they are rewritten."""
         self.put(np.asarray(self._stored(ids).vectors), ids, labels)
 
     def translate(self, error: Exception) -> NearsureError | None:

@@ -89,7 +89,7 @@ class ClassCounts:
         )
 
     def not_below(self, before: "ClassCounts") -> "ClassCounts":
-        """The same with no id free that was taken before: a removed point's id is not used anew."""
+        """The same with no id free that was taken before: a removed point's id is not reused."""
         return ClassCounts(self._counts, max(self.next_id, before.next_id), self.n_points)
 
     def after(

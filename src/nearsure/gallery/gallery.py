@@ -109,7 +109,7 @@ class Gallery:
         self.engine, self.counts, self.labels = engine, counts, labels
         self.codes_beside, self.groups_beside = codes, groups
         self.codes_in_engine = codes_in_engine
-        # What stands beside the neighbours that are found, if anything does.
+        # The head that is used beside the neighbours, if any.
         self.head: FittedHead | None = None
         self._changed: AnyArray = np.empty(0, np.int64)
 
@@ -618,7 +618,7 @@ class Gallery:
             As of `leave_one_out`.
         """
         if not len(ids):
-            raise InvalidInputError("At least one point must be asked about. Got none.")
+            raise InvalidInputError("At least one id must be given. Got none.")
         limits = (len(self), self.engine.capabilities.largest_k, largest)
         n_most = min(limit for limit in limits if limit is not None)
         k = min(k, len(self) - 1)

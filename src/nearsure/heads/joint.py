@@ -77,7 +77,7 @@ HEAD_ALONE = Joint(neighbors=0.0, head=1.0, floor=1.0)
 
 @dataclass(frozen=True)
 class HeadFit(schema.Document):
-    """Which head stands beside the neighbours, and why; `choose_head` makes it.
+    """Which head is used beside the neighbours, and why; `choose_head` makes it.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ class HeadFit(schema.Document):
     def __str__(self) -> str:
         answer, taken = "The neighbours answer alone", self.name
         if taken is not None:
-            verb = "stand" if taken == "means" else "stands"
-            answer = f"{TITLES[taken].capitalize()} {verb} beside the neighbours"
+            verb = "are" if taken == "means" else "is"
+            answer = f"{TITLES[taken].capitalize()} {verb} used beside the neighbours"
         elif self.gains:
             answer += ", as no head helps beyond chance"
         said: list[str] = []

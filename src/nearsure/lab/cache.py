@@ -189,7 +189,7 @@ class CachedStep:
             if n_found != len(part):
                 raise NearsureError(
                     f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {n_found} "
-                    "instead. Delete it and run again; it will be made anew."
+                    "instead. Delete it and run again; it will be made again."
                 )
             parts.append(arrays)
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -213,5 +213,5 @@ class CachedStep:
             return load(path)
         except (OSError, ValueError, SafetensorError) as error:
             raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
+                f"{path} is damaged ({error}). Delete it and run again; it will be made again."
             ) from error

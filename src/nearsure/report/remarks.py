@@ -24,7 +24,7 @@ def on_leaving_out(n_asked: int, n_gallery: int) -> str:
     if n_asked < n_gallery:
         which = f"{n_asked:,} of the {n_gallery:,} points of the gallery, those of the fit"
     return (
-        f"The queries are {which}. Each is searched without itself, and so has one fellow less "
+        f"The queries are {which}. Each is searched without itself, and so has one member fewer "
         "than a new query of its class: where classes are small, accuracy and confidence come out "
         "a little low. Duplicates and bursts make them come out high, unless they were fitted as "
         "groups."
@@ -46,7 +46,7 @@ def on_another_prior(prior: object) -> str | None:
     if isinstance(prior, str) and prior == "support":
         return None
     return (
-        "Answers reckon with other frequencies of the classes than the gallery's, in which these "
+        "Answers allow for other frequencies of the classes than the gallery's, in which these "
         "points come. Only the promised thresholds are chosen on the expected frequencies."
     )
 
@@ -56,7 +56,7 @@ def on_missing_unknowns(unknown_share: float | None) -> str | None:
     if unknown_share is None:
         return None
     return (
-        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery. "
+        f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery. "
         "Its own points are all of one, so that confidence looks too low here. Where thresholds "
         "are judged, points that leave their whole class out play such queries."
     )
@@ -68,9 +68,9 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     if missing.size:
         n_unknown = int((~answered.known).sum())
         expected = (
-            "Answers take every query for known: unknown_share would reckon with others."
+            "Answers take every query for known: unknown_share would allow for others."
             if unknown_share is None
-            else f"Answers reckon with {unknown_share:.1%} of such queries."
+            else f"Answers allow for {unknown_share:.1%} of such queries."
         )
         return (
             f"{n_unknown:,} of {len(answered):,} queries ({n_unknown / len(answered):.1%}) are of "
@@ -80,7 +80,7 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     if unknown_share is None:
         return None
     return (
-        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery, "
+        f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery, "
         "but all of these are of one, so that confidence may look too low here."
     )
 

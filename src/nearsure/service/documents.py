@@ -169,7 +169,7 @@ class LiveDocument:
         except (NearsureError, ProblemError) as error:
             failure = ProblemError(409, "no_document", str(error))
         except Exception:
-            reason = "It failed for a reason that the log of the service tells."
+            reason = "It failed for a reason that the log of the service gives."
             failure = ProblemError(409, "no_document", reason)
             log.exception("A report failed.")
         end = monotonic()

@@ -226,7 +226,7 @@ class ServedGallery:
         return len(ids)
 
     def refit(self) -> Fit:
-        """Fit on the gallery of now; the old fit answers until the new one takes over."""
+        """Fit on the current gallery; the old fit answers until the new one takes over."""
         try:
             # Queries that are labelled meanwhile have to be known to the new fit.
             while (new := self._repeat(self._refit_once)) is None:
@@ -564,7 +564,7 @@ class Refits:
             return str(engine_unavailable() if isinstance(error, EngineError) else error)
         except Exception:
             log.exception("The fit failed.")
-            return "The fit failed for a reason that the log of the service tells."
+            return "The fit failed for a reason that the log of the service gives."
         log.info("Fit %d answers from now on.", fit.number)
         self._on_fit()
         return None

@@ -353,7 +353,7 @@ class ProposedQueries(Message):
 class LabelledQuery(Message):
     """A query and its true label: exactly one of key and vector."""
 
-    key: Annotated[Count, Field(ge=0)] | None = Field(None, description="Of a recent query.")
+    key: Annotated[Count, Field(ge=0)] | None = Field(None, description="Key of a recent query.")
     vector: Vector | None = None
     label: LabelText | None = Field(
         description="null if it is of no class of the gallery, where such queries are expected."
@@ -379,7 +379,7 @@ class Labels(Message):
 
 
 class InTheMaking(Message):
-    """The document is being made; ask again after the seconds of Retry-After."""
+    """The document is being made; ask again after Retry-After seconds."""
 
     status: Literal["making"]
 

@@ -356,7 +356,7 @@ def get_service(request: Request) -> RunningService:
     """The service that a request is for."""
     service: RunningService | None = getattr(request.app.state, "service", None)
     if service is None:
-        raise Overloaded("The service is starting. Ask again shortly.")
+        raise Overloaded("The service is starting. Try again shortly.")
     return service
 
 

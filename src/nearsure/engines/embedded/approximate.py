@@ -162,7 +162,7 @@ def _empty_rows(
     return IvfRows.for_points(sample, n_points, settings)
 
 
-# When more than this share of the rows is dead, the index is made anew without them.
+# When more than this share of the rows is dead, the index is rebuilt without them.
 DEAD_SHARE = 0.2
 # Queries that found too few are searched for again, first with this much more effort.
 MORE_EFFORT = 8
@@ -211,7 +211,7 @@ class ApproximateStorage:
         return found_of(sq_distances, self._table.ids.of(rows), labels, k, sorted_ties=False)
 
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> Change:
-        """Add points; into an index made anew if this one is far too small for them."""
+        """Add points; into a new index if this one is far too small for them."""
         self._table.check_new(ids)
         moved = self._centre.move(vectors, "vectors")
         if self._rows.is_outgrown_by(len(self) + len(ids)):
@@ -237,7 +237,7 @@ class ApproximateStorage:
         return add
 
     def removing(self, ids: IntArray) -> Change:
-        """Remove points; by an index made anew if too many rows would be dead."""
+        """Remove points; with a new index if too many rows would be dead."""
         removed = self._table.rows_of(ids)
         n_left = len(self) - len(removed)
         if not n_left:
@@ -314,6 +314,6 @@ class ApproximateStorage:
         return type(self)(rows, self._centre, PointTable(ids, labels))
 
     def _select(self) -> None:
-        """See anew which rows a search may find."""
+        """Update which rows a search may find."""
         is_alive = self._table.is_alive
         self._selection = None if is_alive is None else self._rows.selected(is_alive)

@@ -74,7 +74,7 @@ class IndexSettings:
     ivf_cells : int, optional
         How many cells there are, though not more than one for 39 points; by default four times the
         square root of the number of points. When there are four times as many points as the cells
-        were made for, and more cells are due, they are made anew.
+        were made for, and more cells are due, they are rebuilt.
     ivf_probes : int
         How many cells a query opens.
     seed : int

@@ -193,7 +193,7 @@ class FaissEngine:
     that was removed, nor fewer than k if there are k. They hold vectors once, in single precision,
     and compute distances by differences, which are right to about one part in a million.
 
-    Removed points are passed over until a fifth of the index is dead; then it is made anew without
+    Removed points are passed over until a fifth of the index is dead; then it is rebuilt without
     them, which takes the time of a first load and, until it is done, the memory of both. Others can
     search meanwhile. A vector that many points share has one node in the graph of ``"hnsw"``.
 

@@ -60,7 +60,7 @@ class MilvusEngine:
     nprobe : int, optional
         For IVF, how many lists a search looks through; by default 16, or all if there are fewer.
     refine : bool
-        Whether distances are computed anew in double precision from the vectors that Milvus
+        Whether distances are recomputed in double precision from the vectors that Milvus
         returns. Otherwise its own are converted.
     consistency : {"Strong", "Session", "Bounded", "Eventually"}
         What a search must see. With ``"Strong"`` it sees every write that was acknowledged before,
@@ -195,7 +195,7 @@ class MilvusEngine:
         with closing(_connection(uri, token, timeout, may_create=True)) as connection:
             if connection.ask("has_collection", collection):
                 raise InvalidInputError(
-                    f"collection must be a new name. Got {collection!r}, which is there already. "
+                    f"collection must be a new name. Got {collection!r}, which already exists. "
                     "Open it with MilvusEngine(...), or drop it first."
                 )
             layouts.make(connection, collection, layout)

@@ -317,7 +317,7 @@ class Points:
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, or complete doing so.
 
-        A row is written anew as a whole, with what other fields it has. How large these are is
+        A row is rewritten as a whole, with what other fields it has. How large these are is
         known once they have been read, so that the first two requests are made up first.
         """
         with self.connection.write_lock:

@@ -115,7 +115,7 @@ class PostgresEngine:
     probes : int
         For "ivfflat": how many lists are looked into; more where they hold fewer than k points.
     refine : bool
-        Whether distances are computed anew in double precision, from the vectors of k + 8
+        Whether distances are recomputed in double precision, from the vectors of k + 8
         candidates; otherwise they are PostgreSQL's, in single precision, and fewer bytes travel.
     pool_size : int
         How many connections may be open for several threads.
@@ -298,7 +298,7 @@ class PostgresEngine:
         """Add points, all or none.
 
         The index of an empty table is built after its first points, which is faster than to grow
-        it. Give a large gallery in one call; after many calls, `create_index` builds it anew.
+        it. Give a large gallery in one call; after many calls, `create_index` rebuilds it.
 
         Parameters
         ----------
@@ -404,7 +404,7 @@ class PostgresEngine:
         ef_construction: int | None = None,
         lists: int | None = None,
     ) -> None:
-        """Build an approximate index, or build it anew; others cannot write meanwhile.
+        """Build or rebuild an approximate index; others cannot write meanwhile.
 
         Engines that are open keep what they search with; open one with this `index` to use it.
 

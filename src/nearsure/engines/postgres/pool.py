@@ -128,7 +128,7 @@ _BY_STATE: tuple[tuple[tuple[str, ...], type[EngineError], str], ...] = (
     (("40", "55P03"), EngineError, "Nothing was changed, as others changed the same; repeat it."),
     (("58P01",), EngineError, "pgvector may not be installed on the server."),
     (("0A000",), EngineError, "This server, or a table of this kind, cannot do it."),
-    (("22", "23", "42", "54"), GalleryMismatchError, "Compare the table with what is asked of it."),
+    (("22", "23", "42", "54"), GalleryMismatchError, "Check that the table matches the request."),
 )
 # libpq gives no code when it fails to connect, so its text decides.
 _REFUSED = (
@@ -164,7 +164,7 @@ def _connection_error(raw: str, text: str, address: Address) -> EngineError:
     if (is_missing and 'FATAL:  role "' in raw) or any(sign in raw for sign in _REFUSED):
         return EngineAccessError(f"{where}: {text}. Check user, password and rights.")
     return EngineUnavailableError(
-        f"{where} cannot be reached, or went away: {text}. Check that it runs, and ask again."
+        f"{where} cannot be reached, or went away: {text}. Check that it runs, and try again."
     )
 
 
@@ -307,7 +307,7 @@ class Connections:
     def _new_pool(self) -> Pool:
         return ConnectionPool(
             self._address.conninfo,
-            # Statements are planned anew each time: a plan that was kept would ignore the
+            # Statements are planned again each time: a plan that was kept would ignore the
             # settings of later transactions, and poolers before the server would lose it.
             kwargs={"prepare_threshold": None},
             min_size=0,

@@ -121,7 +121,7 @@ class Column:
         bad = [text for text in texts if not is_uuid(text)]
         if bad:
             raise InvalidInputError(
-                f"Values of the column {self.name!r} must be UUIDs in small letters. "
+                f"Values of the column {self.name!r} must be lower-case UUIDs. "
                 f"Got {bad[0]!r} instead."
             )
         return [UUID(text) for text in texts]
@@ -237,7 +237,7 @@ class Layout:
     index : VectorIndex or None
         The approximate index that answers; None for an exact search.
     may_rebuild : bool
-        Whether the user owns the table, and may therefore drop its index and build it anew.
+        Whether the user owns the table, and may therefore drop its index and rebuild it.
     """
 
     relation: sql.Identifier
@@ -452,7 +452,7 @@ def _table(connection: Connection, names: Names) -> tuple[int, sql.Identifier, b
     if row is None:
         raise GalleryNotFoundError(
             f"The database has no table {names.table!r} that this user can see. Check the name "
-            "(small and capital letters differ; 'schema.table' names a schema), or make the table "
+            "(names are case-sensitive; 'schema.table' names a schema), or make the table "
             "with PostgresEngine.create."
         )
     oid, schema, name, kind, may_rebuild = row
@@ -487,8 +487,8 @@ def _dimension_of_data(
     row = connection.execute(statement).fetchone()
     if row is None:
         raise GalleryMismatchError(
-            f"The column {vector.name!r} must say its dimension, as in {vector.type}(128), or hold "
-            "vectors. Got neither: ALTER TABLE ... ALTER COLUMN ... TYPE."
+            f"The column {vector.name!r} must declare its dimension, as in {vector.type}(128), or "
+            "hold vectors. Got neither: ALTER TABLE ... ALTER COLUMN ... TYPE."
         )
     return int(row[0])
 

@@ -28,7 +28,7 @@ class Statements:
     metric : Metric
         How its vectors are compared.
     refined : bool
-        Whether a search reads vectors, from which distances are computed anew, or the distances of
+        Whether a search reads vectors, from which distances are recomputed, or the distances of
         PostgreSQL.
     """
 

@@ -59,8 +59,7 @@ def create_gallery(path: Path, layout: Layout) -> None:
     with closing(FileLock(path, shown)):
         if path.exists():
             raise GalleryMismatchError(
-                f"{shown} is there already. Open it with SqliteEngine(path), or choose another "
-                "name."
+                f"{shown} already exists. Open it with SqliteEngine(path), or choose another name."
             )
         try:
             draft = Draft.of(path)

@@ -70,12 +70,12 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
     PERM: (EngineAccessError, "refuses access. Check the rights of this user."),
     BUSY: (
         EngineUnavailableError,
-        f"is locked by another program. {NOTHING_CHANGED} End it there, and ask again.",
+        f"is locked by another program. {NOTHING_CHANGED} End it there, and try again.",
     ),
     LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
     IOERR: (
         EngineUnavailableError,
-        "cannot be read or written: the disk, or the network that it is on, failed. Ask again.",
+        "cannot be read or written: the disk, or the network that it is on, failed. Try again.",
     ),
     NOMEM: (EngineError, f"needs more memory than there is. {NOTHING_CHANGED}"),
     TOOBIG: (
@@ -358,7 +358,7 @@ class DatabaseFile:
         return EngineUnavailableError(
             f"{self._lost_parts} was removed or replaced while {self.shown} was open, so that "
             "changes would be lost, and none is made any more. Put the right file in place, "
-            "nearsure restore does so, and open it anew."
+            "nearsure restore does so, and open it again."
         )
 
     def _check_mode(self, mode: str) -> None:

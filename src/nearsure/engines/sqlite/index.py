@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CACHE_SUFFIX = ".index"
 CHECKSUM = "index_cache"
-# An index that has less than this share in common with the gallery is built anew.
+# An index that has less than this share in common with the gallery is rebuilt.
 LEAST_COMMON = 0.5
 # Names of points that are gone are cleared away when they are more than this, and than the others.
 FEW_GONE = 1024
@@ -107,7 +107,7 @@ def write_cache(file: DatabaseFile, index: CommittedIndex) -> None:
         state, arrays = index.to_state()
         write_model(path, {"state": state}, arrays)
         checksum = sha256_of(path)
-        # Last: a gallery with no checksum, or another one, builds its index anew.
+        # Last: a gallery with no checksum, or another one, rebuilds its index.
         with file.writing() as connection:
             connection.execute("REPLACE INTO settings VALUES (?, ?)", (CHECKSUM, checksum))
     except (NearsureError, OSError, SafetensorError, MemoryError) as error:

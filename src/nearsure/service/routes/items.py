@@ -49,7 +49,7 @@ async def get_items(
     request: Request,
     after: Annotated[ItemId | None, Query(description="The `next` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
-    label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
+    label: Annotated[LabelText | None, Query(description="Only items with this label.")] = None,
 ) -> Response:
     service = get_service(request)
     gallery = service.gallery
