@@ -241,7 +241,7 @@ def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["g.npz"], "Where shall the fit go?"),
+        (["g.npz"], "Name an output file"),
         (["g.npz", "-o", "m.pickle"], "--output must end in .safetensors, or in .sqlite"),
         (["g.npz", "-o", "g.npz/m.safetensors"], "--output: g.npz/m.safetensors cannot be written"),
         (["postgres:me:secret@host", "-o", "m.safetensors"], "GALLERY must be a file"),
