@@ -163,4 +163,6 @@ def test_no_command_lets_a_spreadsheet_compute_a_name(tmp_path: Path) -> None:
                 for own, label in starts
             )
         for other in (["-o", tmp_path / "a.parquet"], ["--json"]):
-            assert "--guard-formulas applies only to csv" in refused(*words, "--guard-formulas", *other)
+            assert "--guard-formulas applies only to csv" in refused(
+                *words, "--guard-formulas", *other
+            )

@@ -262,7 +262,10 @@ def test_integer_labels_stay_integers(tmp_path: Path) -> None:
         (["no.npz", "-m", "model.safetensors"], "no.npz"),
         (["short.npz", "-m", "model.safetensors"], "dimension of the gallery, 4. short.npz has 3"),
         (["queries.npz", "-m", "model.safetensors", "-o", "x.txt"], "--output must end in .csv"),
-        (["queries.npz", "-m", "model.safetensors", "-o", "x.csv", "--json"], "--json writes to standard output"),
+        (
+            ["queries.npz", "-m", "model.safetensors", "-o", "x.csv", "--json"],
+            "--json writes to standard output",
+        ),
         (["queries.npz", "-m", "model.safetensors", "--table", "x"], "without --gallery"),
         (["queries.npz", "-m", "gallery.sqlite", "--gallery", "milvus"], "--gallery must be left"),
         (

@@ -12,11 +12,11 @@ from milvus_requests import recorded
 from pymilvus import DataType, MilvusClient
 
 from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Kind
 from nearsure.engines.milvus import MilvusEngine
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     IndexName,
-    Kind,
     MetricName,
     ask_in_portions,
     portions,

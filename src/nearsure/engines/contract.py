@@ -13,6 +13,9 @@ from typing import Literal, Protocol, runtime_checkable
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 
 Fingerprint = Mapping[str, str | int | float | bool | None]
+# Of ids and of labels.
+Kind = Literal["integer", "text"]
+Metric = Literal["euclidean", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Capabilities:
 
     exact: bool
     holds_labels: bool
-    ids: Literal["integer", "text"] = "integer"
-    labels: Literal["integer", "text"] | None = None
+    ids: Kind = "integer"
+    labels: Kind | None = None
     largest_k: int | None = None
 
 
@@ -100,7 +103,7 @@ class Engine(Protocol):
         """Length of a vector."""
 
     @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
+    def metric(self) -> Metric:
         """Whether vectors are compared as they are, or at unit length (|z - z_i|^2 = 2 - 2 cos)."""
 
     def fingerprint(self) -> Fingerprint:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Kind, Metric, Stored
 from nearsure.engines.hits import Hits, array_of_kind, in_order
 from nearsure.engines.registry import uri_or_variable
 from nearsure.engines.simple import SimpleEngine, translating
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lancedb.db import DBConnection
     from lancedb.query import LanceVectorQueryBuilder
 
-Kind = Literal["integer", "text"]
-MetricName = Literal["euclidean", "cosine"]
 URI_VARIABLE = "NEARSURE_LANCE_URI"
 DISTANCE_TYPES: dict[str, Literal["l2", "cosine"]] = {"euclidean": "l2", "cosine": "cosine"}
 # Ids are named in an expression.
@@ -88,7 +86,7 @@ class LanceEngine(SimpleEngine):
         id_field: str = "id",
         label_field: str | None = "label",
         vector_field: str = "embedding",
-        metric: MetricName | None = None,
+        metric: Metric | None = None,
         exact: bool = False,
         nprobe: int = 20,
         ef: int = 128,
@@ -118,7 +116,7 @@ class LanceEngine(SimpleEngine):
         id_field: str = "id",
         label_field: str = "label",
         vector_field: str = "embedding",
-        metric: MetricName = "euclidean",
+        metric: Metric = "euclidean",
         exact: bool = False,
         nprobe: int = 20,
         ef: int = 128,
@@ -197,13 +195,13 @@ class LanceEngine(SimpleEngine):
                         return about.index_type, about.distance_type
         return None
 
-    def _metric(self) -> MetricName:
-        by_type: dict[str | None, MetricName] = {"l2": "euclidean", "cosine": "cosine"}
+    def _metric(self) -> Metric:
+        by_type: dict[str | None, Metric] = {"l2": "euclidean", "cosine": "cosine"}
         noted = (self._schema.metadata or {}).get(b"nearsure.metric")
         if self._index is not None:
             there = by_type.get(self._index[1])
         else:
-            there = cast("MetricName | None", noted.decode() if noted else None)
+            there = cast("Metric | None", noted.decode() if noted else None)
         asked = self._asked_metric
         if (self._index is not None and there is None) or (asked and there and asked != there):
             raise GalleryMismatchError(

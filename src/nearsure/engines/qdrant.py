@@ -3,13 +3,13 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Kind, Metric, Stored
 from nearsure.engines.hits import Hits, array_of_kind, concatenate_points, in_order
 from nearsure.engines.registry import uri_or_variable, without
 from nearsure.engines.simple import SimpleEngine, translating
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
     from qdrant_client import QdrantClient
 
-Kind = Literal["integer", "text"]
-MetricName = Literal["euclidean", "cosine"]
 URL_VARIABLE, KEY_VARIABLE = "NEARSURE_QDRANT_URL", "NEARSURE_QDRANT_API_KEY"
-METRICS: dict[str, MetricName] = {"Euclid": "euclidean", "Cosine": "cosine"}
+METRICS: dict[str, Metric] = {"Euclid": "euclidean", "Cosine": "cosine"}
 # Where `create` keeps the kinds of ids and labels, and a point its id if Qdrant cannot name it.
 NOTE, ID_KEY = "nearsure", "nearsure_id"
 # A server takes 32 MB at once, and a number may have some twenty characters of JSON.
@@ -128,7 +126,7 @@ class QdrantEngine(SimpleEngine):
         labels: Kind | None = "integer",
         label_field: str = "label",
         vector_name: str = "",
-        metric: MetricName = "euclidean",
+        metric: Metric = "euclidean",
         M: int = 16,
         ef_construction: int = 200,
         exact: bool = False,

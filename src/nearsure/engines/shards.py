@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from threading import RLock
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Metric, Stored
 from nearsure.engines.hits import arrange_points, concatenate_points, merge_found, select_points
 from nearsure.errors import (
     GalleryMismatchError,
@@ -241,7 +241,7 @@ class ShardedEngine:
         return self._engines[0].dimension
 
     @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
+    def metric(self) -> Metric:
         """The metric of every shard."""
         return self._engines[0].metric
 

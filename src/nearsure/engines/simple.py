@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.changes import ChangeName, Changes
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Metric, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
@@ -57,7 +57,7 @@ class SimpleEngine(ABC):
 
     capabilities: Capabilities
     dimension: int
-    metric: Literal["euclidean", "cosine"] = "euclidean"
+    metric: Metric = "euclidean"
     name: str = "The engine"
     batch: int = 64
     portion: int | None = None

@@ -100,9 +100,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> Z, y = load_digits(return_X_y=True)
-    >>> pairs = PairConfidence(base_rate=0.1).fit(Z[:900], y[:900])
-    >>> p = pairs.probability(Z[900:1100], Z[1100:1300])
+    >>> X, y = load_digits(return_X_y=True)
+    >>> pairs = PairConfidence(base_rate=0.1).fit(X[:900], y[:900])
+    >>> p = pairs.probability(X[900:1100], X[1100:1300])
     >>> same = y[900:1100] == y[1100:1300]
     >>> round(float(p[same].mean()), 2), round(float(p[~same].mean()), 2)
     (0.39, 0.03)
@@ -119,12 +119,12 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.random_state = random_state
 
-    def fit(self, Z: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> "Self":
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> "Self":
         """Learn from the pairs of a gallery.
 
         Parameters
         ----------
-        Z : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Vectors, of two classes or more.
         y : array-like of shape (n,)
             Their classes.
@@ -133,7 +133,7 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             group are no evidence, as they are nearer than what comes later will be.
         """
         self._check_parameters()
-        vectors, labels = validate_data(self, Z, y, dtype=[np.float64, np.float32], order="C")
+        vectors, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         classes, codes = classes_and_codes(labels)
         own_groups = np.arange(len(codes))
         if groups is not None:

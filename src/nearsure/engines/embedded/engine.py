@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Metric, Stored
 from nearsure.engines.embedded.approximate import (
     ApproximateStorage,
     CoarseCentre,
@@ -173,7 +173,6 @@ PORTION = 100_000
 DEFAULTS = IndexSettings()
 log = logging.getLogger("nearsure.engines")
 
-Metric = Literal["euclidean", "cosine"]
 _STORED = {
     "dimension": integer(1),
     "metric": one_of(*get_args(Metric)),

@@ -9,12 +9,11 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Fingerprint
+from nearsure.engines.contract import Fingerprint, Kind, Metric
 from nearsure.engines.milvus.client import Connection, TooLargeError
 from nearsure.errors import EngineUnavailableError, GalleryMismatchError, InvalidInputError
 from nearsure.neighbors import ROUNDING
 
-Kind = Literal["integer", "text"]
 IndexName = Literal["flat", "hnsw", "ivf"]
 MetricName = Literal["euclidean", "cosine", "inner_product"]
 
@@ -65,7 +64,7 @@ class Layout:
         return self.index_type in EXACT_INDEX_TYPES
 
     @property
-    def meaning(self) -> Literal["euclidean", "cosine"]:
+    def meaning(self) -> Metric:
         """Whether vectors are compared as they are, or at unit length."""
         return "euclidean" if self.metric_type == "L2" else "cosine"
 

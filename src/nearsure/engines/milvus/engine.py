@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Kind, Stored
 from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
-from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, MetricName, Settings
+from nearsure.engines.milvus.collection import Consistency, IndexName, MetricName, Settings
 from nearsure.engines.milvus.points import Points
 from nearsure.engines.registry import uri_or_variable
 from nearsure.errors import InvalidInputError

@@ -11,7 +11,7 @@ from psycopg import errors
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Kind, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
@@ -24,7 +24,7 @@ from nearsure.engines.hits import (
 )
 from nearsure.engines.postgres import schema
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
-from nearsure.engines.postgres.schema import Kind, MetricName, Names
+from nearsure.engines.postgres.schema import MetricName, Names
 from nearsure.engines.postgres.sql import (
     LARGEST_EF_SEARCH,
     LARGEST_PROBES,

@@ -10,6 +10,7 @@ from psycopg import errors, sql
 
 from nearsure import neighbors
 from nearsure.arrays import AnyArray, FloatArray
+from nearsure.engines.contract import Kind
 from nearsure.engines.postgres.codec import VectorCodec, VectorType
 from nearsure.engines.postgres.pool import Connection
 from nearsure.errors import (
@@ -45,7 +46,7 @@ class Column:
     type: str
 
     @property
-    def kind(self) -> Literal["integer", "text"]:
+    def kind(self) -> Kind:
         """What it is to nearsure."""
         return "integer" if self.type in _INTEGERS else "text"
 
@@ -514,7 +515,6 @@ def _chosen_index(
     return chosen[0]
 
 
-Kind: TypeAlias = Literal["integer", "text"]
 # Text sorts as in Python, so that the primary key serves scans in that order.
 _TYPES = {"integer": sql.SQL("bigint"), "text": sql.SQL('text COLLATE "C"')}
 LARGEST_DIMENSION = 16_000

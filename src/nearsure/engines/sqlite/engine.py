@@ -15,7 +15,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Found, Kind, Metric, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.base import ReadersAndWriter
 from nearsure.engines.sqlite import schema
@@ -31,7 +31,7 @@ from nearsure.engines.sqlite.file import (
 )
 from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
 from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows
-from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
+from nearsure.engines.sqlite.schema import Layout, Precision
 from nearsure.errors import (
     EngineAccessError,
     EngineError,

@@ -15,13 +15,13 @@ import numpy as np
 from safetensors import SafetensorError
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
-from nearsure.engines.contract import Found
+from nearsure.engines.contract import Found, Kind
 from nearsure.engines.embedded import FaissEngine, IndexSettings, chosen_index
 from nearsure.engines.embedded.base import Change
 from nearsure.engines.hits import SPARE_CANDIDATES, nothing_of
 from nearsure.engines.sqlite.file import DatabaseFile, beside
 from nearsure.engines.sqlite.points import PointRows
-from nearsure.engines.sqlite.schema import RESTORE, Kind, Layout
+from nearsure.engines.sqlite.schema import RESTORE, Layout
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index.rows import GrowingRows, PointTable
 from nearsure.model_file import read_model, sha256_of, write_model

@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Kind, Metric
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 
-Kind: TypeAlias = Literal["integer", "text"]
-Metric: TypeAlias = Literal["euclidean", "cosine"]
 Precision: TypeAlias = Literal["float32", "float64"]
 
 APPLICATION_ID = int.from_bytes(b"nsur", "big")
