@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from nearsure import NEDClassifier, open_engine
 from nearsure.cli import fit as fit_command
 from nearsure.cli.outputs import spinner
 from nearsure.engines.sqlite import SqliteEngine
+
+NEEDS_PSYCOPG = pytest.mark.skipif(find_spec("psycopg") is None, reason="psycopg is not installed")
 
 
 def same_answers(one: NEDClassifier, other: NEDClassifier) -> bool:
@@ -277,13 +280,15 @@ def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
             ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--engine-option", "secret"],
             "--engine-option must be NAME=VALUE",
         ),
-        (
+        pytest.param(
             ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--engine-option", "ef=3"],
             "--engine-option ef: there is no such option; allowed are ef_construction, ef_search",
+            marks=NEEDS_PSYCOPG,
         ),
-        (
+        pytest.param(
             ["g.npz", "--into", "postgres", "-o", "m.safetensors", "--collection", "x"],
             "--engine-option collection: there is no such option",
+            marks=NEEDS_PSYCOPG,
         ),
     ],
 )
