@@ -218,14 +218,20 @@ class SharpenedLikelihood:
         keep = np.take_along_axis(neighbors.valid, by_class, axis=1).ravel()
         starts = np.flatnonzero(starts_class.ravel()[keep])
         rows = np.repeat(np.arange(len(codes)), neighbors.counts)
-        self._starts, self._rows = starts, rows[starts]
+        self._rows = rows[starts]
         self._row_starts = np.flatnonzero(np.diff(self._rows, prepend=-1))
         # Shifted by its class's nearest, no sum underflows, however far the class is.
         flat = excess.ravel()[keep]
         self._nearest = flat[starts]
         lengths = np.diff(starts, append=len(flat))
-        self._beyond = flat - np.repeat(self._nearest, lengths)
-        self._row_of_entry = rows
+        # The nearest weighs 1, and has nothing to add up if it is alone, as most of many classes
+        # are.
+        several = lengths > 1
+        self._several = np.flatnonzero(several)
+        among = np.repeat(several, lengths)
+        self._beyond = (flat - np.repeat(self._nearest, lengths))[among]
+        self._row_of_entry = rows[among]
+        self._starts = np.cumsum(lengths[several]) - lengths[several]
         class_of_run = codes.ravel()[keep][starts]
         is_true = class_of_run == labels[self._rows]
         self._true = np.flatnonzero(is_true)
@@ -242,12 +248,15 @@ class SharpenedLikelihood:
         sharpness = np.exp(log_sharpness)
         inverse = np.exp(-log_temperature - adaptivity * self._log_ratios)
         weights = np.exp(-inverse[self._row_of_entry] * self._beyond)
-        sums = np.add.reduceat(weights, self._starts)
-        moments = np.add.reduceat(weights * self._beyond, self._starts)
+        log_sums, means = np.zeros((2, len(self._rows)))
+        if self._several.size:
+            sums = np.add.reduceat(weights, self._starts)
+            moments = np.add.reduceat(weights * self._beyond, self._starts)
+            log_sums[self._several], means[self._several] = np.log(sums), moments / sums
         by_class = inverse[self._rows]
-        sharpened = sharpness * (np.log(sums) - by_class * self._nearest + self._log_factors)
+        sharpened = sharpness * (log_sums - by_class * self._nearest + self._log_factors)
         logits = sharpened + self._log_sizes
-        slopes = sharpness * by_class * (self._nearest + moments / sums)
+        slopes = sharpness * by_class * (self._nearest + means)
         highest = np.maximum.reduceat(logits, self._row_starts)
         shares = np.exp(logits - highest[self._rows])
         totals = np.add.reduceat(shares, self._row_starts)
