@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.heads.class_means import (
+    PORTION,
     ClassMeans,
     Moments,
     find_factor,
@@ -32,8 +33,6 @@ USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
 # From the strongest penalty on, as long as likelihood grows.
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 SCALES = (-7.0, 3.0)  # logarithms
-# Points that set the centre, and that are added up at a time.
-PORTION = 2048
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
 
@@ -72,7 +71,7 @@ def fit_many_means(
     )
     sums, counts = members @ vectors, sizes.reshape(n_folds, n_classes).astype(np.float64)
     sums = sums.reshape(n_folds, n_classes, -1)
-    total = sums.sum(axis=0)
+    total, n_members = sums.sum(axis=0), counts.sum(axis=0)
     centre = vectors[:PORTION].mean(axis=0, dtype=np.float64)
     factor = find_factor(covariance, USUAL_SHRINKAGE)
 
@@ -83,13 +82,13 @@ def fit_many_means(
         of_class[n == 0] = 0.0
         return ClassMeans(of_class, n, factor, USUAL_SCALE, centre)
 
-    heads = []
-    for fold in range(n_folds):
-        rest = average(total - sums[fold], counts.sum(axis=0) - counts[fold])
-        head = rest.head(np.float32)
+    heads, rest = [], np.empty_like(total)
+    for fold, own in enumerate(sums):
+        means = average(np.subtract(total, own, out=rest), n_members - counts[fold])
+        # Fresh pages would cost as much as the product: weights take the place of the sums.
+        head = means.head(np.float32, out=own if own.dtype == np.float32 else None)
         heads.append(replace(head, intercepts=_in_single(head.intercepts)))
-    means = average(total, counts.sum(axis=0))
-    means = replace(means, means=means.means.astype(np.float64))
+    means = average(total, n_members)
     return FittedHead("means", means.head(np.float32), tuple(heads), means, near_only=True)
 
 
