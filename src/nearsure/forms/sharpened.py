@@ -338,6 +338,7 @@ def fit_sharpened(
     class_sizes: IntArray | None = None,
     n_draws: int = 1,
     near: SharpenedNED | None = None,
+    with_errors: bool = True,
 ) -> SharpenedFit:
     """Find the parameters under which the support points explain each other best.
 
@@ -362,6 +363,8 @@ def fit_sharpened(
     near : SharpenedNED, optional
         Whose T and beta are taken as far as the points do not determine them; by default gamma is
         taken for 1 and beta for 0.
+    with_errors : bool, default=True
+        Whether standard errors are estimated.
 
     Returns
     -------
@@ -436,7 +439,7 @@ def fit_sharpened(
         free=free,
         loss=float(every(best)[0].mean()),
         ned_loss=float(every(np.zeros(3))[0].mean()),
-        standard_errors=_standard_errors(every, best, bounds, n_draws),
+        standard_errors=_standard_errors(every, best, bounds, n_draws) if with_errors else None,
         start_losses=tuple(loss for _, loss in ends),
         temperature_fit=ned,
     )

@@ -205,6 +205,12 @@ class _Candidates:
         """Of each entry."""
         return joint.neighbors * np.log(self.near + joint.floor) + joint.head * self.log_head
 
+    def take(self, whole_rows: BoolArray) -> "_Candidates":
+        """Some of the entries, all of a row or none."""
+        parts = (self.rows, self.codes, self.near, self.log_head, self.unseen)
+        rows, *others = (part[whole_rows] for part in parts)
+        return _Candidates(rows, *others, _row_starts(rows))
+
 
 def join_head(
     posterior: Posterior,
@@ -337,8 +343,8 @@ def fit_joint(
     if not seen.any():
         return Joint(1.0, 0.0, 1e-6), np.zeros(1), np.zeros(1)
     if not seen.all():
-        fitted = np.flatnonzero(seen)
-        return fit_joint(posterior.take(fitted), scores.take(fitted), codes[fitted])
+        fitted = seen[listed.rows]
+        listed, is_true = listed.take(fitted), is_true[fitted]
     true = np.flatnonzero(is_true)
     lengths = np.diff(listed.starts, append=len(listed.rows))
 
@@ -427,8 +433,12 @@ def _align(
         np.concatenate([near, posterior.probabilities[others]])[by_row],
         np.concatenate([log_head, beside])[by_row],
         np.concatenate([np.zeros(len(rows), np.bool_), unknown])[by_row],
-        np.flatnonzero(np.diff(all_rows, prepend=-1)),
+        _row_starts(all_rows),
     )
+
+
+def _row_starts(rows: IntArray) -> IntArray:
+    return np.flatnonzero(np.diff(rows, prepend=-1))
 
 
 def _is_possible(possible: BoolArray, codes: AnyArray) -> BoolArray:
