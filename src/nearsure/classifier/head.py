@@ -218,7 +218,7 @@ def _fit_few(
     if "logistic" in wanted:
         some = points.take(drawn[:n_fitted])
         heads["logistic"] = fit_logistic_folds(
-            some, moments, shrinkage, without_classes=without_classes
+            some, moments, shrinkage, beside=means, without_classes=without_classes
         )
     return heads
 

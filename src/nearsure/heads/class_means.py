@@ -228,6 +228,7 @@ def fit_class_means(
     scale: float = 1.0,
     *,
     covariance: FloatArray | None = None,
+    is_widened: bool = False,
 ) -> ClassMeans:
     """Class means in the metric of the covariance that all classes share.
 
@@ -241,6 +242,8 @@ def fit_class_means(
         t.
     covariance : array of shape (d, d) or (d,), optional
         Of points that have spread; by default that of all.
+    is_widened : bool
+        Whether the metric is one to fit weights in, see `find_factor`, and none of the means.
 
     Examples
     --------
@@ -251,23 +254,34 @@ def fit_class_means(
     >>> bool(logits[0] == logits[1])
     True
     """
-    factor = find_factor(moments.covariance if covariance is None else covariance, shrinkage)
+    shared = moments.covariance if covariance is None else covariance
+    factor = find_factor(shared, shrinkage, is_widened=is_widened)
     return ClassMeans(moments.means, moments.counts, factor, scale, moments.centre)
 
 
-def find_factor(covariance: FloatArray, shrinkage: float) -> FloatArray:
-    """B, with B B' the inverse of a covariance, or of variances, that is shrunk."""
+def find_factor(
+    covariance: FloatArray, shrinkage: float, *, is_widened: bool = False
+) -> FloatArray:
+    """B, with B B' the inverse of a covariance, or of variances, that is shrunk.
+
+    Widened, the plain metric is added to it: B B' = inverse(S) + 1 / usual variance. Weights of
+    points times B are sums of two, one penalised in either metric.
+    """
     if covariance.ndim == 1:
         usual = float(covariance.mean())
         shrunk = (1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual
-        return np.asarray(1.0 / np.sqrt(shrunk))
+        return np.asarray(np.sqrt(1.0 / shrunk + is_widened / usual))
     usual = float(np.trace(covariance)) / len(covariance)
     shrunk = (1.0 - shrinkage) * covariance
     shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
     # inverse(L L') = B B' with B = inverse(L').
     lower = cholesky(shrunk, lower=True, check_finite=False)
     inverse, _ = dtrtri(lower, lower=1)
-    return np.asarray(inverse.T)
+    if not is_widened:
+        return np.asarray(inverse.T)
+    both = inverse.T @ inverse
+    both[np.diag_indices_from(both)] += 1.0 / usual
+    return np.asarray(cholesky(both, lower=True, check_finite=False))
 
 
 def pool_covariance(vectors: AnyArray, codes: IntArray) -> FloatArray | None:
