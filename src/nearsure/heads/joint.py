@@ -348,24 +348,24 @@ def fit_joint(
     true = np.flatnonzero(is_true)
     lengths = np.diff(listed.starts, append=len(listed.rows))
 
-    def probabilities(joint: Joint) -> FloatArray:
-        logits = listed.logits(joint)
+    def probabilities(logits: FloatArray) -> FloatArray:
         logits -= np.repeat(np.maximum.reduceat(logits, listed.starts), lengths)
         shares = np.exp(logits)
         return np.asarray(shares / np.repeat(np.add.reduceat(shares, listed.starts), lengths))
 
     def loss(logs: FloatArray) -> tuple[float, FloatArray]:
         joint = Joint(*np.exp(logs).tolist())
-        shares = probabilities(joint)
+        above = listed.near + joint.floor
+        log_above = np.log(above)
+        shares = probabilities(joint.neighbors * log_above + joint.head * listed.log_head)
         p_true = shares[true]
         kept = LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true
         # d loss / d logit = -(1 - least) p_true / kept (1[true] - share).
         pull = (1.0 - LEAST_PROBABILITY) * p_true / kept
         by_entry = np.repeat(pull, lengths) * shares
         by_entry[true] -= pull
-        above = listed.near + joint.floor
         slopes = (
-            joint.neighbors * (by_entry * np.log(above)).sum(),
+            joint.neighbors * (by_entry * log_above).sum(),
             joint.head * (by_entry * listed.log_head).sum(),
             joint.neighbors * joint.floor * (by_entry / above).sum(),
         )
@@ -382,7 +382,7 @@ def fit_joint(
         return Joint(*np.exp(found.x).tolist())
 
     def losses(joint: Joint) -> FloatArray:
-        p_true = probabilities(joint)[true]
+        p_true = probabilities(listed.logits(joint))[true]
         return -np.log(LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true)
 
     none = BOUNDS[1][0]
@@ -407,10 +407,13 @@ def _align(
     own = posterior.rows * n_classes + posterior.codes
     order = np.argsort(own, kind="stable")
     keys = rows * n_classes + codes
-    places = np.minimum(np.searchsorted(own[order], keys), max(0, len(own) - 1))
-    entries = order[places] if len(own) else places
-    both = own[entries] == keys if len(own) else np.zeros(len(keys), np.bool_)
-    near = np.where(both, posterior.probabilities[entries], 0.0) if len(own) else np.zeros(0)
+    if np.array_equal(own[order], keys):
+        # As where neighbours' classes alone are scored: both name all.
+        near, seen = posterior.probabilities[order], np.zeros(len(rows), np.bool_)
+        return _Candidates(rows, codes, near, log_head, seen, _row_starts(rows))
+    entries = order[np.minimum(np.searchsorted(own[order], keys), len(own) - 1)]
+    both = own[entries] == keys
+    near = np.where(both, posterior.probabilities[entries], 0.0)
     alone = np.ones(len(own), np.bool_)
     alone[entries[both]] = False
     others = np.flatnonzero(alone)
