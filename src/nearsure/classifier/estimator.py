@@ -158,9 +158,9 @@ class NEDClassifier(
         `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
     head : {"auto", "means", "logistic"} or None, default "auto"
         What stands beside the neighbours and says what a class as a whole looks like: class means
-        in one metric, or logistic regression; see `nearsure.heads`. "auto" takes the one with
-        which own points are most probable, and None where neither helps. The sharpened forms
-        alone have heads.
+        in one metric, or logistic regression, to which the logits of the means are added by a
+        fitted weight; see `nearsure.heads`. "auto" takes the one with which own points are most
+        probable, and None where neither helps. The sharpened forms alone have heads.
     prior : "support", "uniform", array or mapping, default "support"
         How frequent classes are among the queries: as in the gallery, all alike, or given, in the
         order of ``classes_`` or by label.
