@@ -132,8 +132,13 @@ def test_whether_classes_are_scattered(
 
 def test_the_pooled_covariance_is_that_of_the_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.append(CODES[:-1], CODES.max() + 5)  # a class of one point
-    for most in (class_means.MOST_CORRELATED, 1):
+    for most, portion in (
+        (class_means.MOST_CORRELATED, 2048),
+        (class_means.MOST_CORRELATED, 7),
+        (1, 7),
+    ):
         monkeypatch.setattr(class_means, "MOST_CORRELATED", most)
+        monkeypatch.setattr(class_means, "PORTION", portion)
         expected = moments_of(POINTS, codes).covariance
         found = class_means.pool_covariance(1e-20 * POINTS, codes)
         assert found is not None

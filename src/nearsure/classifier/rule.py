@@ -510,10 +510,11 @@ class Played:
         points = self.points
         n_classes = len(np.asarray(self.rule.class_sizes))
         near = self.rule.uncalibrated_posterior(points.neighbors, n_classes=n_classes, own=points)
-        # Each draw has all own points in their order.
-        n_own = len(points.codes) // self.n_draws
-        rows = np.arange(len(points.codes)) % n_own
-        drawn = {name: each.take(rows) for name, each in scores.items()}
+        drawn = scores
+        if self.n_draws > 1:
+            # Each draw has all own points in their order.
+            rows = np.arange(len(points.codes)) % (len(points.codes) // self.n_draws)
+            drawn = {name: each.take(rows) for name, each in scores.items()}
         head = choose_head(
             near, drawn, points.codes, left_out=left_out, forced=forced, n_draws=self.n_draws
         )

@@ -207,9 +207,15 @@ class _Candidates:
 
     def take(self, whole_rows: BoolArray) -> "_Candidates":
         """Some of the entries, all of a row or none."""
-        parts = (self.rows, self.codes, self.near, self.log_head, self.unseen)
-        rows, *others = (part[whole_rows] for part in parts)
-        return _Candidates(rows, *others, _row_starts(rows))
+        rows = self.rows[whole_rows]
+        return _Candidates(
+            rows,
+            self.codes[whole_rows],
+            self.near[whole_rows],
+            self.log_head[whole_rows],
+            self.unseen[whole_rows],
+            _row_starts(rows),
+        )
 
 
 def join_head(
