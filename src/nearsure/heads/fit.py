@@ -233,15 +233,16 @@ def fit_logistic_folds(
 
     metric, whole = prepare(None, is_widened=is_widened)
     full, weights = fit(metric, whole)
-    heads = tuple(fit(*prepare(fold, is_widened=is_widened))[0] for fold in range(len(folds)))
+    heads = [fit(*prepare(fold, is_widened=is_widened))[0] for fold in range(len(folds))]
     shares = (1.0, 0.0)
     if beside is not None:
         shares = _weigh(
             [(heads[fold], beside.folds[fold], some) for fold, some in points.by_fold(len(folds))]
         )
         full = _blend(full, beside.full, shares)
-        heads = tuple(map(_blend, heads, beside.folds, [shares] * len(folds)))
-    head = FittedHead("logistic", *_rounded((full,)), _rounded(heads))
+        heads = [_blend(*both, shares) for both in zip(heads, beside.folds, strict=True)]
+    full, *heads = _rounded((full, *heads))
+    head = FittedHead("logistic", full, tuple(heads))
     present = np.unique(points.codes)
     if not without_classes or len(present) < FEWEST_CLASSES:
         return head
