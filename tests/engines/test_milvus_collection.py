@@ -312,13 +312,13 @@ def test_lists_that_hold_fewer_than_k(path: str, kind: Kind) -> None:
     with MilvusEngine.create(12, path, ids=kind, index="ivf", nlist=4, nprobe=1) as engine:
         engine.add(POINTS, ids, LABELS)
         bring_into_index(engine)
-        assert engine._points._search(QUERIES, 60).counts.min() < 60
+        assert engine._points._search(QUERIES, 60, engine._settings).counts.min() < 60
         with recorded(engine) as requests:
             found = engine.search(QUERIES, 60)
         assert (found.counts == 60).all()
         probed = [options["search_params"]["params"] for m, options in requests if m == "search"]
         assert probed == [{"nprobe": 1}, {"nprobe": 4}]
-        short = engine._points._search(QUERIES, 60).counts < 60
+        short = engine._points._search(QUERIES, 60, engine._settings).counts < 60
         every = sq_distances(QUERIES, POINTS)[:, :60]
         np.testing.assert_allclose(found.sq_distances[short], every[short], rtol=1e-6)
         row_of = {own: row for row, own in enumerate(ids.tolist())}

@@ -34,7 +34,7 @@ class TestClassifierOnHnsw(PostgresEngines, ClassifierContract):
     opened = {"index": "hnsw"}  # noqa: RUF012
 
     def engine_of_other_settings(self, dimension: int) -> Engine | None:
-        return self.create(dimension, index="hnsw", ef_search=41)
+        return self.create(dimension, index="hnsw", m=15)
 
 
 # Rows that somebody changes from outside

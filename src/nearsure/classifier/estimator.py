@@ -1138,7 +1138,10 @@ class NEDClassifier(
         return compare_with_own(self._fit.before_labels(), self._self_search(), found, seed=seed)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
+        """Write the fitted classifier to one safetensors file, replacing it whole or not at all.
+
+        Missing folders are made.
+        """
         check_is_fitted(self, "classes_")
         write_model(path, *to_state(self, self._fit))
 
@@ -1217,9 +1220,9 @@ class NEDClassifier(
         self._fit, self.n_neighbors_, self.fit_indices_ = fit, k, ids
         recall = fit.gallery.recall
         if recall is not None and not recall.is_enough:
-            more = "" if recall.effort is None else "a larger max_effort, "
+            more = "" if recall.effort is None else "allow a larger max_effort, "
             warnings.warn(
-                f"{recall}. Answers and confidence suffer from what it misses: allow {more}build "
+                f"{recall}. Answers and confidence suffer from what it misses: {more}build "
                 "the index with more links or lists, or search exactly.",
                 LowRecallWarning,
                 stacklevel=3,

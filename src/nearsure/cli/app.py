@@ -25,7 +25,7 @@ from nearsure.cli import (
     report,
     serve,
 )
-from nearsure.cli.outputs import tell
+from nearsure.cli.outputs import set_quiet, tell
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
         """Run the command that was named."""
+        set_quiet(False)  # until the command's own option says otherwise
         try:
             with warnings.catch_warnings():
                 # Print sentences, without the source lines that raised the warnings.
@@ -113,7 +114,7 @@ MAIN = (
     backup.restore,
     lab.demo,
 )
-LAB = (lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
+LAB = (lab.compare, lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
 for command in MAIN + LAB:
     # A docstring is the help of its command; the examples at its end become the epilog.
     text, begin, examples = join_lines(inspect.getdoc(command) or "").partition("Example: ")

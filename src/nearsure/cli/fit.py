@@ -105,6 +105,7 @@ def fit(
     collection: options.Collection = None,
     engine_option: options.EngineOption = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Fit a gallery: learn from its own points how sure to be of a match.
 
@@ -117,6 +118,7 @@ def fit(
 
     Example: nearsure fit postgres --table birds -o birds.safetensors
     """
+    outputs.set_quiet(quiet)
     samples = options.number_or("--max-fit-samples", max_fit_samples, ("all",))
     parameters: dict[str, Any] = {
         "n_neighbors": options.number_or("-k", n_neighbors, ("auto", "all")),
@@ -238,7 +240,7 @@ def _check_output(
 def _fit_in_memory(classifier: "NEDClassifier", stream: "EmbeddingStream") -> None:
     points = stream.read_all()
     if points.ids is not None:
-        outputs.tell(
+        outputs.notice(
             "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."
         )
     with spinner(f"fitting {len(points.vectors):,} points"):

@@ -14,6 +14,7 @@ from nearsure.cli import options
 from nearsure.cli.outputs import tell
 from nearsure.errors import ConfigError
 from nearsure.extras import read_toml, require
+from nearsure.validation import check_open_fraction
 
 limit_option = partial(Option, rich_help_panel="Limits")
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
@@ -105,6 +106,8 @@ def serve(
 
     if is_sqlite(gallery):
         check_exists(gallery)
+    if precision is not None:
+        check_open_fraction("precision", precision)
     tokens = read_tokens(tokens_file)
     run_service(
         ServiceSettings(

@@ -26,6 +26,7 @@ from nearsure.index.exact import QUERY_BLOCK, unit_vectors
 from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
 from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
+from nearsure.progress import tracked
 from nearsure.validation import check_distinct, integer_ids
 
 if TYPE_CHECKING:
@@ -632,7 +633,8 @@ class Gallery:
         k = min(k, len(self) - 1)
         parts: list[tuple[IntArray, Neighbors]] = []
         first = 0
-        for some in _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION):
+        blocks = _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION)
+        for some in tracked("searching the gallery", blocks, len(ids), len):
             asked = self._points_of(some)
             if move is not None:
                 asked = replace(asked, vectors=move(asked.vectors))

@@ -13,6 +13,7 @@ from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import InvalidInputError
 from nearsure.gallery.gallery import Gallery
 from nearsure.index.exact import ExactIndex, unit_vectors
+from nearsure.progress import tracked
 from nearsure.schema import COUNT, TEXT, Document, integer, nullable, number
 
 log = logging.getLogger("nearsure.engines")
@@ -28,7 +29,7 @@ MOST_NEIGHBORS = 1000
 READ_AT_ONCE = 32_768
 MOST_NUMBERS = 2**28
 # A point that is so little farther than the last true neighbour is as good as that: engines round.
-ROUNDING, NOTHING = 1e-4, 1e-10
+ROUNDING, NOTHING = 1e-5, 1e-10
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def measure_recall(gallery: Gallery, k: int, max_effort: int | None = None) -> R
     )
     ids = gallery.ids_at(np.sort(drawn))
     queries = _comparable(np.asarray(engine.fetch(ids).vectors), engine)
-    farthest = _farthest_neighbors(engine, queries, k)
+    farthest = _farthest_neighbors(engine, queries, k, len(gallery))
     own = engine.effort if isinstance(engine, AdjustableEngine) else None
     if own is None or not isinstance(engine, AdjustableEngine):
         share = _share_found(engine.search(queries, k + 1), ids, farthest, k)
@@ -143,15 +144,19 @@ def _limit(own: Effort, max_effort: int | None) -> int:
     return min(limit, own.largest)
 
 
-def _farthest_neighbors(engine: Engine, queries: FloatArray, k: int) -> FloatArray:
+def _farthest_neighbors(engine: Engine, queries: FloatArray, k: int, n_points: int) -> FloatArray:
     """Squared distances of the k-th nearest of all other points, each query being a point."""
     nearest = np.full((len(queries), k + 1), np.inf)
-    for portion in engine.scan():
-        for start in range(0, len(portion.ids), READ_AT_ONCE):
-            for stored in _vectors_of(engine, portion.ids[start : start + READ_AT_ONCE]):
-                vectors = _comparable(stored, engine)
-                here, _ = ExactIndex(vectors).search(queries, min(k + 1, len(vectors)))
-                nearest = np.sort(np.concatenate([nearest, here], axis=1), axis=1)[:, : k + 1]
+    blocks = (
+        portion.ids[start : start + READ_AT_ONCE]
+        for portion in engine.scan()
+        for start in range(0, len(portion.ids), READ_AT_ONCE)
+    )
+    for ids in tracked("measuring recall", blocks, n_points, len):
+        for stored in _vectors_of(engine, ids):
+            vectors = _comparable(stored, engine)
+            here, _ = ExactIndex(vectors).search(queries, min(k + 1, len(vectors)))
+            nearest = np.sort(np.concatenate([nearest, here], axis=1), axis=1)[:, : k + 1]
     # The first is the point itself, or a copy of it.
     return nearest[:, -1]
 

@@ -19,6 +19,7 @@ from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import CLASS_FOLDS, LabelledFolds, spread_classes
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
+from nearsure.progress import tracked
 
 # With fewer classes, what is left without a fold of them is another problem, and its logits say
 # nothing of the whole.
@@ -205,7 +206,8 @@ def fit_logistic_folds(
 
     means, whole = prepare(None)
     full, weights = fit(means, whole)
-    heads = _rounded((full, *(fit(*prepare(fold))[0] for fold in range(len(folds)))))
+    without = tracked("fitting a head", range(len(folds)), len(folds))
+    heads = _rounded((full, *(fit(*prepare(fold))[0] for fold in without)))
     head = FittedHead("logistic", heads[0], heads[1:])
     present = np.unique(points.codes)
     if not without_classes or len(present) < FEWEST_CLASSES:
@@ -232,7 +234,7 @@ def _choose_strength(
     """Strength and scale; from whitened points to fit on, and points to choose by."""
     starts: list[FloatArray | None] = [None] * len(tried)
     best = (np.inf, STRENGTHS[0], 1.0)
-    for strength in STRENGTHS:
+    for strength in tracked("choosing a head", STRENGTHS, len(STRENGTHS)):
         parts = []
         for i, (means, others, some) in enumerate(tried):
             starts[i] = weights = fit_logistic_head(

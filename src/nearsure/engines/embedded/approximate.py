@@ -23,6 +23,7 @@ from nearsure.engines.embedded.ivf import IvfRows, training_rows
 from nearsure.engines.embedded.serialization import index_bytes
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import PointTable
+from nearsure.progress import tracked
 
 if TYPE_CHECKING:
     from typing import Self
@@ -146,7 +147,8 @@ def load_rows(
     """
     rows = _empty_rows(index, settings, vectors_of, n_points)
     rows.reserve(n_points)
-    for start in range(0, n_points, LOAD_BLOCK):
+    starts = range(0, n_points, LOAD_BLOCK)
+    for start in tracked("building the index", starts, len(starts)):
         rows.add(vectors_of(slice(start, start + LOAD_BLOCK)))
         if progress is not None:
             progress(rows.n_rows)

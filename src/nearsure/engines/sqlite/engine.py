@@ -56,6 +56,8 @@ def create_gallery(path: Path, layout: Layout) -> None:
     It is made under another name and renamed, so that no moment leaves half a gallery.
     """
     shown = shown_as(path)
+    with translate_errors(shown):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with closing(FileLock(path, shown)):
         if path.exists():
             raise GalleryMismatchError(
@@ -284,7 +286,7 @@ class SqliteEngine:
         Parameters
         ----------
         path : str or path-like
-            Where nothing is yet.
+            Where nothing is yet; missing folders are made.
         dimension : int
             Length of a vector.
         metric : {"euclidean", "cosine"}
