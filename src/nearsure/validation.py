@@ -153,7 +153,7 @@ def hint_at_fraction(value: object) -> str:
     >>> hint_at_fraction(99), hint_at_fraction(-1)
     (': did you mean 0.99?', '')
     """
-    if isinstance(value, Real) and 1.0 < value < 100.0:  # noqa: PLR2004
+    if isinstance(value, Real) and 1.0 < float(value) < 100.0:  # noqa: PLR2004
         return f": did you mean {float(value) / 100:.6g}?"
     return ""
 

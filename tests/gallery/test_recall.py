@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ LABELS = RNG.integers(10, size=N_POINTS)
 QUERIES = RNG.normal(size=(200, N_FEATURES)).astype(np.float32)
 # So few links, candidates and probes that many neighbours are missed.
 POOR = IndexSettings(hnsw_links=6, hnsw_ef_construction=20, hnsw_ef_search=4, ivf_probes=1)
-SETTINGS = {"n_neighbors": K, "rule": "ned", "temperature": 1.0}
+SETTINGS: dict[str, Any] = {"n_neighbors": K, "rule": "ned", "temperature": 1.0}
 
 
 def faiss(index: str = "hnsw", settings: IndexSettings = POOR, metric: str = "euclidean") -> Engine:

@@ -27,7 +27,7 @@ def audit(
     points: Annotated[
         str | None,
         Argument(
-            metavar="[GALLERY]",
+            metavar="GALLERY",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or give --model.",
         ),

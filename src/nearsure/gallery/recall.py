@@ -84,8 +84,8 @@ class Recall(Document):
 
     def fits(self, engine: Engine, fitted: Fingerprint) -> bool:
         """Whether an engine is the one that was measured, whatever effort it is opened with."""
-        own = {**fitted, self.effort_name: None, "recall": None}
-        return own == {**engine.fingerprint(), self.effort_name: None, "recall": None}
+        chosen = {self.effort_name or "recall": None, "recall": None}
+        return {**fitted, **chosen} == {**engine.fingerprint(), **chosen}
 
 
 def measure_recall(gallery: Gallery, k: int, max_effort: int | None = None) -> Recall | None:

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
@@ -236,7 +236,7 @@ class MilvusEngine:
 
     def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
         """The same with another ``ef`` or ``nprobe``."""
-        own = checks.checked_effort(effort, self.effort)
+        own: dict[str, Any] = {**checks.checked_effort(effort, self.effort)}
         return self._search(queries, k, replace(self._settings, **own))
 
     def _search(self, queries: AnyArray, k: int, settings: Settings) -> Found:
