@@ -30,7 +30,7 @@ COMMANDS = (
     "restore",
     "demo",
 )
-LAB = ("reproduce", "ablation", "summary", "corruptions")
+LAB = ("compare", "reproduce", "ablation", "summary", "corruptions")
 # A name that is no UTF-8, as a file system may hold it.
 NAME = os.fsdecode(b"\xff-owls")
 

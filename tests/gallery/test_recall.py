@@ -48,6 +48,7 @@ def test_recall_is_that_of_naive_search(index: str) -> None:
     engine = faiss(index)
     found = measure_recall(open_gallery(engine), K, max_effort=1)
     assert found is not None
+    assert found.share is not None
     drawn = np.sort(np.random.default_rng(recalls.SEED).choice(N_POINTS, 300, replace=False))
     true = true_ids(VECTORS[drawn], K + 1)[:, 1:]
     answers = engine.search(VECTORS[drawn], K + 1).ids

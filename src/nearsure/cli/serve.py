@@ -14,7 +14,6 @@ from nearsure.cli import options
 from nearsure.cli.outputs import tell
 from nearsure.errors import ConfigError
 from nearsure.extras import read_toml, require
-from nearsure.validation import check_open_fraction
 
 limit_option = partial(Option, rich_help_panel="Limits")
 READ_VARIABLE, WRITE_VARIABLE = "NEARSURE_READ_TOKENS", "NEARSURE_WRITE_TOKENS"
@@ -103,6 +102,7 @@ def serve(
     logging.getLogger("nearsure").setLevel(log_level.upper())
     from nearsure.cli.inputs import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
+    from nearsure.validation import check_open_fraction
 
     if is_sqlite(gallery):
         check_exists(gallery)
