@@ -3,8 +3,8 @@
     python -m benchmarks.effort
 
 200,000 points of 64 numbers in 4,000 classes with much noise; IVF and HNSW with their usual
-settings, fitted with ``max_effort=0`` ("as set") and as usual. Queries are none of the points, and no head
-stands beside the neighbours, so that accuracy is theirs alone.
+settings, fitted with ``max_effort=0`` ("as set") and as usual. Queries are none of the points, and
+no head stands beside the neighbours, so that accuracy is theirs alone.
 """
 
 import sys
