@@ -20,6 +20,7 @@ from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import CLASS_FOLDS, LabelledFolds, spread_classes
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
+from nearsure.progress import tracked
 
 # With fewer classes, what is left without a fold of them is another problem, and its logits say
 # nothing of the whole.
@@ -233,7 +234,8 @@ def fit_logistic_folds(
 
     metric, whole = prepare(None, is_widened=is_widened)
     full, weights = fit(metric, whole)
-    heads = [fit(*prepare(fold, is_widened=is_widened))[0] for fold in range(len(folds))]
+    without = tracked("fitting a head", range(len(folds)), len(folds))
+    heads = [fit(*prepare(fold, is_widened=is_widened))[0] for fold in without]
     shares = (1.0, 0.0)
     if beside is not None:
         shares = _weigh(
@@ -320,7 +322,7 @@ def _choose_strength(
     """Loss, strength and scale; from whitened points to fit on, and points to choose by."""
     starts: list[FloatArray | None] = [None] * len(tried)
     best = (np.inf, STRENGTHS[0], 1.0)
-    for strength in STRENGTHS:
+    for strength in tracked("choosing a head", STRENGTHS, len(STRENGTHS)):
         parts = []
         for i, (means, others, some) in enumerate(tried):
             starts[i] = weights = fit_logistic_head(
