@@ -24,7 +24,7 @@ from nearsure.report.answers import (
     one_each,
     probes_of,
 )
-from nearsure.report.confusion import confusion_of
+from nearsure.report.confusion import Examples, confusion_of
 from nearsure.report.document import About, PromiseCheck, Report
 from nearsure.report.map import Plane, map_gallery
 from nearsure.report.sections import (
@@ -155,7 +155,8 @@ def _assemble(
         except InvalidInputError as error:
             on_audit = f"The gallery was not audited. {error}"
     metrics = headline_metrics(answered, methods[-1], seed=seed, n_resamples=n_drawn)
-    confusion = confusion_of(answered, thumbnails=thumbnails, picture_of_row=picture_of_row)
+    confusion = confusion_of(answered, Examples(answered, thumbnails, picture_of_row))
+    examples = Examples(answered, thumbnails, picture_of_row)
     every_note = (
         *notes,
         remarks.on_gap(metrics[0].estimate, float(confidence.mean())),
@@ -191,7 +192,7 @@ def _assemble(
         operating_points=operating_points(*scores, promises),
         promises=promises,
         methods=methods,
-        classes=class_rows(answered, class_sizes),
+        classes=class_rows(answered, class_sizes, examples),
         mistakes=mistakes,
         audit=audit,
         fit=fit_of(classifier),

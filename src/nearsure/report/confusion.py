@@ -10,9 +10,44 @@ from nearsure.report.document import Confusion, ConfusionCell, Example, plain_la
 from nearsure.report.thumbnails import Picture, Thumbnails
 
 MOST_CLASSES = 20
-# Of each cell; and pictures in all, most of them some kilobytes.
+# Of each cell; and pictures of all together, most of them some kilobytes.
 MOST_EXAMPLES = 8
-MOST_PICTURES = 100
+MOST_PICTURES = 150
+
+
+class Examples:
+    """Shows answers with pictures, as long as there are not too many pictures in all.
+
+    Parameters
+    ----------
+    answered : Answered
+        The queries.
+    thumbnails : Thumbnails
+        Makes the pictures.
+    picture_of_row : callable
+        From the row of a query to its picture.
+    """
+
+    def __init__(
+        self,
+        answered: Answered,
+        thumbnails: Thumbnails,
+        picture_of_row: Callable[[int], Picture | None],
+    ) -> None:
+        self._answered, self._thumbnails = answered, thumbnails
+        self._picture_of_row, self._n_pictures = picture_of_row, 0
+
+    def of(self, rows: IntArray) -> tuple[Example, ...]:
+        """Some of the queries."""
+        return tuple(map(self._show, rows.tolist()))
+
+    def _show(self, row: int) -> Example:
+        picture = None
+        if self._n_pictures < MOST_PICTURES:
+            picture = self._thumbnails.of(self._picture_of_row(row))
+        self._n_pictures += picture is not None
+        answered = self._answered
+        return Example(plain_label(answered.ids[row]), float(answered.confidence[row]), picture)
 
 
 def choose_confused(truth: IntArray, answers: IntArray, most: int = MOST_CLASSES) -> IntArray:
@@ -48,9 +83,7 @@ def choose_confused(truth: IntArray, answers: IntArray, most: int = MOST_CLASSES
     return np.array(list(chosen), np.int64)
 
 
-def confusion_of(
-    answered: Answered, *, thumbnails: Thumbnails, picture_of_row: Callable[[int], Picture | None]
-) -> Confusion | None:
+def confusion_of(answered: Answered, examples: Examples) -> Confusion | None:
     """The confusion matrix of answers; None if no class was taken for another.
 
     Queries of classes that the gallery lacks, and queries without an answer, take no part.
@@ -59,10 +92,8 @@ def confusion_of(
     ----------
     answered : Answered
         The queries.
-    thumbnails : Thumbnails
-        Makes the pictures.
-    picture_of_row : callable
-        From the row of a query to its picture.
+    examples : Examples
+        Shows some of them.
     """
     truth, answers = answered.codes, answered.answers
     counted = answered.known & (answers >= 0)
@@ -76,17 +107,11 @@ def confusion_of(
     rows = rows[(place_of[truth[rows]] >= 0) & (place_of[answers[rows]] >= 0)]
     rows = rows[np.argsort(-answered.confidence[rows], kind="stable")]
     cell_of = place_of[truth[rows]] * len(codes) + place_of[answers[rows]]
-    n_pictures = 0
     cells = []
-    for cell, count in sorted(zip(*np.unique(cell_of, return_counts=True), strict=True)):
+    for cell, count in zip(*np.unique(cell_of, return_counts=True), strict=True):
         of, taken_for = divmod(int(cell), len(codes))
-        examples = []
-        for row in rows[cell_of == cell][:MOST_EXAMPLES].tolist() if of != taken_for else ():
-            picture = thumbnails.of(picture_of_row(row)) if n_pictures < MOST_PICTURES else None
-            n_pictures += picture is not None
-            own = plain_label(answered.ids[row])
-            examples.append(Example(own, float(answered.confidence[row]), picture))
-        cells.append(ConfusionCell(of, taken_for, int(count), tuple(examples)))
+        behind = rows[cell_of == cell][: MOST_EXAMPLES if of != taken_for else 0]
+        cells.append(ConfusionCell(of, taken_for, int(count), examples.of(behind)))
     return Confusion(
         labels=tuple(answered.label_of(code) for code in codes.tolist()),
         cells=tuple(cells),

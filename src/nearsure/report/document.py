@@ -207,8 +207,20 @@ class Confused:
 
 
 @dataclass(frozen=True)
+class Example:
+    """A query of a class, or of a cell of the confusion matrix."""
+
+    id: Label
+    confidence: float
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
 class ClassRow:
-    """One true class of the queries; classes that the gallery lacks have n_gallery 0."""
+    """One true class of the queries; classes that the gallery lacks have n_gallery 0.
+
+    `examples` are the surest of its right answers.
+    """
 
     label: Label
     n_gallery: int
@@ -216,15 +228,7 @@ class ClassRow:
     accuracy: Estimate
     mean_confidence: float
     confused_with: tuple[Confused, ...]
-
-
-@dataclass(frozen=True)
-class Example:
-    """A query behind a cell of a confusion matrix."""
-
-    id: Label
-    confidence: float
-    picture: str | None = None
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True)

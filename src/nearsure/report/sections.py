@@ -23,6 +23,7 @@ from nearsure.metrics import (
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.posterior import Posterior
 from nearsure.report.answers import Answered
+from nearsure.report.confusion import Examples
 from nearsure.report.document import (
     Audit,
     ClassRow,
@@ -31,6 +32,7 @@ from nearsure.report.document import (
     CurvePoint,
     DuplicatePair,
     Estimate,
+    Example,
     Fit,
     HistogramBin,
     Method,
@@ -140,11 +142,14 @@ def audit_of(
 
 
 CONFUSED_SHOWN = 3
+EXAMPLES_SHOWN = 4
 # A row takes about 200 bytes.
 LARGEST_TABLE = 5000
 
 
-def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...]:
+def class_rows(
+    answered: Answered, class_sizes: IntArray, examples: Examples
+) -> tuple[ClassRow, ...]:
     """Rows by accuracy, then by more queries, then by label; at most 5,000 of them.
 
     Parameters
@@ -153,6 +158,8 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
         The queries.
     class_sizes : array of shape (n_classes,)
         Points of each class in the gallery.
+    examples : Examples
+        Shows some of them.
     """
     labels, place = np.unique(answered.truth, return_inverse=True)
     n_queries = np.bincount(place)
@@ -166,6 +173,12 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
     shares = shares_of(n_right[shown], n_queries[shown])
     by_class = np.argsort(place, kind="stable")
     starts = np.append(0, np.cumsum(n_queries))
+
+    def show(rows: IntArray) -> tuple[Example, ...]:
+        right = rows[answered.correct[rows]]
+        surest = np.argsort(-answered.confidence[right], kind="stable")
+        return examples.of(right[surest[:EXAMPLES_SHOWN]])
+
     return tuple(
         ClassRow(
             label=plain_label(labels[row]),
@@ -174,6 +187,7 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
             accuracy=share,
             mean_confidence=float(mean_confidence[row]),
             confused_with=_count_confusions(answered, by_class[starts[row] : starts[row + 1]]),
+            examples=show(by_class[starts[row] : starts[row + 1]]),
         )
         for row, share in zip(shown, shares, strict=True)
     )
