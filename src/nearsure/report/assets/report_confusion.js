@@ -92,7 +92,7 @@
     const made = element("td", { class: "matrix-wrong" }, element("button",
       { type: "button", class: "plain-button", "aria-label": cell.count + " of " + labels[cell.truth] + " taken for " + labels[cell.answer], onclick: () => openCell(context, cell) },
       count(cell.count)));
-    made.style.setProperty("--part", Math.round(15 + 55 * (cell.count / most)) + "%");
+    made.style.setProperty("--part", Math.round(12 + 33 * (cell.count / most)) + "%");
     return made;
   }
 

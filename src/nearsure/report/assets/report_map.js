@@ -3,8 +3,9 @@
   "use strict";
   const parts = window.nearsureReportParts;
   const { element, section, nothing, label, chartFigure, axis, baseOptions, tooltip, theme } = parts;
-  const { count, percent, significant } = parts;
+  const { count, percent, decimal, significant, plainTable } = parts;
   const FEW = 10; // classes that have a legend
+  const LISTED = 500;
 
   // Neighbouring numbers get far hues; dark grounds need light colours.
   function colourOf(place) {
@@ -60,10 +61,11 @@
     ].map((dataset, order) => ({ ...dataset, order }));
   }
 
-  function choice(title, names, choose) {
-    const select = element("select", { onchange: () => choose(select.value === "" ? null : Number(select.value)) },
+  function choice(context, title, names, choose) {
+    const id = context.prefix + "choice-" + names.length + title.length;
+    const select = element("select", { id, onchange: () => choose(select.value === "" ? null : Number(select.value)) },
       names.map((name, place) => element("option", { value: place === 0 ? "" : place - 1 }, name)));
-    return element("label", { class: "choice" }, element("span", {}, title), select);
+    return element("div", { class: "choice" }, element("label", { for: id }, title), select);
   }
 
   function legend(labels) {
@@ -73,6 +75,23 @@
       dot.style.background = colourOf(place);
       return element("li", {}, dot, label(each));
     }));
+  }
+
+  // Where classes lie: the middle of each.
+  function classTable(map) {
+    const rows = map.labels.slice(0, LISTED).map((name) => ({ name, n: 0, x: 0, y: 0 }));
+    map.codes.forEach((code, place) => {
+      if (code >= rows.length) return;
+      rows[code].n += 1;
+      rows[code].x += map.x[place];
+      rows[code].y += map.y[place];
+    });
+    return plainTable("Where classes lie on the map", [
+      { title: "Class", cell: (row) => label(row.name), heads: true },
+      { title: "Points", cell: (row) => count(row.n), numeric: true },
+      { title: "Mean x", cell: (row) => decimal(row.x / row.n, 2), numeric: true },
+      { title: "Mean y", cell: (row) => decimal(row.y / row.n, 2), numeric: true },
+    ], rows);
   }
 
   function caption(map) {
@@ -98,8 +117,9 @@
       name: "map",
       isWhole: true,
       description:
-        "Scatter plot of " + count(found.ids.length) + " points of the gallery, coloured by class. The tables of classes have the same in numbers.",
+        "Scatter plot of " + count(found.ids.length) + " points of the gallery, coloured by class. The table below it says where classes lie.",
       caption: caption(found),
+      table: classTable(found),
       configure: (palette) => ({
         type: "scatter",
         data: { datasets: datasets(palette, report, state) },
@@ -123,8 +143,8 @@
     return section(
       context, "map", title, null,
       element("div", { class: "map-controls" },
-        choice("Class", ["all", ...found.labels], (code) => change({ code })),
-        found.queries.length > 0 && choice("A mistake and its neighbours", ["none", ...found.queries.map((_, place) => askedOf(report, place).words)],
+        choice(context, "Class", ["all", ...found.labels], (code) => change({ code })),
+        found.queries.length > 0 && choice(context, "A mistake and its neighbours", ["none", ...found.queries.map((_, place) => askedOf(report, place).words)],
           (place) => change({ asked: place === null ? options.asked || null : askedOf(report, place) }))),
       legend(found.labels),
       chart.figure,

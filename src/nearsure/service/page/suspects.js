@@ -12,11 +12,9 @@ let suspects = [];
 let total = 0;
 let estimate = null;
 let shown = AT_ONCE;
-// What was done here, by id, so that an undo puts the suspect back in its place.
-const settled = new Map();
 let reviewed = 0;
-// Relabelled and removed ones are no suspects for the next audit; confirmed ones it counts.
-let changed = 0;
+// What was done here, by id: an undo puts the suspect back in its place, and an audit that is older is not believed.
+const settled = new Map();
 
 const rows = () => byId("suspects").children;
 
@@ -34,7 +32,6 @@ function settle(id, kind) {
   suspects.splice(place, 1);
   total -= 1;
   reviewed += 1;
-  changed += kind !== "confirm";
   draw();
   if (hadFocus && !byId("panel-gallery").hidden) focusRow(place);
   // Those behind the ones that were listed.
@@ -42,12 +39,11 @@ function settle(id, kind) {
 }
 
 function unsettle(id) {
-  const { suspect, place, kind } = settled.get(id);
+  const { suspect, place } = settled.get(id);
   settled.delete(id);
   suspects.splice(place, 0, suspect);
   total += 1;
   reviewed -= 1;
-  changed -= kind !== "confirm";
   draw();
 }
 
@@ -113,11 +109,16 @@ function draw() {
 export async function loadSuspects() {
   try {
     const audit = await callUntilMade("/v1/audit");
-    suspects = [...(audit?.suspects ?? [])];
-    total = audit?.n_suspects ?? 0;
+    // Another label is another question.
+    const isSettled = (one) => settled.get(one.id)?.suspect.label === one.label;
+    const old = audit.suspects.filter(isSettled);
+    suspects = audit.suspects.filter((one) => !isSettled(one));
+    for (const { id } of suspects) settled.delete(id);
+    total = audit.n_suspects - old.length;
     estimate = audit;
-    settled.clear();
-    reviewed = (audit?.n_confirmed ?? 0) + changed;
+    // Confirmed ones are counted by an audit that knows of them.
+    const uncounted = [...settled].filter(([id, { kind }]) => kind !== "confirm" || old.some((one) => one.id === id));
+    reviewed = audit.n_confirmed + uncounted.length;
     rememberLabels(suspects.flatMap((suspect) => [suspect.label, suspect.suggested]).filter((label) => label !== null));
     draw();
     byId("suspects-again").hidden = true;
@@ -153,7 +154,6 @@ export function startSuspects() {
   on("gallery", (change) => {
     if (change.kind !== "undo") change.work.push(settle(change.id, change.kind));
     else if (settled.has(change.id)) unsettle(change.id);
-    else change.work.push(loadSuspects());
   });
   on("refitted", loadSuspects);
 }
