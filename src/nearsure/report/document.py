@@ -14,7 +14,7 @@ from nearsure.arrays import IntArray
 from nearsure.decisions.thresholds import lower_bound, upper_bound
 from nearsure.metrics import Interval
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Label = str | int
 Verdict = Literal["kept", "within chance", "not kept", "untested", "not promised"]
