@@ -16,6 +16,7 @@ from nearsure.metrics import (
     bootstrap_interval,
     brier_score,
     calibration_floor,
+    debiased_calibration_error,
     error_detection_auroc,
     expected_calibration_error,
 )
@@ -54,13 +55,14 @@ def test_numbers_are_those_of_the_metrics(folder: Path) -> None:
     losses = -np.log(np.maximum(prediction.posterior.probability_of(codes), 0.001))
     assert metrics["nll"] == pytest.approx(losses.mean())
     interval = bootstrap_interval(
-        expected_calibration_error, confidence, correct, seed=3, n_resamples=50
+        debiased_calibration_error, confidence, correct, seed=3, n_resamples=50
     )
-    assert said["metrics"]["ece"] == {
+    assert said["metrics"]["debiased_ece"] == {
         "value": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
+        "low": min(interval.low, interval.estimate),
+        "high": max(interval.high, interval.estimate),
     }
+    assert said["metrics"]["ece"]["low"] is None
     assert said["ece_floor"] == calibration_floor(confidence, seed=3, n_simulations=50)
     assert (said["n_queries"], said["n_unknown"], said["threshold"]) == (60, 0, None)
 

@@ -694,9 +694,18 @@ class NEDClassifier(
         """Ids of the points of the fit that are still there, in the order of `predict_own`."""
         return self._self_search().ids
 
-    def own_points(self) -> tuple[AnyArray, IntArray, IntArray | None]:
-        """Vectors as they are compared, class codes and groups, if there are any, of `own_ids`."""
-        points = self._fitted.gallery.points_of(self.own_ids())
+    def own_points(
+        self, ids: ArrayLike | None = None
+    ) -> tuple[AnyArray, IntArray, IntArray | None]:
+        """Vectors as they are compared, class codes and groups, if there are any, of points.
+
+        Parameters
+        ----------
+        ids : array of shape (n,), optional
+            Their ids; by default `own_ids`.
+        """
+        wanted = self.own_ids() if ids is None else np.asarray(ids)
+        points = self._fitted.gallery.points_of(wanted)
         return points.vectors, points.codes, self._fitted.groups_of(points.ids)
 
     def leave_one_out_posterior(self) -> Posterior:

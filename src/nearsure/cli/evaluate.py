@@ -210,10 +210,11 @@ def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Esti
     from nearsure.metrics import (
         area_under_risk_coverage,
         bootstrap_interval,
+        debiased_calibration_error,
         error_detection_auroc,
         expected_calibration_error,
     )
-    from nearsure.report.document import estimate_of, share_of
+    from nearsure.report.document import Estimate, estimate_of, share_of
     from nearsure.report.sections import LEAST_PROBABILITY
 
     def resampled(
@@ -229,7 +230,8 @@ def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Esti
     estimates = {
         "accuracy": share_of(int(correct.sum()), len(correct)),
         "mean_confidence": resampled(np.mean, confidence, bounds=(0.0, 1.0)),
-        "ece": resampled(expected_calibration_error, confidence, correct),
+        "ece": Estimate(expected_calibration_error(confidence, correct)),
+        "debiased_ece": resampled(debiased_calibration_error, confidence, correct),
         "brier": resampled(np.mean, scores.brier, bounds=(0.0, 2.0)),
         "nll": resampled(np.mean, scores.loss, bounds=(0.0, -np.log(LEAST_PROBABILITY))),
         "aurc": resampled(area_under_risk_coverage, confidence, correct),
