@@ -121,7 +121,7 @@ _BY_STATE: tuple[tuple[tuple[str, ...], type[EngineError], str], ...] = (
     (("3D000",), GalleryNotFoundError, "Check the database's name."),
     (("42P01", "3F000"), GalleryNotFoundError, "Check the table's name, or create it."),
     (("42P07",), GalleryMismatchError, "Open it with PostgresEngine(...), or choose another name."),
-    (("08", "57P", "53300"), EngineUnavailableError, "Ask again when it is back."),
+    (("08", "57P", "53300"), EngineUnavailableError, "Try again when it is back."),
     (("57014",), EngineError, "Raise statement_timeout, or ask for less at once."),
     (("53100",), EngineError, "Nothing was changed. Make room on the server's disk, and repeat."),
     (("53",), EngineError, "Nothing was changed. Free the server's resources, and repeat."),

@@ -72,7 +72,7 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
         EngineUnavailableError,
         f"is locked by another program. {NOTHING_CHANGED} End it there, and try again.",
     ),
-    LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
+    LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Try again."),
     IOERR: (
         EngineUnavailableError,
         "cannot be read or written: the disk, or the network that it is on, failed. Try again.",
