@@ -197,7 +197,7 @@ def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("nearsure.lab.experiment.run_experiment", experiment)
     vectors, labels = points()
-    assert "enough" in refused("evaluate", "-", stdin=jsonl(vectors, labels.tolist()))
+    assert "enough" in refused("compare", "-", stdin=jsonl(vectors, labels.tolist()))
     np.testing.assert_array_equal(given[0].vectors, vectors)
     assert given[0].labels.tolist() == labels.tolist()
 
@@ -205,11 +205,8 @@ def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--precision", "0.9"], "--precision must be left out here, which --model has"),
-        (["--json"], "--json must be left out"),
-        (["-m", "model.safetensors", "-k", "5"], "-k must be left out here"),
-        (["-m", "model.safetensors", "--output", "x"], "--output must be left out here"),
-        (["-m", "model.safetensors", "--gallery-vectors-key", "x"], "--gallery-vectors-key must"),
+        (["--precision", "0.9"], "without one, as the paper's tables do: nearsure compare"),
+        (["-m", "model.safetensors", "--precision", "99"], "did you mean 0.99?"),
         (["-m", "model.safetensors", "--labels-key", "none"], "queries.npz has no array 'none'"),
     ],
 )

@@ -223,6 +223,26 @@ def test_vectors_of_files_are_asked_about(reader: Page, served: Served) -> None:
             expect_answer(reader, answers[1])
 
 
+def test_a_wrong_kind_of_file_is_one_sentence(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "File")
+    files = {
+        "photo.png": (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            "photo.png holds no vectors that can be read",
+        ),
+        "vectors.npz": (b"PK\x03\x04\x14\0", "vectors.npz holds no vectors that can be read"),
+        "titles.csv": (b"id,a,b,c,d,e,f\n", "titles.csv has column titles, but no rows."),
+    }
+    for name, (content, sentence) in files.items():
+        reader.locator("#vector-file").set_input_files(
+            {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+        )
+        problem = reader.locator("#question-problem")
+        expect(problem).to_contain_text(sentence)
+        assert len(str(problem.text_content())) < 120
+
+
 def test_a_text_is_asked_about_and_the_slider_judges_at_once(reader: Page, served: Served) -> None:
     opened(reader, served)
     choose(reader, "Text")

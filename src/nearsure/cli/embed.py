@@ -10,8 +10,9 @@ import typer
 from typer import Argument, Option
 
 from nearsure.atomic import atomic_write
+from nearsure.cli import options, outputs
 from nearsure.cli.options import output_option
-from nearsure.cli.outputs import Format, check_files, progress, tell, translate_errors
+from nearsure.cli.outputs import Format, check_files, notice, progress, translate_errors
 from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def embed(
     skip_broken_images: Annotated[
         bool, Option("--skip-broken-images", help="Skip images that cannot be decoded.")
     ] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Turn images or texts into vectors, with ids and labels.
 
@@ -55,6 +57,7 @@ def embed(
 
     Example: nearsure embed sentences.csv --encoder text -o gallery.parquet
     """
+    outputs.set_quiet(quiet)
     from nearsure.encoders import open_encoder
     from nearsure.encoders.inputs import image_inputs, text_inputs
 
@@ -75,8 +78,9 @@ def embed(
             raise BrokenImageError(f"None of the {len(inputs)} images of {source} can be decoded.")
     if written < len(inputs):
         broken = len(inputs) - written
-        tell(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
-    typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
+        notice(f"left out {broken} of {len(inputs)} images, which cannot be decoded.")
+    if not quiet:
+        typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
 
 
 def _encode_all(

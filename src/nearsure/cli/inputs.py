@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from nearsure.cli.outputs import refuse_address, tell
+from nearsure.cli.outputs import notice, refuse_address
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ImagePaths:
             return
         names = ", ".join(map(repr, list(self._refused)[:NAMES_SHOWN]))
         more = ", ..." if len(self._refused) > NAMES_SHOWN else ""
-        tell(
+        notice(
             f"left out {len(self._refused)} images that are no files below {self._root}: {names}"
             f"{more}. --images-root names the folder that images may be in."
         )

@@ -159,7 +159,8 @@ def _continue_fit(
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
     classifier = load_counted(kept.model, engine)
-    if dict(engine.fingerprint()) != classifier.fingerprint_:
+    recall, now = classifier.recall_, engine.fingerprint()
+    if dict(now if recall is None else recall.mark(now)) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
     n_unseen, last_change = count_least_changes(classifier, kept.model), kept.last_change
     if changes is not None and last_change is not None:
