@@ -219,7 +219,7 @@ def open_gallery(address: str, options: Mapping[str, Any]) -> "Engine":
 
 @contextmanager
 def open_model(
-    model: Path, gallery: str | None, options: Mapping[str, Any]
+    model: Path, gallery: str | None, options: Mapping[str, Any], *, read_only: bool = True
 ) -> "Iterator[NEDClassifier]":
     """The classifier, until the block ends.
 
@@ -231,6 +231,8 @@ def open_model(
         Address of the engine that holds the points, if the model does not.
     options : mapping
         Of this engine.
+    read_only : bool
+        Whether an .sqlite gallery is only read, so that others may have it open, too.
     """
     from nearsure.classifier import NEDClassifier
 
@@ -238,7 +240,7 @@ def open_model(
     if is_sqlite(model):
         if gallery is not None:
             raise ConfigError(f"--gallery must be left out: {model} holds its points itself.")
-        with closing(open_gallery(str(model), options)) as engine:
+        with closing(open_gallery(str(model), {"read_only": read_only, **options})) as engine:
             stored: bytes | None = engine.notes.get(MODEL_NOTE)  # type: ignore[attr-defined]
             if stored is None:
                 raise ConfigError(f"{model} holds points, but no fit: nearsure fit {model}")

@@ -35,6 +35,7 @@ from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
+    EngineUnavailableError,
     GalleryMismatchError,
     GalleryNotFoundError,
     InvalidInputError,
@@ -86,7 +87,12 @@ def put_in_place(made: Path, path: Path) -> None:
     if path.exists():
         # Its log goes into it first: should this process end here, it is as it was.
         with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as old:
-            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            _, n_logged, n_moved = old.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if n_moved < n_logged:
+                raise EngineUnavailableError(
+                    f"{shown_as(path)} is being read as it was before its last change, and cannot "
+                    "be replaced meanwhile. Wait until it has been read, and ask again."
+                )
     for suffix in LEFTOVERS:
         beside(path, suffix).unlink(missing_ok=True)
     made.replace(path)
@@ -177,11 +183,13 @@ class SqliteEngine:
     process at any moment, and a loss of power. Searches go on meanwhile, and see a change whole or
     not at all. Vectors come back to the last bit in the precision of the gallery.
 
-    One process has a gallery open at a time; the lock is the system's, and goes when the process
-    does. Other programs may read the file, but must not write it. It needs a local disk, and one
-    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
-    log or lock is, every change, and everything that is read from it, is an
-    ``EngineUnavailableError`` from then on: nothing is acknowledged that would not be found again.
+    A gallery has one writer at a time; the lock is the system's, and goes when the process does.
+    Any number of readers (``read_only=True``) may have it open meanwhile: each sees it as it was
+    when it was opened, whole, until it is closed. Other programs must not write the file. It needs
+    a local disk, and one name: a file with hard links is refused. If it is removed or replaced
+    while a writer has it open, or its log or lock is, every change, and everything that is read
+    from it, is an ``EngineUnavailableError`` from then on: nothing is acknowledged that would not
+    be found again.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
@@ -201,6 +209,8 @@ class SqliteEngine:
         created with.
     timeout : float
         Seconds to wait for other programs that lock the file.
+    read_only : bool
+        Whether to be a reader: it takes no lock, and every change is an ``EngineAccessError``.
 
     Attributes
     ----------
@@ -233,9 +243,10 @@ class SqliteEngine:
         index: str = "auto",
         settings: IndexSettings | None = None,
         timeout: float = 5.0,
+        read_only: bool = False,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = DatabaseFile(_resolve(path), timeout)
+        self._file = file = DatabaseFile(_resolve(path), timeout, read_only=read_only)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()
