@@ -489,7 +489,7 @@ def test_readers_beside_a_writer_see_one_state(filled: Path) -> None:
             writer.notes["model"] = b"second"
             with SqliteEngine(filled, read_only=True) as late:
                 check_holds(early, ["a", "b", "c"], ["x", "y", "x"])
-                assert early.fetch(IDS).vectors.tolist() == VECTORS.tolist()
+                assert np.array_equal(np.asarray(early.fetch(IDS).vectors), VECTORS)
                 assert (early.picture("a"), early.notes["model"]) == (b"first", b"first")
                 check_holds(late, ["b", "c"], ["z", "x"])
                 assert late.notes["model"] == b"second"

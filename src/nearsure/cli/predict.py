@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from nearsure.cli import options
-from nearsure.cli.inputs import engine_options, names_of, open_model, open_queries
+from nearsure.cli.inputs import end_encoded, engine_options, names_of, open_model, open_queries
 from nearsure.cli.outputs import (
     Advance,
     check_files,
@@ -38,7 +38,7 @@ def predict(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of embeddings, - for standard "
-            "input."
+            "input; or a folder of images or a file of texts, if the model says how to encode them."
         ),
     ],
     *,
@@ -57,6 +57,7 @@ def predict(
     labels_key: options.LabelsKey = None,
     ids_key: options.IdsKey = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -80,6 +81,8 @@ def predict(
 
     Example: nearsure predict queries.npz --model model.safetensors --precision 0.99
 
+    Example: nearsure predict photos --model birds.sqlite -o answers.csv
+
     Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
     """
     settings = engine_options(engine_option, table=table, collection=collection)
@@ -96,6 +99,7 @@ def predict(
             labels_key=labels_key,
             ids_key=ids_key,
             format=input_format,
+            encoder=encoder,
             labels="none" if labels_key is None else "optional",
         ) as stream,
     ):
@@ -114,10 +118,12 @@ def predict(
             n_shown = min(rows, len(shown["label"]))
             which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
             show_records(f"{which}; -o FILE writes all", shown, rows)
+            end_encoded(stream)
             return
         with progress("predicting", stream.n_rows) as advance:
             answers = _count(starmap(list_answers, chain([first], answered)), advance)
             write_records(answers, output, chosen, guard_formulas=guard_formulas)
+        end_encoded(stream)
 
 
 def _promise(
