@@ -1,5 +1,6 @@
 """Images and texts become files that the other commands take."""
 
+import csv
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -380,3 +381,30 @@ def test_a_column_of_groups(tmp_path: Path, suffix: str) -> None:
     assert groups.tolist() == [0, 0, 1, 2, 3, 4]
     assert "groups_key" in refused(*words, "--groups-key", "absent")
     assert "folder of images" in refused(*words, "--groups-from-folder")
+
+
+def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
+    model, suspects = tmp_path / "gallery.sqlite", tmp_path / "suspects.csv"
+    succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
+    with texts.open(newline="") as file:
+        written = {row["id"]: row["text"] for row in csv.DictReader(file)}
+    answers = succeeded("predict", texts, "--model", model, "--neighbors", 3, "--json").json
+    assert {row["id"]: row["text"] for row in answers} == written
+    neighbors = [one for row in answers for one in row["neighbors"]]
+    assert {one["id"]: one["text"] for one in neighbors}.items() <= written.items()
+    audit = succeeded("audit", "--model", model, "--json").json["suspects"]
+    assert audit
+    assert all(one["text"] == written[one["id"]] for one in audit)
+    table = succeeded("audit", "--model", model, "-o", suspects).out
+    assert audit[0]["text"].split()[0] in table
+    with suspects.open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [one["text"] for one in audit]
+    succeeded("embed", texts, "--encoder", LETTERS, "-o", tmp_path / "v.csv")
+    from_file = succeeded("audit", tmp_path / "v.csv", "--json").json["suspects"]
+    assert all(one["text"] == written[one["id"]] for one in from_file)
+    report = succeeded("report", texts, "--model", model, "--json", "-").json
+    mistake = report["mistakes"][0]
+    assert mistake["text"] == written[mistake["id"]]
+    assert mistake["neighbors"][0]["text"] == written[mistake["neighbors"][0]["id"]]
+    own = succeeded("report", "--model", model, "--json", "-").json["mistakes"][0]
+    assert own["text"] == written[own["id"]]

@@ -84,7 +84,7 @@ def fill_sqlite(
     Parameters
     ----------
     stream : EmbeddingStream
-        With labels; its pictures become thumbnails in the file.
+        With labels; its pictures become thumbnails in the file, and its texts stay with them.
     path : path
         The file.
     metric, index : str
@@ -127,6 +127,10 @@ def fill_sqlite(
                         small[name] = base64.b64decode(address.partition(",")[2])
                 if small:
                     engine.put_pictures(small)
+                written = zip(names.tolist(), chunk.texts or (), strict=False)
+                texts = {name: text for name, text in written if text is not None}
+                if texts:
+                    engine.put_texts(texts)
                 advance(len(chunk))
         images.tell()
         note = thumbnails.note()

@@ -158,6 +158,8 @@ def _list_answers(
         "label": _labels(prediction),
         "confidence": prediction.confidence,
     }
+    if chunk.texts is not None:
+        columns["text"] = chunk.texts
     if threshold is not None:
         columns["accepted"] = (prediction.confidence >= threshold) & (
             prediction.neighbors.counts > 0
@@ -176,7 +178,7 @@ def _list_answers(
         if support.head is not None:
             columns["p_neighbors"] = support.neighbors
             columns["p_head"] = [plain_number(p) for p in support.head.tolist()]
-        columns["neighbors"] = _neighbors(prediction, classifier.classes_, shares, n_neighbors)
+        columns["neighbors"] = _neighbors(prediction, classifier, shares, n_neighbors)
     return columns
 
 
@@ -203,13 +205,17 @@ def _classes(prediction: "Prediction", classes: "AnyArray", n: int) -> list[list
 
 
 def _neighbors(
-    prediction: "Prediction", classes: "AnyArray", shares: "FloatArray", n: int
+    prediction: "Prediction", classifier: "NEDClassifier", shares: "FloatArray", n: int
 ) -> list[list[dict[str, Any]]]:
     import numpy as np
 
+    from nearsure.report.answers import texts_of
+
     found = prediction.neighbors.first(min(n, prediction.neighbors.k))
     ids = np.asarray(found.ids).tolist()
-    labels = classes[found.labels].tolist()
+    has_texts = getattr(classifier.engine_, "has_texts", False)
+    texts = texts_of(classifier, np.unique(np.asarray(found.ids)))
+    labels = classifier.classes_[found.labels].tolist()
     sq_distances, shares_listed = found.sq_distances.tolist(), shares.tolist()
     return [
         [
@@ -218,6 +224,7 @@ def _neighbors(
                 "label": labels[row][place],
                 "sq_distance": sq_distances[row][place],
                 "share": shares_listed[row][place],
+                **({"text": texts.get(ids[row][place])} if has_texts else {}),
             }
             for place in range(count)
         ]

@@ -150,7 +150,13 @@ def _report_on_queries(
     images.tell()
     labels = inputs.match_labels(inputs.labels_of(points), classifier.classes_)
     return query_report(
-        classifier, points.vectors, labels, ids=points.ids, pictures=pictures, **settings
+        classifier,
+        points.vectors,
+        labels,
+        ids=points.ids,
+        pictures=pictures,
+        texts=points.texts,
+        **settings,
     )
 
 

@@ -30,7 +30,7 @@ from nearsure.engines.sqlite.file import (
     translate_errors,
 )
 from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
-from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows
+from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows, has_texts
 from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
 from nearsure.errors import (
     EngineAccessError,
@@ -219,6 +219,8 @@ class SqliteEngine:
     notes : mutable mapping of str to bytes
         Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
         transaction, and so is an ``update`` of several.
+    has_texts : bool
+        Whether any text is kept.
     changes : Changes
         Which points were changed since some moment, also by a process that was killed.
 
@@ -259,6 +261,8 @@ class SqliteEngine:
             self._index = self._layout.index if index == "auto" else index
             self._memory: Memory | None = self._load()
             self.changes = Changes(file, self._layout)
+            with file.reading() as connection:
+                self.has_texts = has_texts(connection)
         except BaseException:
             file.close()
             raise
@@ -352,7 +356,7 @@ class SqliteEngine:
                 memory.index.add_rows(rows, stored)
 
     def remove(self, ids: AnyArray) -> None:
-        """Remove points and their pictures, all or none; see `Engine.remove`."""
+        """Remove points, their pictures and texts, all or none; see `Engine.remove`."""
         own = checks.checked_ids(ids, self.capabilities)
         with self._changing() as memory:
             with self._file.reading() as connection:
@@ -437,6 +441,13 @@ class SqliteEngine:
         with self._file.reading() as connection:
             return self._points.picture(connection, wanted)
 
+    def texts(self, ids: AnyArray) -> dict[str | int, str]:
+        """The texts of points by id; what has none, or is not there, is left out."""
+        if not self.has_texts:
+            return {}
+        with self._file.reading() as connection:
+            return self._points.texts(connection, np.asarray(ids))
+
     def check(self) -> None:
         """An error unless the file can be read now, whatever was read of it before.
 
@@ -463,6 +474,20 @@ class SqliteEngine:
         with self._changing(), self._file.writing() as writer:
             rows = self._points.rows_of(writer, own)
             self._points.put_pictures(writer, rows, list(pictures.values()))
+
+    def put_texts(self, texts: Mapping[str, str] | Mapping[int, str]) -> None:
+        """Keep the texts that points were made of, all or none, in the place of earlier ones.
+
+        Parameters
+        ----------
+        texts : mapping of id to str
+            A text goes when its point is removed.
+        """
+        own = checks.checked_ids(np.array(list(texts)), self.capabilities)
+        with self._changing(), self._file.writing() as writer:
+            rows = self._points.rows_of(writer, own)
+            self._points.put_texts(writer, rows, list(texts.values()))
+        self.has_texts = True
 
     def close(self) -> None:
         """Keep the index beside the file, and let others have the gallery."""
