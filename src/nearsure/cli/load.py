@@ -97,7 +97,7 @@ def fill_sqlite(
         As of `fill_engine`.
     """
     from nearsure.engines.sqlite import SqliteEngine
-    from nearsure.report.thumbnails import Thumbnails
+    from nearsure.report.thumbnails import KEPT_SIDE, Thumbnails
 
     if path.exists() and not replace:
         raise ConfigError(
@@ -110,7 +110,7 @@ def fill_sqlite(
         chunks = stream.chunks(ROWS_AT_A_TIME)
         first = next(chunks)
         settings: dict[str, Any] = {"metric": metric, "index": index, **_kinds(first)}
-        thumbnails = Thumbnails()
+        thumbnails = Thumbnails(KEPT_SIDE)
         with (
             closing(SqliteEngine.create(made, stream.dimension, **settings)) as engine,
             progress("loading", stream.n_rows) as advance,

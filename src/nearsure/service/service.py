@@ -8,16 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from time import monotonic
-from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from fastapi import Request
 
 from nearsure.arrays import AnyArray
-from nearsure.encoders import Encoder, check_encoder, open_encoder
+from nearsure.encoders import BATCH, Encoder, EncoderKind, check_encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
-from nearsure.errors import ConfigError, EngineError, InvalidInputError, NearsureError
+from nearsure.errors import (
+    BrokenImageError,
+    ConfigError,
+    EngineError,
+    InvalidInputError,
+    NearsureError,
+)
 from nearsure.model_file import read_model_bytes
 from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
@@ -298,8 +304,10 @@ class RunningService:
             )
         return await outcome
 
-    async def encode(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
-        """The vector of an image or a text, shape (dimension,)."""
+    async def encode(
+        self, kind: EncoderKind, contents: Sequence[bytes] | Sequence[str]
+    ) -> AnyArray:
+        """The vectors of images or texts, shape (n, dimension)."""
         encoder = self.encoder
         if encoder is None or encoder.kind != kind:
             raise ProblemError(
@@ -307,7 +315,14 @@ class RunningService:
                 f"no_{kind}_encoder",
                 f"No {kind} encoder is configured: start the service with one, or send a vector.",
             )
-        return await self._encoding.run(partial(_encode, encoder, content))
+        # Others may be encoded between two portions of many.
+        portions = [
+            await self._encoding.run(
+                partial(_encode, encoder, contents[start : start + BATCH], start)
+            )
+            for start in range(0, len(contents), BATCH)
+        ]
+        return np.concatenate(portions)
 
     def keep_picture(self, vector: AnyArray, image: bytes) -> None:
         """Keep a small picture of an image that was asked about, beside the answer."""
@@ -392,6 +407,12 @@ def _describe_image(window: QueryWindow, vector: AnyArray, image: bytes) -> None
     window.describe(vector, Look(picture=Thumbnails().of(image)))
 
 
-def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
-    contents = cast("Sequence[str]", [content])
-    return np.array(encoder.encode(contents)[0], np.float32)
+def _encode(encoder: Encoder, contents: Sequence[bytes] | Sequence[str], first: int) -> AnyArray:
+    try:
+        return np.array(encoder.encode(contents), np.float32)
+    except BrokenImageError as error:
+        # It counts from the first of this portion.
+        words = str(error).split(" ", 2)
+        if words[0] == "Image" and words[1].isdigit():
+            words[1] = str(int(words[1]) + first)
+        raise BrokenImageError(" ".join(words)) from error
