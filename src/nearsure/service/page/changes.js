@@ -2,7 +2,7 @@
 
 import { relabel, remove } from "./api.js";
 import { attempt, byId, notify, shortName } from "./elements.js";
-import { forgetPicture } from "./pictures.js";
+import { forgetPicture, picture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
 /** Opens a dialog; true if it was confirmed. The browser restores the focus. */
@@ -63,10 +63,13 @@ function undoByKey(event) {
   byId("status-undo").click();
 }
 
+const look = (item) => picture(item.id, "whole", null, item.text);
+
 /** Relabels with a label from a dialog. */
 export async function askForLabel(item, button) {
   const field = byId("relabel-label");
   byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
+  byId("relabel-look").replaceChildren(look(item));
   field.value = "";
   if (!(await confirmed(byId("relabel-dialog"), byId("relabel-form")))) return false;
   const label = field.value.trim();
@@ -76,6 +79,7 @@ export async function askForLabel(item, button) {
 /** Removes after confirmation. */
 export async function removeItem(item, button) {
   byId("remove-heading").textContent = `Remove item ${item.id}, labelled “${item.label}”?`;
+  byId("remove-look").replaceChildren(look(item));
   if (!(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
   const done = await attempt(async () => {
     await remove(item.id);

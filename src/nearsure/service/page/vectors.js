@@ -1,7 +1,7 @@
 // Vectors from pasted text and uploaded files. Every error names what is accepted.
 
 const LARGEST_TEXT = 32 * 2 ** 20;
-const NOT_THE_VECTOR = new Set(["id", "label", "image"]);
+const NOT_THE_VECTOR = new Set(["id", "label", "image", "text"]);
 
 function checked(values) {
   values.forEach((value, place) => {
