@@ -121,6 +121,11 @@ def narrowed() -> dict[str, Any]:
     of_query = bodies["Query"]["properties"]
     of_query |= {"vector": vector, "item": one_id, "text": {"type": "string", "minLength": 1}}
     bodies["Query"] = one_of("vector", "item", "text", like=bodies["Query"])
+    bodies["Compared"]["properties"] |= {
+        name: of_query[name] for name in ("vector", "item", "text")
+    }
+    del bodies["Compared"]["properties"]["image"]
+    bodies["Compared"] = one_of("vector", "item", "text", like=bodies["Compared"])
     bodies["NewThreshold"] = one_of("threshold", "precision", like=bodies["NewThreshold"])
     text = {"type": "string", "minLength": 1, "maxLength": 20}
     of_batch = bodies["BatchQuery"]["properties"]
