@@ -489,8 +489,9 @@ def test_several_images_are_dropped_and_added(page: Page, guarded: Served) -> No
     expect(page.locator("#status-text")).to_contain_text("2 items are added")
     page.locator("#items-filter").get_by_label("Label").fill("yak")
     page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#items tr")).to_have_count(2)
     page.locator("#items .thumb img").first.click()
-    large = page.get_by_role("dialog", name="Picture").get_by_role("img")
+    large = page.get_by_role("dialog", name="Picture").locator("img")
     expect(large).to_be_visible()
     assert large.evaluate("(image) => image.naturalWidth") == 320
 
