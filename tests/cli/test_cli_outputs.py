@@ -72,7 +72,7 @@ def test_no_output_is_an_input(folder: Path, monkeypatch: pytest.MonkeyPatch, wo
         "audit gallery.npz -o loop.csv",
         "audit loop.npz",
         "calibrate loop.npz --distance l2",
-        "evaluate gallery.npz --gallery loop.npz",
+        "compare gallery.npz --gallery loop.npz",
         "evaluate loop.npz -m model.safetensors",
         "backup loop.sqlite new.sqlite",
     ],

@@ -138,6 +138,16 @@ def test_where_the_images_lie_does_not_matter(tmp_path: Path) -> None:
     assert len(keys) == 1
 
 
+def test_weights_of_other_training_code_are_not_taken(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = settings(root, **SMALL)
+    embedding = EmbeddingRun(run, split_of(run, tmp_path), tmp_path)
+    before = embedding.training_stage.key
+    monkeypatch.setattr("nearsure.lab.embedding.VERSION", -1)
+    assert embedding.training_stage.key != before
+
+
 def test_too_many_classes_a_batch_are_refused(root: Path, tmp_path: Path) -> None:
     run = settings(root, **SMALL, training={"classes_per_batch": 5})
     with pytest.raises(InvalidInputError, match="exceed the 4 classes of the train part"):

@@ -26,7 +26,9 @@ def experiment(name: str, seed: int = 0) -> Experiment:
     vectors = rng.standard_normal((5, 4))[codes] + 0.8 * rng.standard_normal((60, 4))
     points = EmbeddingSet(vectors.astype(np.float32), codes)
     settings = EvaluationSettings(k=10, n_resamples=10)
-    return run_experiment(name, points, None, settings, details={"settings": {"seed": seed}})
+    model = {"trained": "all", "frozen_blocks": 3 * (name == "triplet")}
+    details = {"settings": {"seed": seed, "model": model}}
+    return run_experiment(name, points, None, settings, details=details)
 
 
 def write(folder: Path, *names: str) -> list[Path]:
@@ -52,7 +54,9 @@ def test_the_readme_holds_the_tables_of_the_main_run(folder: Path) -> None:
     assert text.count("### Table 1: triplet") == 2  # one a protocol
     assert text.count("### Table 4") == 2
     first = experiment("before", 0).evaluations["all_against_others"].result_of("1nn")
-    assert re.search(rf"\| before \| .* \| {100 * first.accuracy.estimate:.2f} \(", text)
+    percent = f"{100 * first.accuracy.estimate:.2f}"
+    assert f"| before | whole network | {percent} (" in text
+    assert "| triplet | all but the stem and 3 blocks |" in text
 
 
 def test_the_readme_shows_every_picture_and_each_can_be_opened(folder: Path) -> None:
@@ -73,7 +77,7 @@ def test_the_json_holds_settings_versions_and_every_run(folder: Path) -> None:
     assert document["evaluation"] == SETTINGS
     assert {"python", "machine", "nearsure", "numpy", "torch"} <= document["versions"].keys()
     assert list(document["runs"]) == ["before", "triplet"]
-    assert document["runs"]["triplet"]["settings"] == {"seed": 1}
+    assert document["runs"]["triplet"]["settings"]["seed"] == 1
     for protocol, evaluation in experiment("triplet", 1).evaluations.items():
         stored = document["runs"]["triplet"]["evaluations"][protocol]
         assert stored == to_plain(evaluation)

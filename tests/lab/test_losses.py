@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nearsure.arrays import FloatArray, IntArray
-from nearsure.lab.config import LOSSES, LossName
+from nearsure.lab.config import LOSSES, LossName, TrainingSettings
 from nearsure.lab.losses import make_loss, start_proxies
 
 N_CLASSES, SIZE = 5, 6
@@ -26,7 +26,7 @@ def embeddings() -> FloatArray:
 
 
 def loss_of(name: LossName) -> nn.Module:
-    loss = make_loss(name, n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
+    loss = make_loss(TrainingSettings(loss=name), n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
     return loss.double()
 
 
@@ -86,6 +86,23 @@ def test_triplet_is_the_mean_of_the_semi_hard_ones() -> None:
     assert value(loss_of("triplet"), vectors) == pytest.approx(np.mean(losses), rel=1e-9)
 
 
+def test_easy_positives_give_one_triplet_an_image() -> None:
+    vectors = embeddings()
+    units = np.array([unit(vector) for vector in vectors])
+    sq_distances = ((units[:, None] - units[None]) ** 2).sum(axis=2)
+    losses = []
+    for anchor, row in enumerate(sq_distances):
+        same = CODES[anchor] == CODES
+        positive = np.delete(row, anchor)[np.delete(same, anchor)].min()
+        beyond = row[~same & (row > positive)]
+        if len(beyond) and beyond.min() < positive + 0.2:
+            losses.append(positive + 0.2 - beyond.min())
+    assert 0 < len(losses) < len(vectors)
+    settings = TrainingSettings(loss="triplet", easy_positives=True)
+    loss = make_loss(settings, n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
+    assert value(loss, vectors) == pytest.approx(np.mean(losses), rel=1e-6)
+
+
 def test_triplet_is_zero_and_has_a_slope_where_no_triplet_is_semi_hard() -> None:
     vectors = torch.eye(4, SIZE).repeat_interleave(2, dim=0).requires_grad_()
     loss: Tensor = loss_of("triplet")(vectors, torch.arange(8) // 2)
@@ -95,18 +112,20 @@ def test_triplet_is_zero_and_has_a_slope_where_no_triplet_is_semi_hard() -> None
     assert not vectors.grad.any()
 
 
-def test_n_pairs_is_cross_entropy_of_cosines_among_pairs() -> None:
+@pytest.mark.parametrize("temperature", [0.05, 0.1])
+def test_n_pairs_is_cross_entropy_of_cosines_among_pairs(temperature: float) -> None:
     vectors = np.array([unit(vector) for vector in embeddings()])
     anchors, positives = vectors[0::2], vectors[1::2]
     order = np.argsort(PAIRED[0::2])
     losses = []
     for i in order:
-        logits = [anchors[i] @ positives[j] / 0.05 for j in order]
+        logits = [anchors[i] @ positives[j] / temperature for j in order]
         most = max(logits)
         total = sum(math.exp(logit - most) for logit in logits)
-        losses.append(math.log(total) + most - anchors[i] @ positives[i] / 0.05)
-    expected = np.mean(losses)
-    assert value(loss_of("n-pairs"), embeddings(), PAIRED) == pytest.approx(expected, rel=1e-9)
+        losses.append(math.log(total) + most - anchors[i] @ positives[i] / temperature)
+    settings = TrainingSettings(loss="n-pairs", n_pairs_temperature=temperature)
+    loss = make_loss(settings, n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
+    assert value(loss, embeddings(), PAIRED) == pytest.approx(np.mean(losses), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -118,7 +137,7 @@ def test_length_does_not_matter(name: LossName) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_proxies_are_parameters_that_start_where_they_are_put(name: LossName) -> None:
-    loss = make_loss(name, n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
+    loss = make_loss(TrainingSettings(loss=name), n_classes=N_CLASSES, embedding_size=SIZE, seed=0)
     means = torch.from_numpy(np.random.default_rng(2).standard_normal((N_CLASSES, SIZE)))
     start_proxies(loss, means.float())
     if name in {"triplet", "n-pairs"}:
@@ -131,7 +150,9 @@ def test_proxies_are_parameters_that_start_where_they_are_put(name: LossName) ->
 @pytest.mark.parametrize("name", ["normalized-softmax", "proxy-nca"])
 def test_the_seed_alone_decides_the_proxies(name: LossName) -> None:
     def start(seed: int) -> FloatArray:
-        return proxies_of(make_loss(name, n_classes=5, embedding_size=6, seed=seed))
+        return proxies_of(
+            make_loss(TrainingSettings(loss=name), n_classes=5, embedding_size=6, seed=seed)
+        )
 
     before = torch.get_rng_state()
     np.testing.assert_array_equal(start(3), start(3))

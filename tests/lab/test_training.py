@@ -62,7 +62,9 @@ def run(
 ) -> tuple[list[float], dict[str, Tensor]]:
     modules = {
         "embedder": network(),
-        "loss": make_loss(loss, n_classes=N_CLASSES, embedding_size=8, seed=0),
+        "loss": make_loss(
+            TrainingSettings(loss=loss), n_classes=N_CLASSES, embedding_size=8, seed=0
+        ),
     }
 
     def make_batch(step: int) -> Batch:
@@ -158,7 +160,12 @@ def test_it_learns_from_the_disturbed_inputs_in_place_of_its_own(tmp_path: Path)
     # The same as batches that come disturbed.
     modules = {
         "embedder": network(),
-        "loss": make_loss("normalized-softmax", n_classes=N_CLASSES, embedding_size=8, seed=0),
+        "loss": make_loss(
+            TrainingSettings(loss="normalized-softmax"),
+            n_classes=N_CLASSES,
+            embedding_size=8,
+            seed=0,
+        ),
     }
 
     def disturbed_batch(step: int) -> Batch:
@@ -205,7 +212,7 @@ def test_modules_rest_and_determinism_is_given_back(tmp_path: Path) -> None:
     torch.use_deterministic_algorithms(mode=False)
     modules = {
         "embedder": network(),
-        "loss": make_loss("triplet", n_classes=6, embedding_size=8, seed=0),
+        "loss": make_loss(TrainingSettings(loss="triplet"), n_classes=6, embedding_size=8, seed=0),
     }
     seen: list[bool] = []
 
@@ -223,7 +230,7 @@ def test_modules_rest_and_determinism_is_given_back(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_is_an_error_and_not_a_checkpoint(tmp_path: Path) -> None:
     modules = {
         "embedder": network(),
-        "loss": make_loss("n-pairs", n_classes=6, embedding_size=8, seed=0),
+        "loss": make_loss(TrainingSettings(loss="n-pairs"), n_classes=6, embedding_size=8, seed=0),
     }
 
     def nan_at_three(step: int) -> Batch:

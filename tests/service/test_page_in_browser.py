@@ -224,6 +224,26 @@ def test_vectors_of_files_are_asked_about(reader: Page, served: Served) -> None:
             expect_answer(reader, answers[1])
 
 
+def test_a_wrong_kind_of_file_is_one_sentence(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "File")
+    files = {
+        "photo.png": (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            "photo.png holds no vectors that can be read",
+        ),
+        "vectors.npz": (b"PK\x03\x04\x14\0", "vectors.npz holds no vectors that can be read"),
+        "titles.csv": (b"id,a,b,c,d,e,f\n", "titles.csv has column titles, but no rows."),
+    }
+    for name, (content, sentence) in files.items():
+        reader.locator("#vector-file").set_input_files(
+            {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+        )
+        problem = reader.locator("#question-problem")
+        expect(problem).to_contain_text(sentence)
+        assert len(str(problem.text_content())) < 120
+
+
 def test_a_text_is_asked_about_and_the_slider_judges_at_once(reader: Page, served: Served) -> None:
     opened(reader, served)
     choose(reader, "Text")
@@ -388,7 +408,7 @@ def check_undo(page: Page, fresh: Served) -> None:
     def expect_undone() -> None:
         expect(page.locator("#status-text")).to_have_text("Item owl-07 is labelled “cat” again.")
         expect(page.locator("#status-undo")).to_be_hidden()
-        expect(suspect.get_by_role("button", name="Relabel to owl")).to_be_focused()
+        expect(suspect.get_by_role("button", name="Label is correct")).to_be_focused()
         assert fresh.label_of("owl-07") == MISLABELLED["owl-07"]
 
     relabel()
@@ -420,15 +440,117 @@ def test_items_page_by_page_a_new_one_and_one_less(page: Page, fresh: Served) ->
     expect(page.locator("#items tr")).to_have_count(1)
     expect(page.locator("#items th")).to_have_text("a yak / 1")
     size = fresh.call("/v1/model")["size"]
-    remove = page.locator('.suspect[data-id="dog-11"]').get_by_role("button", name="Remove")
+    remove = page.locator("#items").get_by_role("button", name="Remove")
     remove.click()
     page.get_by_role("button", name="Keep it").click()
     assert fresh.call("/v1/model")["size"] == size
     expect(remove).to_be_focused()
     remove.click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    expect(page.locator("#status-text")).to_have_text("Item dog-11 is removed.")
+    expect(page.locator("#status-text")).to_have_text("Item a yak / 1 is removed.")
     assert fresh.call("/v1/model")["size"] == size - 1
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#status-text")).to_have_text("Item a yak / 1 is back.")
+    assert fresh.label_of("a%20yak%20%2F%201") == "yak"
+
+
+def suspects_of(served: Served) -> set[str]:
+    return {str(one["id"]) for one in served.call("/v1/audit")["suspects"]}
+
+
+def test_labels_are_reviewed_by_buttons_and_keys_and_all_is_undone(
+    page: Page, fresh: Served
+) -> None:
+    opened(page, fresh, "gallery")
+    progress, said = page.locator("#review-progress"), page.locator("#status-text")
+    expect(progress).to_have_text(f"0 of {len(MISLABELLED)} reviewed")
+    expect(page.locator("#review")).to_contain_text("C label is correct")
+    expect(page.locator(".suspect .main")).to_have_count(0)
+    first, second, third = page.locator(".suspect").evaluate_all(
+        "(all) => all.map((one) => one.dataset.id)"
+    )
+    row = page.locator(f'.suspect[data-id="{first}"]')
+    row.get_by_role("button", name="Label is correct").click()
+    expect(said).to_have_text(f"Item {first} is rightly labelled “{MISLABELLED[first]}”.")
+    expect(row).to_have_count(0)
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    assert first not in suspects_of(fresh)
+    # By keys: the focus has moved to the next, which is skipped.
+    page.keyboard.press("j")
+    focused = "document.activeElement.closest('.suspect').dataset.id"
+    assert page.evaluate(focused) == third
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == second
+    page.keyboard.press("x")
+    expect(said).to_have_text(f"Item {second} is removed.")
+    picture = f"{fresh.address}/v1/items/{second}/picture"
+    assert page.request.get(picture).status == 404
+    page.keyboard.press("r")
+    expect(said).to_contain_text(f"Item {third} is now labelled")
+    expect(progress).to_have_text(f"{len(MISLABELLED)} of {len(MISLABELLED)} reviewed")
+    expect(page.locator("#suspects-note")).to_have_text("All doubtful labels are reviewed.")
+    expect(page.locator("#suspects-heading")).to_be_focused()
+    # All the way back: the label, the item with its picture, the review.
+    page.keyboard.press("u")
+    expect(said).to_have_text(f"Item {third} is labelled “{MISLABELLED[third]}” again.")
+    page.keyboard.press("Control+z")
+    expect(said).to_have_text(f"Item {second} is back.")
+    assert fresh.label_of(second) == MISLABELLED[second]
+    assert page.request.get(picture).status == 200
+    page.reload()
+    # What was confirmed is remembered.
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    expect(row).to_have_count(0)
+    rest = page.locator(f'.suspect[data-id="{second}"]')
+    rest.get_by_role("button", name="Label is correct").focus()
+    page.keyboard.press("c")
+    expect(progress).to_have_text(f"2 of {len(MISLABELLED)} reviewed")
+    page.keyboard.press("u")
+    expect(said).to_have_text(f"Item {second} is to be reviewed again.")
+    expect(rest.get_by_role("button", name="Label is correct")).to_be_focused()
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    assert suspects_of(fresh) == {second, third}
+    # Letters elsewhere do nothing.
+    page.locator("#items-label").focus()
+    page.keyboard.type("xcr")
+    assert suspects_of(fresh) == {second, third}
+
+
+def test_the_map_shows_classes_suspects_and_the_query(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Text")
+    reader.get_by_role("textbox", name="Text").fill("surely an owl")
+    reader.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
+    expect(reader.locator("#answer-label")).to_have_text("owl")
+    shares = reader.locator(".neighbor-share").all_inner_texts()
+    total = sum(float(text.split()[-1].strip("%")) for text in shares)
+    said = reader.locator("#support-note").inner_text()
+    assert f"hold {total:.1f}% of the vote" in said
+    reader.get_by_role("button", name="Show on the map").click()
+    canvas = reader.locator("#overview .chart-map canvas")
+    expect(canvas).to_be_visible()
+    drawn = canvas.evaluate(
+        "(one) => Chart.getChart(one).data.datasets.map((each) => [each.label, each.data])"
+    )
+    data = dict(drawn)
+    report = served.call("/v1/report")["map"]
+    assert len(data["points"]) == len(report["ids"]) == report["n_points"]
+    assert {one["id"] for one in data["suspect labels"]} == set(MISLABELLED)
+    answer = asked(served, text="surely an owl")
+    points = [{"text": "surely an owl"}, *({"item": one["id"]} for one in answer["neighbors"])]
+    places = served.call("/v1/map/places", {"points": points})["places"]
+    (query,) = data["query"]
+    assert (query["x"], query["y"]) == (places[0]["x"], places[0]["y"])
+    by_id = dict(zip(report["ids"], zip(report["x"], report["y"], strict=True), strict=True))
+    for neighbor, place in zip(answer["neighbors"], places[1:], strict=True):
+        assert (place["x"], place["y"]) == pytest.approx(by_id[neighbor["id"]], abs=1e-4)
+    reader.get_by_label("Class", exact=True).select_option(HOSTILE)
+    reader.locator("#overview").get_by_role("button", name=HOSTILE).first.click()
+    window = reader.get_by_role("dialog")
+    expect(window).to_contain_text("in the gallery")
+    expect(window.locator(".examples img").first).to_be_visible()
+    window.get_by_role("button", name="Close").click()
+    expect(window).to_be_hidden()
 
 
 def test_several_texts_are_asked_about_and_added(page: Page, fresh: Served) -> None:
@@ -569,7 +691,7 @@ def test_the_longest_names_break_nothing(page: Page, report: bytes, tmp_path: Pa
         opened(page, served, "gallery")
         expect(page.locator(".suspect")).to_have_count(1)
         expect_fit(page)
-        page.locator(".suspect .main").click()
+        page.locator(".suspect").get_by_role("button", name="Relabel to").click()
         expect(page.get_by_role("button", name="Undo")).to_be_visible()
         expect_fit(page)
 

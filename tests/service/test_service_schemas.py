@@ -41,7 +41,8 @@ ApiCase: TypeAlias = "Case[Any]"
 Test = TypeVar("Test", bound=Callable[..., None])
 N_NUMBERS = 8
 IDS = [f"p{i:03}" for i in range(300)]
-WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit", "/v1/labels")
+CHANGES = ("relabel", "remove", "restore", "confirm", "unconfirm")
+WRITTEN_TO = ("/v1/items", *(f"/v1/items/{one}" for one in CHANGES), "/v1/refit", "/v1/labels")
 CLASSES = [f"class {i}" for i in range(5)]
 # What others have asked.
 PRIVATE = "/v1/labels/queries"
@@ -122,10 +123,12 @@ def narrowed() -> dict[str, Any]:
     of_query |= {"vector": vector, "item": one_id, "text": {"type": "string", "minLength": 1}}
     bodies["Query"] = one_of("vector", "item", "text", like=bodies["Query"])
     bodies["Compared"]["properties"] |= {
-        name: of_query[name] for name in ("vector", "item", "text")
+        "vector": vector,
+        "item": one_id,
+        "text": {"type": "string", "minLength": 1},
+        "image": {"type": "string", "enum": ["YWJj"]},
     }
-    del bodies["Compared"]["properties"]["image"]
-    bodies["Compared"] = one_of("vector", "item", "text", like=bodies["Compared"])
+    bodies["Compared"] = one_of("vector", "item", "text", "image", like=bodies["Compared"])
     bodies["NewThreshold"] = one_of("threshold", "precision", like=bodies["NewThreshold"])
     text = {"type": "string", "minLength": 1, "maxLength": 20}
     of_batch = bodies["BatchQuery"]["properties"]

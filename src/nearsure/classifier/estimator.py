@@ -78,6 +78,7 @@ from nearsure.engines.registry import ENGINES
 from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
+    LowRecallWarning,
     NearCopiesWarning,
     QueriesDifferWarning,
     StaleFitWarning,
@@ -94,6 +95,7 @@ from nearsure.gallery.opening import (
     reopen_gallery,
     resolve_engine,
 )
+from nearsure.gallery.recall import Recall
 from nearsure.heads.joint import HeadFit
 from nearsure.index import unit_vectors
 from nearsure.labels import (
@@ -158,9 +160,9 @@ class NEDClassifier(
         `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
     head : {"auto", "means", "logistic"} or None, default "auto"
         What stands beside the neighbours and says what a class as a whole looks like: class means
-        in one metric, or logistic regression; see `nearsure.heads`. "auto" takes the one with
-        which own points are most probable, and None where neither helps. The sharpened forms
-        alone have heads.
+        in one metric, or logistic regression, to which the logits of the means are added by a
+        fitted weight; see `nearsure.heads`. "auto" takes the one with which own points are most
+        probable, and None where neither helps. The sharpened forms alone have heads.
     prior : "support", "uniform", array or mapping, default "support"
         How frequent classes are among the queries: as in the gallery, all alike, or given, in the
         order of ``classes_`` or by label.
@@ -176,6 +178,11 @@ class NEDClassifier(
     max_fit_samples : int or None, default 10,000
         All is fitted on at most this many support points, drawn at random; None takes all. Each
         still has the whole support set as neighbours.
+    max_effort : int or None, default None
+        The fit measures how many of the true neighbours an approximate engine finds, and raises the
+        engine's effort (ef of a graph, probes of lists) until it finds 99% or this effort is
+        reached. None is 32 times the effort that the engine is set to, as far as it goes; 0
+        measures nothing.
     random_state : int, RandomState instance or None, default 0
         Seed of that draw.
 
@@ -195,6 +202,9 @@ class NEDClassifier(
         The engine that holds the points; None where they are in memory, searched exactly.
     fingerprint_ : dict
         Engine, index type and parameters through which everything was fitted.
+    recall_ : Recall or None
+        How many of the true neighbours the engine finds, and with which effort; None where the
+        search is exact, or nothing was measured.
     fit_indices_ : array of shape (n_fit,)
         Ids of the support points that all was fitted on; ids are row numbers of the gallery.
     n_support_ : int
@@ -258,6 +268,7 @@ class NEDClassifier(
         unknown_share: float | None = None,
         engine: str | Engine = "auto",
         max_fit_samples: int | None = 10_000,
+        max_effort: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -271,6 +282,7 @@ class NEDClassifier(
         self.unknown_share = unknown_share
         self.engine = engine
         self.max_fit_samples = max_fit_samples
+        self.max_effort = max_effort
         self.random_state = random_state
 
     def fit(
@@ -329,7 +341,9 @@ class NEDClassifier(
 
         Ids and labels are read once to count classes, and the vectors of the points that all is
         fitted on (at most ``max_fit_samples``). Each is searched in the engine and left
-        out by its id.
+        out by its id. Where the engine is approximate, all vectors pass by once, in portions, to
+        measure how many of the true neighbours it finds, unless there are very many of them;
+        ``max_effort=0`` leaves that out.
 
         Parameters
         ----------
@@ -418,7 +432,9 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         fit = self._fit
         gallery = reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric)
-        head = fit.gallery.head
+        recall, head = fit.gallery.recall, fit.gallery.head
+        if recall is not None and recall.fits(engine, fit.fingerprint):
+            gallery.recall = recall
         if head is not None:
             same = have_same_ids(fit.gallery, gallery)
             gallery.head = head if same else head.without_points()
@@ -477,6 +493,11 @@ class NEDClassifier(
     def fingerprint_(self) -> Fingerprint:
         """Engine, index type and parameters through which everything was fitted."""
         return dict(self._fitted.fingerprint)
+
+    @property
+    def recall_(self) -> Recall | None:
+        """How many of the true neighbours the engine finds; None where nothing was measured."""
+        return self._fitted.gallery.recall
 
     @property
     def rule_(self) -> FittedRule:
@@ -677,9 +698,18 @@ class NEDClassifier(
         """Ids of the points of the fit that are still there, in the order of `predict_own`."""
         return self._self_search().ids
 
-    def own_points(self) -> tuple[AnyArray, IntArray, IntArray | None]:
-        """Vectors as they are compared, class codes and groups, if there are any, of `own_ids`."""
-        points = self._fitted.gallery.points_of(self.own_ids())
+    def own_points(
+        self, ids: ArrayLike | None = None
+    ) -> tuple[AnyArray, IntArray, IntArray | None]:
+        """Vectors as they are compared, class codes and groups, if there are any, of points.
+
+        Parameters
+        ----------
+        ids : array of shape (n,), optional
+            Their ids; by default `own_ids`.
+        """
+        wanted = self.own_ids() if ids is None else np.asarray(ids)
+        points = self._fitted.gallery.points_of(wanted)
         return points.vectors, points.codes, self._fitted.groups_of(points.ids)
 
     def leave_one_out_posterior(self) -> Posterior:
@@ -1121,7 +1151,10 @@ class NEDClassifier(
         return compare_with_own(self._fit.before_labels(), self._self_search(), found, seed=seed)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
+        """Write the fitted classifier to one safetensors file, replacing it whole or not at all.
+
+        Missing folders are made.
+        """
         check_is_fitted(self, "classes_")
         write_model(path, *to_state(self, self._fit))
 
@@ -1199,6 +1232,15 @@ class NEDClassifier(
         parameters = self.get_params(deep=False)
         fit, k, ids = fit_gallery(gallery, parameters, metric, group_names, find_groups=find_groups)
         self._fit, self.n_neighbors_, self.fit_indices_ = fit, k, ids
+        recall = fit.gallery.recall
+        if recall is not None and not recall.is_enough:
+            more = "" if recall.effort is None else "allow a larger max_effort, "
+            warnings.warn(
+                f"{recall}. Answers and confidence suffer from what it misses: {more}build "
+                "the index with more links or lists, or search exactly.",
+                LowRecallWarning,
+                stacklevel=3,
+            )
         if fit.bursts is not None and fit.bursts.suspicious and not fit.bursts.grouped:
             warnings.warn(
                 f"{fit.bursts} Promises may break for queries that have no copy in it: fit with "

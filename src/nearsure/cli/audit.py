@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from nearsure.cli import options
+from nearsure.cli import options, outputs
 from nearsure.cli.inputs import engine_options, labels_of, names_of, open_model
 from nearsure.cli.outputs import (
     RECORD_SUFFIXES,
@@ -27,7 +27,7 @@ def audit(
     points: Annotated[
         str | None,
         Argument(
-            metavar="[GALLERY]",
+            metavar="GALLERY",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or give --model.",
         ),
@@ -49,6 +49,7 @@ def audit(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 10,
+    quiet: options.Quiet = False,
 ) -> None:
     """Find problems in a gallery: suspect labels, near-duplicates, confusable and small classes.
 
@@ -59,6 +60,7 @@ def audit(
 
     Example: nearsure audit --model birds.sqlite --json
     """
+    outputs.set_quiet(quiet)
     columns: dict[str, Any] = {
         "labels_path": labels_path,
         "vectors_key": vectors_key,

@@ -10,9 +10,10 @@ import typer
 from typer import Argument, Option
 
 from nearsure.atomic import atomic_write
+from nearsure.cli import options, outputs
 from nearsure.cli.inputs import end_encoded
 from nearsure.cli.options import output_option
-from nearsure.cli.outputs import Format, check_files, progress, tell, translate_errors
+from nearsure.cli.outputs import Format, check_files, notice, progress, translate_errors
 from nearsure.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def embed(
         int, Option(min=1, max=4096, help="Number of images or texts that are encoded together.")
     ] = 16,
     device: Annotated[str, Option(help="Where the encoder runs: cpu, cuda, cuda:1, mps.")] = "cpu",
+    quiet: options.Quiet = False,
 ) -> None:
     """Turn images or texts into vectors, with ids and labels.
 
@@ -56,6 +58,7 @@ def embed(
 
     Example: nearsure embed sentences.csv --encoder text -o gallery.parquet
     """
+    outputs.set_quiet(quiet)
     from nearsure.encoders import describe_encoder, open_encoder
     from nearsure.encoders.inputs import read_inputs
     from nearsure.encoders.rows import EncodedRows, PartialVectors
@@ -74,7 +77,7 @@ def embed(
         loaded.dimension,
     )
     if len(partial):
-        tell(f"going on: {len(partial):,} of {len(inputs):,} were encoded before.")
+        notice(f"going on: {len(partial):,} of {len(inputs):,} were encoded before.")
     rows = EncodedRows(loaded, inputs, batch_size=batch_size, strict=strict, partial=partial)
     written = 0
     with progress("encoding", rows.n_rows) as advance, _open_output(output) as write:
@@ -83,7 +86,8 @@ def embed(
             written += len(chunk)
             advance(len(chunk))
     partial.remove()
-    typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
+    if not quiet:
+        typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")
     end_encoded(rows)
 
 

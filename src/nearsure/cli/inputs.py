@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typer import Exit
 
-from nearsure.cli.outputs import refuse_address, tell
+from nearsure.cli.outputs import notice, refuse_address, tell
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ImagePaths:
             return
         names = ", ".join(map(repr, list(self._refused)[:NAMES_SHOWN]))
         more = ", ..." if len(self._refused) > NAMES_SHOWN else ""
-        tell(
+        notice(
             f"left out {len(self._refused)} images that are no files below {self._root}: {names}"
             f"{more}. --images-root names the folder that images may be in."
         )

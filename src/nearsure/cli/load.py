@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from nearsure.atomic import resolved
 from nearsure.cli.backup import check_replaceable, gallery_draft
 from nearsure.cli.inputs import ImagePaths, names_of
-from nearsure.cli.outputs import progress, tell
+from nearsure.cli.outputs import notice, progress, tell
 from nearsure.errors import ConfigError, GalleryNotFoundError, NearsureError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def fill_sqlite(
         images.tell()
         note = thumbnails.note()
         if note is not None:
-            tell(note)
+            notice(note)
         # Opened again, as index "auto" is chosen by the number of points at opening.
         with closing(SqliteEngine(made)) as engine:
             yield engine

@@ -15,7 +15,7 @@ engine_option = partial(Option, rich_help_panel="Engine")
 fitting_option = partial(Option, rich_help_panel="Fitting")
 output_option = partial(Option, rich_help_panel="Output")
 
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, help="Random seed.")]
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
 Resamples = Annotated[int, Option(min=10, help="Bootstrap resamples for each interval.")]
 Precision = Annotated[
     float | None,
@@ -77,6 +77,7 @@ EngineOption = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Write JSON to standard output.")]
+Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress bars and no notices.")]
 Rows = Annotated[int, output_option(min=1, help="Rows to show on a terminal.")]
 RecordsFile = Annotated[
     Path | None,

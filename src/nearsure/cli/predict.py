@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from nearsure.cli import options
+from nearsure.cli import options, outputs
 from nearsure.cli.inputs import end_encoded, engine_options, names_of, open_model, open_queries
 from nearsure.cli.outputs import (
     Advance,
     check_files,
     choose_format,
+    notice,
     progress,
     show_records,
-    tell,
     write_records,
 )
 from nearsure.errors import ConfigError
@@ -67,6 +67,7 @@ def predict(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Label queries, with calibrated confidence.
 
@@ -85,6 +86,7 @@ def predict(
 
     Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
     """
+    outputs.set_quiet(quiet)
     settings = engine_options(engine_option, table=table, collection=collection)
     chosen = choose_format(output, output_format, as_json=as_json, guard_formulas=guard_formulas)
     if precision is not None and threshold is not None:
@@ -108,7 +110,7 @@ def predict(
         first = next(answered)
         if precision is not None:
             promised = _promise(classifier, precision, *first)
-            tell(str(promised))
+            notice(str(promised))
             threshold = promised.threshold
         list_answers = partial(
             _list_answers, classifier, threshold=threshold, top=top, n_neighbors=neighbors

@@ -57,6 +57,7 @@ def recalibrate(
     seed: options.Seed = 0,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Adjust confidence to labelled queries that differ from the gallery.
 
@@ -68,6 +69,7 @@ def recalibrate(
 
     Example: nearsure recalibrate labelled.npz --model model.safetensors -o recalibrated.safetensors
     """
+    outputs.set_quiet(quiet)
     settings = inputs.engine_options(engine_option, table=table, collection=collection)
     outputs.check_files(
         {"QUERIES": queries, "--labels": labels_path, "--model": model}, {"--output": output}

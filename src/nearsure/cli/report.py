@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from nearsure.atomic import write_text_whole
-from nearsure.cli import inputs, options
+from nearsure.cli import inputs, options, outputs
 from nearsure.cli.inputs import ImagePaths
 from nearsure.cli.outputs import (
     check_files,
@@ -70,6 +70,7 @@ def report(
     suspects: Annotated[int, Option(min=0, help="Number of suspect labels to list.")] = 50,
     seed: options.Seed = 0,
     resamples: options.Resamples = 1000,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write an HTML report on when to trust a match: accuracy, calibration, thresholds, mistakes.
 
@@ -77,6 +78,7 @@ def report(
 
     Example: nearsure report --model birds.sqlite -o birds.html --json birds.json
     """
+    outputs.set_quiet(quiet)
     from nearsure.report import gallery_report, report_html, report_json
     from nearsure.report.remarks import OWN_POINTS
 

@@ -82,6 +82,41 @@ class Stored:
     vectors: AnyArray | None = None
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much of an approximate index is searched: candidates of a graph, probes of lists.
+
+    Parameters
+    ----------
+    name : str
+        Its key in the fingerprint.
+    value : int
+        What `search` takes.
+    largest : int
+        The most that the engine takes.
+    """
+
+    name: str
+    value: int
+    largest: int
+
+
+@runtime_checkable
+class AdjustableEngine(Protocol):
+    """What an approximate engine may have besides: searches that take more effort than usual.
+
+    A fit measures how many of the true neighbours are found, and raises the effort where they are
+    too few. An engine without this is measured all the same.
+    """
+
+    @property
+    def effort(self) -> Effort | None:
+        """The effort of `search`, and its range; None if there is none to choose."""
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same as `search`, with this effort, from 1 to the largest."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """The contract. Every method raises errors of `nearsure.errors`, which hold no secrets.

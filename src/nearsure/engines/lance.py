@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.checks import checked_effort
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Stored
 from nearsure.engines.hits import Hits, array_of_kind, in_order
 from nearsure.engines.registry import uri_or_variable
 from nearsure.engines.simple import SimpleEngine, translating
@@ -34,6 +35,7 @@ URI_VARIABLE = "NEARSURE_LANCE_URI"
 DISTANCE_TYPES: dict[str, Literal["l2", "cosine"]] = {"euclidean": "l2", "cosine": "cosine"}
 # Ids are named in an expression.
 MOST_IDS = 1000
+LARGEST_EFFORT = 2**16
 
 
 class LanceEngine(SimpleEngine):
@@ -270,8 +272,24 @@ class LanceEngine(SimpleEngine):
         """How many points there are."""
         return int(self._table.count_rows())
 
+    @property
+    def effort(self) -> Effort | None:
+        """``ef`` of a graph, else ``nprobe``; None where every point is compared."""
+        if self._index is None or self._asks_all:
+            return None
+        name, value = ("ef", self._ef) if "HNSW" in self._index[0] else ("nprobe", self._nprobe)
+        return Effort(name, value, LARGEST_EFFORT)
+
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
         """The nearest points of some queries, with their vectors."""
+        return self._nearest(queries, limit, nprobe=self._nprobe, ef=self._ef)
+
+    def nearest_with_effort(self, queries: AnyArray, limit: int, effort: int) -> Hits:
+        """The same with another ``ef`` or ``nprobe``."""
+        own = checked_effort(effort, self.effort)
+        return self._nearest(queries, limit, **{"nprobe": self._nprobe, "ef": self._ef, **own})
+
+    def _nearest(self, queries: AnyArray, limit: int, *, nprobe: int, ef: int) -> Hits:
         # The interface of tables does not say that a search for vectors is one.
         search = cast(
             "LanceVectorQueryBuilder",
@@ -286,8 +304,8 @@ class LanceEngine(SimpleEngine):
             search = search.bypass_vector_index()
         else:
             # A maximum of 0 is none: all lists, until there are enough points.
-            search = search.minimum_nprobes(self._nprobe).maximum_nprobes(0)
-            search = search.ef(max(self._ef, limit))
+            search = search.minimum_nprobes(nprobe).maximum_nprobes(0)
+            search = search.ef(max(ef, limit))
             if self._refine_factor is not None:
                 search = search.refine_factor(self._refine_factor)
         found = search.to_arrow()

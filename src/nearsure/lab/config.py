@@ -118,6 +118,13 @@ class TrainingSettings(Settings):
     proxies_from_class_means : bool
         Start the proxies at the class means of the embedding as it comes, so that the first steps
         do not tear a trained network down for the sake of random proxies.
+    easy_positives : bool
+        Of triplets: only one an image, with its nearest positive and the nearest negative beyond
+        that (Xuan et al. 2020), instead of all that are semi-hard. Where images of a class look
+        unlike each other, as cars from all sides do, others cannot be had without harm.
+    n_pairs_temperature : float
+        Of N-pairs: cosines are divided by it. Where it is so low that untrained features do worse
+        than chance, the fastest way down is to draw all embeddings together.
     """
 
     loss: LossName = "normalized-softmax"
@@ -132,6 +139,8 @@ class TrainingSettings(Settings):
     smallest_crop: Share = 0.4
     flip: bool = True
     proxies_from_class_means: bool = True
+    easy_positives: bool = False
+    n_pairs_temperature: float = Field(default=0.05, gt=0)
 
 
 class RunSettings(Settings):

@@ -28,6 +28,7 @@ from nearsure.lab.network import (
 from nearsure.lab.report import versions
 from nearsure.lab.training import (
     CHECKPOINT,
+    VERSION,
     Batch,
     balanced_rows,
     n_steps,
@@ -88,6 +89,7 @@ class EmbeddingRun:
             "model": self.settings.model.model_dump(),
             "training": self.settings.training.model_dump(),
             "seed": self.settings.seed,
+            "version": VERSION,
         }
         return CachedStep(self.cache, "training", inputs)
 
@@ -137,7 +139,7 @@ class EmbeddingRun:
             return Trained(embedder.eval(), nn.Identity(), [])
         codes = np.unique(images.labels, return_inverse=True)[1]
         loss = make_loss(
-            settings.training.loss,
+            settings.training,
             n_classes=int(codes.max()) + 1,
             embedding_size=embedder.embedding_size,
             seed=settings.seed,

@@ -8,26 +8,35 @@ from pytorch_metric_learning.losses import (
     ProxyNCALoss,
     TripletMarginLoss,
 )
-from pytorch_metric_learning.miners import TripletMarginMiner
+from pytorch_metric_learning.miners import BatchEasyHardMiner, TripletMarginMiner
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nearsure.lab.config import LossName
+from nearsure.lab.config import TrainingSettings
 
 SOFTMAX_TEMPERATURE = 0.05
 PROXY_NCA_TEMPERATURE = 0.33
 TRIPLET_MARGIN = 0.2
-N_PAIRS_TEMPERATURE = 0.05
 
 
 class SemiHardTripletLoss(nn.Module):
-    """Triplets whose negative is farther than the positive, but by less than the margin."""
+    """Triplets whose negative is farther than the positive, but by less than the margin.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    easy_positives : bool
+        Only one triplet an image: its nearest positive, and the nearest negative beyond that.
+    """
+
+    def __init__(self, *, easy_positives: bool = False) -> None:
         super().__init__()
         distance = LpDistance(power=2)  # squared, as in FaceNet
-        self.miner = TripletMarginMiner(
-            margin=TRIPLET_MARGIN, type_of_triplets="semihard", distance=distance
+        self.miner = (
+            BatchEasyHardMiner(pos_strategy="easy", neg_strategy="semihard", distance=distance)
+            if easy_positives
+            else TripletMarginMiner(
+                margin=TRIPLET_MARGIN, type_of_triplets="semihard", distance=distance
+            )
         )
         self.loss = TripletMarginLoss(margin=TRIPLET_MARGIN, distance=distance)
 
@@ -38,29 +47,33 @@ class SemiHardTripletLoss(nn.Module):
 
 
 class SphericalNPairsLoss(nn.Module):
-    """N-pairs of unit vectors, as in the paper, with the temperature of normalized softmax.
+    """N-pairs of unit vectors, as in the paper, with a temperature as normalized softmax has.
 
     On inner products of features of any length, which are near 200 at the start, the softmax is
     saturated, and fine-tuning tears the network down; cosines alone are too soft to learn from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, temperature: float) -> None:
         super().__init__()
+        self.temperature = temperature
         self.loss = NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))
 
     def forward(self, embeddings: Tensor, codes: Tensor) -> Tensor:
         """Mean loss of the pairs of the batch."""
-        scaled = functional.normalize(embeddings) / N_PAIRS_TEMPERATURE**0.5
+        scaled = functional.normalize(embeddings) / self.temperature**0.5
         loss: Tensor = self.loss(scaled, codes)
         return loss
 
 
-def make_loss(name: LossName, *, n_classes: int, embedding_size: int, seed: int) -> nn.Module:
-    """A loss of (embeddings, class codes).
+def make_loss(
+    settings: TrainingSettings, *, n_classes: int, embedding_size: int, seed: int
+) -> nn.Module:
+    """The loss of a training, of (embeddings, class codes).
 
     The losses put embeddings on the sphere themselves. Proxies are parameters of the loss and have
     to be given to the optimiser.
     """
+    name = settings.loss
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if name == "normalized-softmax":
@@ -72,8 +85,8 @@ def make_loss(name: LossName, *, n_classes: int, embedding_size: int, seed: int)
                 n_classes, embedding_size, softmax_scale=1 / PROXY_NCA_TEMPERATURE
             )
         if name == "triplet":
-            return SemiHardTripletLoss()
-        return SphericalNPairsLoss()
+            return SemiHardTripletLoss(easy_positives=settings.easy_positives)
+        return SphericalNPairsLoss(settings.n_pairs_temperature)
 
 
 def start_proxies(loss: nn.Module, class_means: Tensor) -> None:

@@ -184,7 +184,7 @@ CARS196 = RunSettings(
     dataset=DatasetSettings(name="cars196", image_size=224),
     model=FINE_TUNED,
     training=TrainingSettings(
-        epochs=5, crop_size=160, learning_rate=3e-4, proxy_learning_rate=5e-3
+        epochs=6, crop_size=160, learning_rate=3e-4, proxy_learning_rate=5e-3
     ),
 )
 ANY = RunSettings(
@@ -202,8 +202,14 @@ RATES: dict[str, dict[LossName, dict[str, float]]] = {
         "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
     },
     "cars196": {
-        "triplet": {"epochs": 3, "learning_rate": 1e-4},
-        "n-pairs": {"epochs": 3},
+        "triplet": {
+            "epochs": 3,
+            "learning_rate": 1e-4,
+            "classes_per_batch": 8,
+            "images_per_class": 8,
+            "easy_positives": True,
+        },
+        "n-pairs": {"epochs": 3, "n_pairs_temperature": 0.1},
         "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
     },
 }

@@ -233,8 +233,10 @@ def _first_neighbors(experiments: Sequence[Experiment]) -> str:
     protocols = list(experiments[0].evaluations)
     rows = []
     for experiment in experiments:
-        settings = experiment.details.get("settings", {})
-        trained = TRAINED.get(settings.get("model", {}).get("trained", ""), "")
+        model = experiment.details.get("settings", {}).get("model", {})
+        trained = TRAINED.get(model.get("trained", ""), "")
+        if model.get("trained") == "all" and model.get("frozen_blocks"):
+            trained = f"all but the stem and {model['frozen_blocks']} blocks"
         cells = [
             percent(evaluation.result_of("1nn").accuracy)
             for evaluation in experiment.evaluations.values()

@@ -31,6 +31,8 @@ from nearsure.lab.config import TrainingSettings
 
 T = TypeVar("T")
 
+# Raised when the same settings begin to give other weights, so that cached ones are not taken.
+VERSION = 1
 # Streams of random numbers that must not meet.
 CLASS_STREAM, VIEW_STREAM = 0, 1
 

@@ -6,6 +6,7 @@ from nearsure.arrays import AnyArray, BoolArray
 from nearsure.bursts import Bursts
 from nearsure.comparison import ProbeScores
 from nearsure.report.answers import Answered, are_most
+from nearsure.report.document import Estimate
 from nearsure.report.sections import LARGEST_TABLE
 from nearsure.shift import describe_differences
 
@@ -106,6 +107,25 @@ def on_near_copies(bursts: Bursts | None) -> str | None:
 def on_own_points(found: BoolArray) -> str | None:
     """On queries that are not new; see `nearsure.report.answers.nearly_found`."""
     return OWN_POINTS if are_most(found) else None
+
+
+def on_gap(accuracy: Estimate, mean_confidence: float) -> str | None:
+    """On confidence that is not the accuracy, as far as one decimal of percent shows it."""
+    right, low, high = accuracy.value, accuracy.low, accuracy.high
+    if right is None or low is None or high is None:
+        return None
+    gap = round(100 * mean_confidence, 1) - round(100 * right, 1)
+    if round(gap, 1) == 0:
+        return None
+    chance = (
+        "Chance alone may do that with so many queries."
+        if low <= mean_confidence <= high
+        else "That is more than chance: the confidence of these queries is off."
+    )
+    return (
+        f"Answers claim {mean_confidence:.1%} on average, and {right:.1%} are right: confidence is "
+        f"{abs(gap):.1f} points too {'high' if gap > 0 else 'low'} here. {chance}"
+    )
 
 
 def on_few_queries(n_queries: int) -> str | None:

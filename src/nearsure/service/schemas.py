@@ -195,6 +195,28 @@ class PairQuery(Message):
     )
 
 
+MOST_PLACED = 100
+
+
+class Placing(Message):
+    """Queries and items to be placed on the map."""
+
+    points: Annotated[list[Compared], Field(min_length=1, max_length=MOST_PLACED)]
+
+
+class Place(Message):
+    """Coordinates on the map."""
+
+    x: float
+    y: float
+
+
+class Places(Message):
+    """Of each point, in their order."""
+
+    places: list[Place]
+
+
 class Comparison(Message):
     """Whether two are of one class."""
 
@@ -418,6 +440,7 @@ BODIES = (
     Query,
     BatchQuery,
     PairQuery,
+    Placing,
     NewItems,
     NewLabel,
     Relabelling,

@@ -29,7 +29,7 @@ from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.compare import ServedPairs
-from nearsure.service.documents import LiveDocument, audit_document, report_document
+from nearsure.service.documents import KeptPlane, LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
 from nearsure.service.items import parse_vectors
@@ -183,7 +183,8 @@ def _continue_fit(
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
     classifier = load_counted(kept.model, engine)
-    if dict(engine.fingerprint()) != classifier.fingerprint_:
+    recall, now = classifier.recall_, engine.fingerprint()
+    if dict(now if recall is None else recall.mark(now)) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
     n_unseen, last_change = count_least_changes(classifier, kept.model), kept.last_change
     if changes is not None and last_change is not None:
@@ -243,8 +244,11 @@ class RunningService:
         self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
         self.watch = PromiseWatch(self.gallery, self._background, measurements)
         self.refits = Refits(self.gallery, self._background, self.watch.start_if_due)
-        self.report = LiveDocument(self.gallery, report_document, self._background)
-        self.audit = LiveDocument(self.gallery, audit_document, self._background)
+        self.plane, confirmed = KeptPlane(), self.gallery.confirmed
+        make_report = partial(report_document, plane=self.plane, confirmed=confirmed)
+        self.report = LiveDocument(self.gallery, make_report, self._background)
+        make_audit = partial(audit_document, confirmed=confirmed)
+        self.audit = LiveDocument(self.gallery, make_audit, self._background)
         self.pairs = ServedPairs(self.gallery)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(

@@ -23,6 +23,7 @@ from nearsure.engines.embedded.ivf import IvfRows, training_rows
 from nearsure.engines.embedded.serialization import index_bytes
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import PointTable
+from nearsure.progress import tracked
 
 if TYPE_CHECKING:
     from typing import Self
@@ -146,7 +147,8 @@ def load_rows(
     """
     rows = _empty_rows(index, settings, vectors_of, n_points)
     rows.reserve(n_points)
-    for start in range(0, n_points, LOAD_BLOCK):
+    starts = range(0, n_points, LOAD_BLOCK)
+    for start in tracked("building the index", starts, len(starts)):
         rows.add(vectors_of(slice(start, start + LOAD_BLOCK)))
         if progress is not None:
             progress(rows.n_rows)
@@ -190,19 +192,19 @@ class ApproximateStorage:
     def __len__(self) -> int:
         return self._table.n_alive
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
         """The k nearest points, nearly always; k in any case, if there are so many."""
         moved = self._centre.move(queries, "queries")
         n_found, selection = min(k, len(self)), self._selection
-        distances, rows = self._rows.search(moved, n_found, selection)
-        for effort in (MORE_EFFORT, None):
+        distances, rows = self._rows.search(moved, n_found, selection, effort)
+        for times in (MORE_EFFORT, None):
             lacking = np.flatnonzero(rows[:, -1] < 0)
             if not lacking.size:
                 break
             distances[lacking], rows[lacking] = (
                 self._rows.search_all(moved[lacking], n_found, selection)
-                if effort is None
-                else self._rows.search(moved[lacking], n_found, selection, effort)
+                if times is None
+                else self._rows.search(moved[lacking], n_found, selection, effort, times)
             )
         sq_distances = distances.astype(np.float64)
         if self._centre.scale != 1.0:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Stored
 from nearsure.engines.embedded.approximate import (
     ApproximateStorage,
     CoarseCentre,
@@ -322,14 +322,27 @@ class FaissEngine:
         storage = self._storage
         return 0 if storage is None else len(storage)
 
+    @property
+    def effort(self) -> Effort | None:
+        """How much of the index a search looks at; None for ``"exact"`` and before a load."""
+        return self.settings.effort(self.index_type)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
+        return self._find(queries, k, None)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another effort than that of the settings."""
+        checks.checked_effort(effort, self.effort)
+        return self._find(queries, k, effort)
+
+    def _find(self, queries: AnyArray, k: int, effort: int | None) -> Found:
         asked = self._scaled(checks.checked_queries(queries, self._dimension))
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
             if self._storage is None:
                 return empty_found(len(asked), k)
-            return self._storage.search(asked, k)
+            return self._storage.search(asked, k, effort)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""

@@ -15,7 +15,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.base import ReadersAndWriter
 from nearsure.engines.sqlite import schema
@@ -57,6 +57,8 @@ def create_gallery(path: Path, layout: Layout) -> None:
     It is made under another name and renamed, so that no moment leaves half a gallery.
     """
     shown = shown_as(path)
+    with translate_errors(shown):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with closing(FileLock(path, shown)):
         if path.exists():
             raise GalleryMismatchError(
@@ -299,7 +301,7 @@ class SqliteEngine:
         Parameters
         ----------
         path : str or path-like
-            Where nothing is yet.
+            Where nothing is yet; missing folders are made.
         dimension : int
             Length of a vector.
         metric : {"euclidean", "cosine"}
@@ -327,11 +329,24 @@ class SqliteEngine:
         self._file.check_in_place()
         return n_points
 
+    @property
+    def effort(self) -> Effort | None:
+        """How much of the index a search looks at; None for ``"exact"``."""
+        return self._settings.effort(self.index_type)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
+        return self._find(queries, k, None)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another effort than that of the settings."""
+        checks.checked_effort(effort, self.effort)
+        return self._find(queries, k, effort)
+
+    def _find(self, queries: AnyArray, k: int, effort: int | None) -> Found:
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
-            return self._require_open().search(queries, k)
+            return self._require_open().search(queries, k, effort)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""

@@ -267,9 +267,15 @@ class Memory:
         write_cache(file, built)
         return cls(built, names, is_cached=True)
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
         """The k nearest points of each query."""
-        return self.names.named(self.index.search(queries, k + SPARE_CANDIDATES), k)
+        asked = queries, k + SPARE_CANDIDATES
+        found = (
+            self.index.search(*asked)
+            if effort is None
+            else self.index.search_with_effort(*asked, effort)
+        )
+        return self.names.named(found, k)
 
 
 def _bring_up_to_date(

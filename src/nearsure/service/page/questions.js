@@ -2,6 +2,7 @@
 
 import { call, itemAddress } from "./api.js";
 import { forgetFailure, showAnswer, showFailure, subjectOf } from "./answer.js";
+import { base64 } from "./compare.js";
 import { byId, element, linesOf, offerAgain, plural, showProblem } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, on, rememberLabels, session } from "./session.js";
@@ -16,6 +17,8 @@ const PAGE = 12;
 
 let current = null;
 let fileRows = null;
+// The last query as it was sent: what the map asks to be placed.
+let sent = null;
 
 /** Sends a query; only the answer to the newest is shown. */
 async function ask(subject, send) {
@@ -29,7 +32,7 @@ async function ask(subject, send) {
   try {
     const answer = await send(mine.signal);
     if (current === mine) showAnswer(answer, subject);
-    emit("answered");
+    emit("answered", { answer, query: sent });
   } catch (problem) {
     if (problem.name === "AbortError" || current !== mine) return;
     byId("question-problem").textContent = problem.message;
@@ -39,8 +42,10 @@ async function ask(subject, send) {
   }
 }
 
-const predict = (query) => (signal) =>
-  call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal, patient: true });
+const predict = (query) => (signal) => {
+  sent = query;
+  return call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal, patient: true });
+};
 
 export function askAboutItem(item) {
   for (const button of byId("item-choices").querySelectorAll("button")) {
@@ -83,6 +88,7 @@ const askers = {
 
 const askImage = (file) => async (signal) => {
   if (!file.type.startsWith("image/")) throw new TypeError("This file is not a picture.");
+  sent = { image: await base64(file) };
   return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
     method: "POST", body: file, type: file.type, signal, patient: true,
   });

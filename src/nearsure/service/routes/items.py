@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from fastapi import Path, Query, Request, Response
@@ -43,6 +43,7 @@ from nearsure.service.service import RunningService, get_service
 
 NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
 OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}
+RIGHT_LABEL = {"ids": ["photo-17"], "label": "heron"}
 GONE = {"ids": ["photo-17"]}
 PICTURES = {
     "content": {
@@ -161,8 +162,47 @@ async def relabel_items(request: Request) -> Response:
     summary="Remove items, all or none",
 )
 async def remove_items(request: Request) -> Response:
-    change = await read_many(request, Removal)
-    return await _remove(get_service(request), change.ids)
+    return await _change(request, (await read_many(request, Removal)).ids, "remove")
+
+
+@writing.post(
+    "/v1/items/restore",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Removal, GONE),
+    summary="Undo the removal of items, all or none",
+)
+async def restore_items(request: Request) -> Response:
+    return await _change(request, (await read_many(request, Removal)).ids, "restore")
+
+
+@writing.post(
+    "/v1/items/confirm",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Relabelling, RIGHT_LABEL),
+    summary="Say that items are labelled rightly: the audit lists them no more",
+)
+async def confirm_items(request: Request) -> Response:
+    service = get_service(request)
+    given = await read_many(request, Relabelling)
+    check_batch(len(given.ids), service)
+    engine = service.gallery.engine
+    ids, label = parse_ids(given.ids, engine), parse_labels([given.label], engine)
+    return json_answer(
+        {"changed": await service.write(lambda: service.gallery.confirm(ids, label))}
+    )
+
+
+@writing.post(
+    "/v1/items/unconfirm",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Removal, GONE),
+    summary="Take back that items are labelled rightly",
+)
+async def unconfirm_items(request: Request) -> Response:
+    return await _change(request, (await read_many(request, Removal)).ids, "unconfirm")
 
 
 @writing.patch(
@@ -184,7 +224,7 @@ async def relabel_item(request: Request, item_id: OwnId) -> Response:
     summary="Remove an item",
 )
 async def remove_item(request: Request, item_id: OwnId) -> Response:
-    return await _remove(get_service(request), [item_id])
+    return await _change(request, [item_id], "remove")
 
 
 async def _vectors_of(
@@ -240,10 +280,13 @@ async def _relabel(service: RunningService, texts: list[str], label: str) -> Res
     return json_answer({"changed": n_changed})
 
 
-async def _remove(service: RunningService, texts: list[str]) -> Response:
+async def _change(
+    request: Request, texts: list[str], change: Literal["remove", "restore", "unconfirm"]
+) -> Response:
+    service = get_service(request)
     check_batch(len(texts), service)
     ids = parse_ids(texts, service.gallery.engine)
-    n_changed = await service.write(lambda: service.gallery.remove(ids))
+    n_changed = await service.write(lambda: getattr(service.gallery, change)(ids))
     return json_answer({"changed": n_changed})
 
 

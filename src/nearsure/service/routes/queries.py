@@ -8,12 +8,14 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from nearsure.arrays import AnyArray
+from nearsure.index import unit_vectors
 from nearsure.service.answers import Answers
 from nearsure.service.auth import may_read
 from nearsure.service.errors import ProblemError
 from nearsure.service.items import parse_ids
 from nearsure.service.routes import make_router, problems
 from nearsure.service.schemas import (
+    MOST_PLACED,
     Answer,
     BatchAnswer,
     BatchQuery,
@@ -22,6 +24,8 @@ from nearsure.service.schemas import (
     Comparison,
     Neighborhood,
     PairQuery,
+    Places,
+    Placing,
     describe_body,
     json_answer,
     read_body,
@@ -34,6 +38,7 @@ PREDICT = "/v1/predict"
 ONE = {"vector": [0.1, 0.7, 0.2], "neighbors": 3, "classes": 2}
 SEVERAL = {"vectors": [[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], "neighbors": 0, "classes": 1}
 TWO = {"first": {"vector": [0.1, 0.7, 0.2]}, "second": {"item": "owl-7"}, "base_rate": 0.1}
+SOME = {"points": [{"vector": [0.1, 0.7, 0.2]}, {"item": "owl-7"}]}
 IMAGES = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 
 router = make_router("queries", may_read)
@@ -155,6 +160,28 @@ async def compare(request: Request) -> Response:
     return json_answer(
         await service.surveys.run(lambda: service.pairs.compare(first, second, query.base_rate))
     )
+
+
+@router.post(
+    "/v1/map/places",
+    response_model=Places,
+    responses=problems(400, 404, 409, 415, 501),
+    openapi_extra=describe_body(Placing, SOME),
+    summary="Where queries and items lie on the map of the report",
+)
+async def find_places(request: Request) -> Response:
+    service = get_service(request)
+    dimension = service.gallery.engine.dimension
+    query = await read_body(request, Placing, rows=MOST_PLACED, dimension=dimension)
+    vectors = np.stack([await _vector_of(service, one) for one in query.points])
+
+    def place() -> list[dict[str, float]]:
+        plane = service.gallery.read_whole(lambda classifier, _: service.plane.of(classifier))
+        is_cosine = service.gallery.fit.classifier.metric_ == "cosine"
+        places = plane.places(unit_vectors(vectors) if is_cosine else vectors)
+        return [{"x": x, "y": y} for x, y in places.tolist()]
+
+    return json_answer({"places": await service.surveys.run(place)})
 
 
 async def _vector_of(service: RunningService, one: Compared) -> AnyArray:
