@@ -323,6 +323,9 @@ def test_items_are_added_by_text(tmp_path: Path) -> None:
             assert client.get(f"/v1/items/{name}").json()["text"] == text
         page = client.get("/v1/items?limit=3").json()["items"]
         assert {one["id"]: one["text"] for one in page} == texts
+        for change in ("remove", "restore"):
+            assert client.post(f"/v1/items/{change}", json={"ids": ["by text"]}).is_success
+        assert client.get("/v1/items/by text").json()["text"] == texts["by text"]
         for wrong in ({"label": "x"}, {"label": "x", "text": "1", "image": "AAAA"}):
             refused(client.post("/v1/items", json={"items": [wrong]}), 422)
         by_image = {"label": "x", "image": "AAAA"}

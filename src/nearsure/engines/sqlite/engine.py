@@ -463,6 +463,11 @@ class SqliteEngine:
         with self._file.reading() as connection:
             return self._points.texts(connection, np.asarray(ids))
 
+    def text(self, own_id: str | int) -> str | None:
+        """The text of a point; None if there is none, or no such point."""
+        wanted = self._checked_id(own_id)
+        return self.texts(np.array([wanted])).get(wanted)
+
     def check(self) -> None:
         """An error unless the file can be read now, whatever was read of it before.
 

@@ -68,7 +68,7 @@ const askers = {
       return predict({ vector: await fileRows.row(row - 1) })(signal);
     }),
   image: () => {
-    const subjects = [...byId("image-file").files].map((file) => ({ ...subjectOf(file.name), name: file.name, file }));
+    const subjects = [...byId("image-file").files].map((file) => ({ ...subjectOf(file.name), name: file.name, file, query: async () => ({ image: await base64(file) }) }));
     if (subjects.length === 0) return undefined;
     if (subjects.length === 1) return ask(subjects[0], askImage(subjects[0].file));
     byId("question-problem").textContent = "";
@@ -117,15 +117,16 @@ function inPortions(subjects, query) {
 
 const askTexts = (texts) =>
   askSeveral(inPortions(
-    texts.map((text) => ({ ...subjectOf("the text"), name: text, text })),
+    texts.map((text) => ({ ...subjectOf("the text"), name: text, text, query: async () => ({ text }) })),
     (part) => ({ texts: part.map(({ text }) => text) }),
   ));
 
 function askRows() {
+  const rowsNow = fileRows;
   const rows = Array.from({ length: Math.min(MOST_ROWS, fileRows.count) }, (_, row) => row);
-  const subjects = rows.map((row) => ({ ...subjectOf(`row ${row + 1} of the file`), name: `row ${row + 1}`, row }));
+  const subjects = rows.map((row) => ({ ...subjectOf(`row ${row + 1} of the file`), name: `row ${row + 1}`, row, query: async () => ({ vector: await rowsNow.row(row) }) }));
   return askSeveral(inPortions(subjects, async (part) => ({
-    vectors: await Promise.all(part.map(({ row }) => fileRows.row(row))), names: part.map(({ name }) => name),
+    vectors: await Promise.all(part.map(({ row }) => rowsNow.row(row))), names: part.map(({ name }) => name),
   })));
 }
 

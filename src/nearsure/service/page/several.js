@@ -11,7 +11,10 @@ let running = null;
 const cell = (content, kind = null) => element("td", { role: "cell", class: kind }, content);
 
 function draw({ subject, name, answer, problem }) {
-  const show = () => showAnswer(answer, subject);
+  const show = async () => {
+    showAnswer(answer, subject);
+    emit("answered", { answer, query: await subject.query() });
+  };
   const accepted = answer?.accepted === true ? "accepted" : answer?.accepted === false ? "not accepted" : "";
   return element("tr", { role: "row" },
     element("th", { scope: "row", role: "rowheader" },
@@ -22,7 +25,7 @@ function draw({ subject, name, answer, problem }) {
 }
 
 /** Asks about all, a portion after the other; what failed is a row with the reason.
- *  A portion is {subjects: [{name, ...}], send: (signal) => answers}. */
+ *  A portion is {subjects: [{name, query, ...}], send: (signal) => answers}; query() is what the API takes. */
 export async function askSeveral(portions) {
   running?.abort();
   const mine = new AbortController();
@@ -49,7 +52,6 @@ export async function askSeveral(portions) {
     rows.push(...added);
     byId("several-rows").append(...added.map(draw));
     note();
-    if (problem === null) emit("answered");
   }
 }
 
