@@ -162,7 +162,7 @@ def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     gallery = write_npz(tmp_path / "g.npz", *points())
@@ -197,7 +197,7 @@ def test_names_of_files_that_are_no_utf_8(tmp_path: Path, monkeypatch: pytest.Mo
     assert "wrote \\udcff-owls.csv" in runs[2].out
     assert runs[-1].json["n_points"] == 90
     assert {path.suffix for path in folder.iterdir()} == {
-        *(".npz", ".safetensors", ".sqlite", ".csv", ".html", ".lock")
+        *(".npz", ".safetensors", ".sqlite", ".csv", ".html")
     }
 
 

@@ -197,7 +197,7 @@ def test_a_gallery_is_replaced_only_when_that_is_said(tmp_path: Path) -> None:
     assert "--replace" in refused("fit", gallery, "-o", path)
     smaller = write_npz(tmp_path / "s.npz", *points(30))
     with SqliteEngine(path) as engine:
-        assert "is open already" in refused("fit", smaller, "-o", path, "--replace")
+        assert "has a writer already" in refused("fit", smaller, "-o", path, "--replace")
         assert engine.size() == 90
     succeeded("fit", smaller, "-o", path, "--replace")
     with SqliteEngine(path) as engine:

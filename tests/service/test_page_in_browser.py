@@ -1,5 +1,6 @@
 """The page in a real browser, against the real service."""
 
+import csv
 import io
 import json
 import re
@@ -552,6 +553,71 @@ def test_the_map_shows_classes_suspects_and_the_query(reader: Page, served: Serv
     expect(window).to_be_hidden()
 
 
+def test_several_texts_are_asked_about_and_added(page: Page, fresh: Served) -> None:
+    """A row for each, the whole answer on a click, a CSV file; texts stand in place of pictures."""
+    opened(page, fresh)
+    choose(page, "Text")
+    texts = ["an owl", "a cat, it says", '=a "dog"']
+    page.get_by_role("textbox", name="Text").fill("\n".join(texts))
+    page.get_by_label("Each line is a query").check()
+    page.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
+    answers = [asked(fresh, text=text) for text in texts]
+    rows = page.locator("#several-rows tr")
+    expect(rows.locator("th")).to_have_text(texts)
+    expect(rows.locator("td:nth-child(2)")).to_have_text([str(one["label"]) for one in answers])
+    rows.nth(1).get_by_role("button").click()
+    expect_answer(page, answers[1])
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    with download.value.path().open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["name"] for row in written] == [*texts[:2], f"'{texts[2]}"]
+    assert [float(row["confidence"]) for row in written] == [one["confidence"] for one in answers]
+    page.get_by_role("tab", name="Gallery").click()
+    adding = page.locator("#add-form")
+    adding.get_by_label("Label").fill("yak")
+    adding.get_by_label("Texts, one a line").fill("an owl, or a yak\n\na dog, or a yak")
+    adding.get_by_role("button", name="Add").click()
+    expect(page.locator("#status-text")).to_contain_text("2 items are added with the label “yak”")
+    added = fresh.call("/v1/items?label=yak")["items"]
+    assert sorted(item["text"] for item in added) == ["a dog, or a yak", "an owl, or a yak"]
+    page.locator("#items-filter").get_by_label("Label").fill("yak")
+    page.get_by_role("button", name="Show", exact=True).click()
+    row = page.locator("#items tr").filter(has_text="an owl, or a yak")
+    row.get_by_role("button", name="Relabel").click()
+    expect(page.get_by_role("dialog")).to_contain_text("an owl, or a yak")
+
+
+def test_several_images_are_dropped_and_added(page: Page, guarded: Served) -> None:
+    """One that is no picture is a row of its own; pictures are shown larger on a click."""
+    page.goto(guarded.address)
+    page.get_by_label("Token").fill(WRITE_TOKEN)
+    page.keyboard.press("Enter")
+    files: list[Any] = [{"name": "a.txt", "mimeType": "text/plain", "buffer": b"no picture"}]
+    for name, shade in (("dark.png", 20), ("light.png", 230)):
+        content = io.BytesIO()
+        Image.new("RGB", (400, 300), (shade,) * 3).save(content, "PNG")
+        files.append({"name": name, "mimeType": "image/png", "buffer": content.getvalue()})
+    page.get_by_label("Images", exact=True).first.set_input_files(files)
+    rows = page.locator("#several-rows tr")
+    expect(rows.locator("td:nth-child(2)")).to_have_text(
+        ["This file is not a picture.", "cat", "owl"]
+    )
+    page.get_by_role("tab", name="Gallery").click()
+    adding = page.locator("#add-form")
+    adding.get_by_label("Label").fill("yak")
+    adding.get_by_label("Images").set_input_files(files[1:])
+    adding.get_by_role("button", name="Add").click()
+    expect(page.locator("#status-text")).to_contain_text("2 items are added")
+    page.locator("#items-filter").get_by_label("Label").fill("yak")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#items tr")).to_have_count(2)
+    page.locator("#items .thumb img").first.click()
+    large = page.get_by_role("dialog", name="Picture").locator("img")
+    expect(large).to_be_visible()
+    assert large.evaluate("(image) => image.naturalWidth") == 320
+
+
 def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Served) -> None:
     page.goto(guarded.address)
     expect(page.get_by_label("Token")).to_be_focused()
@@ -565,7 +631,7 @@ def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Se
     expect(page.locator("#use-threshold")).to_be_hidden()
     dark = io.BytesIO()
     Image.new("RGB", (40, 30), (20, 20, 20)).save(dark, "PNG")
-    page.get_by_label("Image", exact=True).last.set_input_files(
+    page.get_by_label("Images", exact=True).first.set_input_files(
         {"name": "dark.png", "mimeType": "image/png", "buffer": dark.getvalue()}
     )
     expect_answer(page, asked(guarded, vector=center_of("cat").tolist()))

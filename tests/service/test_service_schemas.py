@@ -130,9 +130,17 @@ def narrowed() -> dict[str, Any]:
     }
     bodies["Compared"] = one_of("vector", "item", "text", "image", like=bodies["Compared"])
     bodies["NewThreshold"] = one_of("threshold", "precision", like=bodies["NewThreshold"])
-    bodies["BatchQuery"]["properties"]["vectors"]["items"] = vector
-    del bodies["BatchQuery"]["properties"]["names"]
-    bodies["NewItem"]["properties"]["vector"] = vector
+    text = {"type": "string", "minLength": 1, "maxLength": 20}
+    of_batch = bodies["BatchQuery"]["properties"]
+    for name, part in (("vectors", vector), ("texts", text)):
+        of_batch[name] = {"type": "array", "items": part, "minItems": 1, "maxItems": 40}
+    del of_batch["names"], of_batch["images"]
+    bodies["BatchQuery"] = one_of("vectors", "texts", like=bodies["BatchQuery"])
+    bodies["NewItem"]["properties"] |= {"vector": vector, "text": text}
+    del bodies["NewItem"]["properties"]["image"]
+    bodies["NewItem"] = one_of("vector", "text", like=bodies["NewItem"])
+    for kind in bodies["NewItem"]["oneOf"]:
+        kind["required"].append("label")
     of_labelled = bodies["LabelledQuery"]["properties"]
     of_labelled |= {"vector": vector, "label": {"type": "string", "enum": CLASSES}}
     of_labelled["key"] = {"type": "integer", "minimum": 0}

@@ -229,6 +229,9 @@ class NEDClassifier(
         The metric of the fit, which `refit` keeps.
     recalibrated_ : Recalibration or None
         The labelled queries that `recalibrate` was given, and what they changed; None before.
+    encoder_ : str or None
+        Name and version of the encoder that made the vectors, if somebody has said so by setting
+        it; it is kept in the model file.
 
     Examples
     --------
@@ -248,6 +251,7 @@ class NEDClassifier(
     n_neighbors_: int
     fit_indices_: AnyArray
     n_features_in_: int
+    encoder_: str | None = None
     _fit: Fit
 
     def __init__(
@@ -1183,6 +1187,7 @@ class NEDClassifier(
         classifier._fit = fit
         classifier.n_features_in_ = manifest["n_features"]
         classifier.n_neighbors_, classifier.fit_indices_ = manifest["n_neighbors"], fit_ids
+        classifier.encoder_ = manifest.get("encoder")
         if manifest["feature_names"]:
             classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
         classifier._warn_if_other_engine()

@@ -311,6 +311,7 @@ _IN_SOME = {
     "n_compared": COUNT,
     "recalibration": OBJECT,
     "head": OBJECT,
+    "encoder": TEXT,
     "recall": OBJECT,
 }
 
@@ -343,6 +344,8 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.group_names is not None:
         tensors["group_names"] = stored_classes(fit.group_names)
         manifest["group_names_dtype"] = fit.group_names.dtype.str
+    if classifier.encoder_ is not None:
+        manifest["encoder"] = classifier.encoder_
     if fit.bursts is not None:
         manifest["bursts"] = fit.bursts.to_dict()
     if fit.traits is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument
 
 from nearsure.cli import options, outputs
-from nearsure.cli.inputs import engine_options, labels_of, open_model
+from nearsure.cli.inputs import engine_options, labels_of, names_of, open_model
 from nearsure.cli.outputs import (
     RECORD_SUFFIXES,
     check_files,
@@ -103,7 +103,8 @@ def audit(
     else:
         _show(found, rows)
     if chosen is not None:
-        names = ("id", "label", "suggested", "p_own", "p_suggested", "trust")
+        names = ["id", "label", "suggested", "p_own", "p_suggested", "trust"]
+        names += ["text"] * any(one.text is not None for one in found.suspects)
         suspects = {name: [getattr(one, name) for one in found.suspects] for name in names}
         write_records([suspects], output, chosen, guard_formulas=guard_formulas, quiet=as_json)
 
@@ -119,16 +120,17 @@ def _audit_file(source: str, columns: dict[str, Any], parameters: dict[str, Any]
     with spinner("fitting"):
         classifier.fit(points.vectors, labels_of(points))
     found = _audit(classifier)
-    if points.ids is None:
-        return found
-    names = points.ids.tolist()
+    names, texts = names_of(points).tolist(), points.texts
 
     def name(row: "Label") -> "Label":
         return plain_label(names[int(row)])
 
     return replace(
         found,
-        suspects=tuple(replace(one, id=name(one.id)) for one in found.suspects),
+        suspects=tuple(
+            replace(one, id=name(one.id), text=None if texts is None else texts[int(one.id)])
+            for one in found.suspects
+        ),
         duplicates=tuple(
             replace(pair, first_id=name(pair.first_id), second_id=name(pair.second_id))
             for pair in found.duplicates
@@ -144,13 +146,22 @@ def _audit(classifier: "NEDClassifier") -> "Audit":
 
 
 def _show(found: "Audit", rows: int) -> None:
+    has_texts = any(one.text is not None for one in found.suspects[:rows])
     between = f"between {found.n_wrong_low:,} and {found.n_wrong_high:,}"
     show_table(
         f"Possibly mislabelled: about {found.n_wrong:,} of {found.n_points:,} points, {between}; "
         f"{found.n_suspects:,} to look at",
-        ("id", "label", "p", "suggested", "p", "trust"),
+        ("id", "label", "p", "suggested", "p", "trust", "text")[: 7 if has_texts else 6],
         [
-            [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]
+            [
+                s.id,
+                s.label,
+                f"{s.p_own:.1%}",
+                s.suggested,
+                f"{s.p_suggested:.1%}",
+                f"{s.trust:.2f}",
+                *([s.text] if has_texts else ()),
+            ]
             for s in found.suspects[:rows]
         ],
     )

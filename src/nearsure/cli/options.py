@@ -31,6 +31,20 @@ Labels = Annotated[
 ]
 VectorsKey = Annotated[str | None, file_option(help="Name of the array or column of vectors.")]
 LabelsKey = Annotated[str | None, file_option(help="Name of the array or column of labels.")]
+GroupsKey = Annotated[
+    str | None,
+    file_option(
+        help="Name of the array or column of groups: rows of a group (a burst, copies of one "
+        "image) do not count as each other's neighbours while fitting."
+    ),
+]
+Encoder = Annotated[
+    str | None,
+    file_option(
+        help="image, text or module:attribute: encodes a folder of images or a file of texts. By "
+        "default the one that the model was fitted with."
+    ),
+]
 IdsKey = Annotated[str | None, file_option(help="Name of the array or column of ids.")]
 PicturesKey = Annotated[str | None, file_option(help="Name of the array or column of image paths.")]
 ImagesRoot = Annotated[

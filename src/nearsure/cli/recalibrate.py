@@ -84,7 +84,7 @@ def recalibrate(
         columns = {"labels": "none" if labels_key is None else "optional"}
     columns |= {"vectors_key": vectors_key, "labels_key": labels_key, "ids_key": ids_key}
     with (
-        inputs.open_model(model, gallery, settings) as classifier,
+        inputs.open_model(model, gallery, settings, read_only=choose is not None) as classifier,
         inputs.open_queries(queries, classifier, format=input_format, **columns) as stream,
     ):
         points = stream.read_all()

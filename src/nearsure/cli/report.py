@@ -22,6 +22,7 @@ from nearsure.errors import ConfigError
 
 if TYPE_CHECKING:
     from nearsure.classifier import NEDClassifier
+    from nearsure.embedding_files import EmbeddingChunk
     from nearsure.engines.sqlite import SqliteEngine
     from nearsure.report import Report
     from nearsure.report.thumbnails import Picture
@@ -32,8 +33,9 @@ def report(
         str | None,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
-            "standard input; without it the gallery's own points are scored, each left out of its "
-            "own search."
+            "standard input; or a folder of images or a file of texts, with labels, if the model "
+            "says how to encode them; without it the gallery's own points are scored, each left "
+            "out of its own search."
         ),
     ] = None,
     *,
@@ -59,6 +61,7 @@ def report(
         ),
     ] = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -86,6 +89,7 @@ def report(
         "ids_key": ids_key,
         "pictures_key": pictures_key,
         "format": input_format,
+        "encoder": encoder,
     }
     engine = inputs.engine_options(engine_option, table=table, collection=collection)
     if output is None and json_output is None:
@@ -114,7 +118,10 @@ def report(
         else:
             images = ImagePaths(queries, images_root)
             settings["gallery_pictures"] = pictures
-            made = _report_on_queries(classifier, queries, columns, images, settings)
+            columns["labels"] = "required"
+            with inputs.open_queries(queries, classifier, **columns) as stream:
+                points = stream.read_all()
+            made = _report_on_queries(classifier, points, images, settings)
         if isinstance(pictures, NamedImages):
             pictures.images.tell()
     if OWN_POINTS in made.about.notes:
@@ -129,24 +136,29 @@ def report(
         typer.echo(report_json(made))
         return
     print_written(*(path for path in (output, json_output) if path is not None))
+    if queries is not None:
+        inputs.end_encoded(stream)
 
 
 def _report_on_queries(
     classifier: "NEDClassifier",
-    queries: str,
-    columns: dict[str, Any],
+    points: "EmbeddingChunk",
     images: ImagePaths,
     settings: dict[str, Any],
 ) -> "Report":
     from nearsure.report import query_report
 
-    with inputs.open_queries(queries, classifier, labels="required", **columns) as stream:
-        points = stream.read_all()
     pictures = None if points.pictures is None else [images.of(path) for path in points.pictures]
     images.tell()
     labels = inputs.match_labels(inputs.labels_of(points), classifier.classes_)
     return query_report(
-        classifier, points.vectors, labels, ids=points.ids, pictures=pictures, **settings
+        classifier,
+        points.vectors,
+        labels,
+        ids=points.ids,
+        pictures=pictures,
+        texts=points.texts,
+        **settings,
     )
 
 

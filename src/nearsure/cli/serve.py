@@ -56,7 +56,8 @@ def serve(
     encoder: Annotated[
         str | None,
         Option(
-            help="image, text or module:attribute: lets the page and the API take images or text."
+            help="image, text or module:attribute: lets the page and the API take images or text. "
+            "By default the one that the gallery was fitted with."
         ),
     ] = None,
     precision: options.Precision = None,

@@ -73,6 +73,7 @@ def _assemble(
     gallery_pictures: Pictures | None,
     vectors_of: Callable[[IntArray], AnyArray],
     checks: tuple[PromiseCheck, ...] = (),
+    texts: Sequence[str | None] | None = None,
     with_audit: bool = True,
     confirmed: Confirmed | None = None,
     plane: Plane | None = None,
@@ -95,7 +96,7 @@ def _assemble(
         Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
         On these queries.
-    title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, with_audit
+    title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, texts, with_audit
         As of `query_report`.
     picture_of_row, vectors_of : callable
         From the row of a query to its picture, and from rows to vectors.
@@ -135,6 +136,7 @@ def _assemble(
         thumbnails=thumbnails,
         picture_of_row=picture_of_row,
         gallery_pictures=gallery_pictures,
+        texts=texts,
     )
     audit = on_audit = None
     if with_audit and classifier.n_support_ > LARGEST_AUDITED:
@@ -249,6 +251,7 @@ def query_report(
     ids: ArrayLike | None = None,
     pictures: Sequence[Picture | None] | None = None,
     gallery_pictures: Pictures | None = None,
+    texts: Sequence[str | None] | None = None,
     seed: int = 0,
     n_resamples: int = 1000,
     n_mistakes: int = 20,
@@ -274,6 +277,8 @@ def query_report(
         is a note.
     gallery_pictures : mapping of id to path, optional
         Images of points of the gallery.
+    texts : sequence of n str or None, optional
+        What the queries were made of; a gallery in an .sqlite file has its own.
     seed : int
         Of the bootstrap.
     n_resamples : int
@@ -302,11 +307,12 @@ def query_report(
     n_queries, classes = len(prediction.labels), classifier.classes_
     truth = check_truth(labels, n_queries, classes)
     names = np.arange(n_queries) if ids is None else one_each("ids", ids, n_queries)
-    if pictures is not None and len(pictures) != n_queries:
-        raise InvalidInputError(
-            f"The 'pictures' parameter must have one entry, which may be None, for each of the "
-            f"{n_queries} queries. Got {len(pictures)} instead."
-        )
+    for name, given in (("pictures", pictures), ("texts", texts)):
+        if given is not None and len(given) != n_queries:
+            raise InvalidInputError(
+                f"The {name!r} parameter must have one entry, which may be None, for each of the "
+                f"{n_queries} queries. Got {len(given)} instead."
+            )
     codes = codes_in_gallery(truth, classes, classifier.class_counts_)
     answered = Answered(prediction, classes, names, truth, codes)
     scores = answered.confidence, answered.correct
@@ -331,6 +337,7 @@ def query_report(
         n_suspects=n_suspects,
         picture_of_row=lambda row: None if pictures is None else pictures[row],
         gallery_pictures=gallery_pictures,
+        texts=[None] * n_queries if texts is None else texts,
         vectors_of=np.asarray(queries).__getitem__,
         checks=_check_promises(classifier, queries, answered),
         with_audit=with_audit,

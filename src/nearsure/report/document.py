@@ -301,13 +301,17 @@ class GalleryMap:
 
 @dataclass(frozen=True)
 class SupportingNeighbor:
-    """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses."""
+    """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses.
+
+    Here as elsewhere, `text` is what the vector was made of, where the gallery keeps it.
+    """
 
     id: Label
     label: Label
     sq_distance: float
     share: float
     picture: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -329,6 +333,7 @@ class Mistake:
     picture: str | None = None
     p_neighbors: float | None = None
     p_head: float | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -350,6 +355,7 @@ class Suspect:
     p_suggested: float
     trust: float
     picture: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)

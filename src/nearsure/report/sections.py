@@ -11,6 +11,7 @@ from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.comparison import RuleResult, compare_rules, score_by, title_of
 from nearsure.decisions import AcceptThreshold
+from nearsure.embedding_files.rows import plain_value
 from nearsure.metrics import (
     area_under_risk_coverage,
     bin_by_confidence,
@@ -22,7 +23,7 @@ from nearsure.metrics import (
 )
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.posterior import Posterior
-from nearsure.report.answers import Answered
+from nearsure.report.answers import Answered, texts_of
 from nearsure.report.confusion import Examples
 from nearsure.report.document import (
     Audit,
@@ -92,6 +93,7 @@ def audit_of(
     doubted = doubted.first(n_suspects)
     pairs, confusable, small = found.duplicates, found.confusable, found.small
     low, high = found.suspects.wrong.between
+    texts = texts_of(classifier, doubted.ids)
     return Audit(
         n_points=found.n_points,
         n_wrong=found.suspects.wrong.n,
@@ -112,6 +114,7 @@ def audit_of(
                 p_suggested=float(doubted.p_suggested[i]),
                 trust=float(doubted.trust[i]),
                 picture=small_pictures.of(picture_under(pictures, doubted.ids[i])),
+                text=texts.get(doubted.ids[i].item()),
             )
             for i in range(len(doubted))
         ),
@@ -440,6 +443,7 @@ def confident_mistakes(
     thumbnails: Thumbnails,
     picture_of_row: Callable[[int], Picture | None],
     gallery_pictures: Pictures | None,
+    texts: Sequence[str | None] | None,
 ) -> tuple[Mistake, ...]:
     """Wrong answers, the most confident first, each with its nearest neighbours.
 
@@ -457,6 +461,8 @@ def confident_mistakes(
         From the row of a query to its picture.
     gallery_pictures : mapping of id to picture
         Of the neighbours.
+    texts : sequence of str or None
+        Of the queries; None if they are points of the gallery.
     """
     first = surest_mistakes(answered, n_mistakes)
     if not first.size:
@@ -464,6 +470,9 @@ def confident_mistakes(
     neighbors = answered.prediction.neighbors.take(first)
     shares = classifier.vote_shares(neighbors)
     support = classifier.support(answered.prediction)
+    near = np.empty(0, int) if neighbors.ids is None else np.unique(neighbors.ids)
+    known = texts_of(classifier, near)
+    own = texts_of(classifier, answered.ids[first]) if texts is None else {}
 
     def describe(place: int, rank: int) -> SupportingNeighbor:
         # Neighbours without ids are known by their rank.
@@ -474,6 +483,7 @@ def confident_mistakes(
             sq_distance=float(neighbors.sq_distances[place, rank]),
             share=float(shares[place, rank]),
             picture=thumbnails.of(picture_under(gallery_pictures, name)),
+            text=known.get(plain_value(name)),
         )
 
     return tuple(
@@ -489,6 +499,7 @@ def confident_mistakes(
             picture=thumbnails.of(picture_of_row(int(row))),
             p_neighbors=None if support.head is None else float(support.neighbors[row]),
             p_head=None if support.head is None else plain_number(float(support.head[row])),
+            text=own.get(plain_value(answered.ids[row])) if texts is None else texts[row],
         )
         for place, row in enumerate(first)
     )

@@ -201,6 +201,19 @@ class ServedGallery:
                 self._free = free_integers([np.sort(ids)], 1, self._free)
             return ids
 
+    def keep_looks(
+        self, ids: AnyArray, pictures: Sequence[bytes | None], texts: Sequence[str | None]
+    ) -> None:
+        """Keep small pictures and texts of points, in an engine that can."""
+        names = ids.tolist()
+        small = {name: own for name, own in zip(names, pictures, strict=True) if own is not None}
+        written = {name: own for name, own in zip(names, texts, strict=True) if own is not None}
+        with self._writing:
+            if small:
+                self.engine.put_pictures(small)  # type: ignore[attr-defined]
+            if written:
+                self.engine.put_texts(written)  # type: ignore[attr-defined]
+
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()

@@ -99,7 +99,7 @@ def read_cache(file: DatabaseFile, like: CommittedIndex) -> CommittedIndex | Non
 
 def write_cache(file: DatabaseFile, index: CommittedIndex) -> None:
     """Keep an index that fits what the gallery holds now; whatever goes wrong is no error."""
-    if index.index_type == "exact" or not index.size():
+    if file.read_only or index.index_type == "exact" or not index.size():
         return
     path = beside(file.path, CACHE_SUFFIX)
     try:

@@ -66,7 +66,7 @@
       const buttons = actions(context, suspect, state, draw);
       row.replaceChildren(
         ...[
-          picture(suspect.picture, "Item " + suspect.id, "picture-small"),
+          picture(suspect.picture, "Item " + suspect.id, "picture-small", suspect.text),
           element(
             "div",
             { class: "suspect-words" },

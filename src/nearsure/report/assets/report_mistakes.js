@@ -18,7 +18,7 @@
     return element(
       "li",
       { class: "supporter " + role },
-      picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small"),
+      picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small", neighbor.text),
       element(
         "div",
         { class: "supporter-words" },
@@ -57,7 +57,7 @@
       element(
         "div",
         { class: "mistake-head" },
-        picture(mistake.picture, "Query " + mistake.id),
+        picture(mistake.picture, "Query " + mistake.id, "", mistake.text),
         element(
           "div",
           {},

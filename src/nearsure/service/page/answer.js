@@ -27,7 +27,7 @@ function chip(kind, text) {
 function previewOf(subject) {
   if (preview !== null) URL.revokeObjectURL(preview);
   preview = null;
-  if (subject.kind === "item") return picture(subject.item.id, "large");
+  if (subject.kind === "item") return picture(subject.item.id, "large", null, subject.item.text);
   if (!subject.file) return null;
   preview = URL.createObjectURL(subject.file);
   return element("span", { class: "thumb large" }, element("img", { src: preview, alt: "The picture of the query" }));
@@ -64,10 +64,10 @@ function classRow(share, answer) {
 
 function neighborCard(neighbor, share, answer, largest) {
   const agrees = neighbor.label === answer.label;
-  const askIt = () => emit("ask-item", { id: neighbor.id, label: neighbor.label });
+  const askIt = () => emit("ask-item", neighbor);
   const whole = `Ask about item ${neighbor.id}`;
   return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
-    picture(neighbor.id),
+    picture(neighbor.id, "", null, neighbor.text),
     element("p", { class: "neighbor-label", title: neighbor.label }, String(neighbor.label),
       agrees ? null : element("span", { class: "unseen" }, " (another label)")),
     element("p", { class: "neighbor-id" },

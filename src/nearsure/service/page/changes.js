@@ -2,7 +2,7 @@
 
 import { confirm, relabel, remove, restore, unconfirm } from "./api.js";
 import { attempt, byId, notify, shortName } from "./elements.js";
-import { forgetPicture } from "./pictures.js";
+import { forgetPicture, picture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
 /** Opens a dialog; true if it was confirmed. The browser restores the focus. */
@@ -89,10 +89,13 @@ function undoByKey(event) {
   byId("status-undo").click();
 }
 
+const look = (item) => picture(item.id, "whole", null, item.text);
+
 /** Relabels with a label from a dialog. */
 export async function askForLabel(item, button) {
   const field = byId("relabel-label");
   byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
+  byId("relabel-look").replaceChildren(look(item));
   field.value = "";
   if (!(await confirmed(byId("relabel-dialog"), byId("relabel-form")))) return false;
   const label = field.value.trim();
@@ -103,6 +106,7 @@ export async function askForLabel(item, button) {
 export async function removeItem(item, button, asks = true) {
   const [id, before] = [item.id, String(item.label)];
   byId("remove-heading").textContent = `Remove item ${id}, labelled “${before}”?`;
+  byId("remove-look").replaceChildren(look(item));
   if (asks && !(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
   return make({ kind: "remove", id, before }, () => remove(id).then(() => forgetPicture(id)), {
     words: `Item ${shortName(id)} is removed.`,

@@ -73,9 +73,9 @@ function likelihood(words, share, kind) {
 }
 
 function row(suspect) {
-  const askIt = () => emit("ask-item", { id: suspect.id, label: suspect.label });
+  const askIt = () => emit("ask-item", suspect);
   return element("li", { class: "suspect", "data-id": suspect.id },
-    picture(suspect.id, "", suspect.picture),
+    picture(suspect.id, "", suspect.picture, suspect.text),
     element("div", { class: "suspect-words" },
       element("p", { class: "suspect-title" },
         element("button", { type: "button", class: "link", title: `Ask about item ${suspect.id}`, on: { click: askIt } },

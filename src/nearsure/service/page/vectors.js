@@ -2,7 +2,7 @@
 
 const LARGEST_TEXT = 32 * 2 ** 20;
 const LONGEST_QUOTE = 40;
-const NOT_THE_VECTOR = new Set(["id", "label", "image"]);
+const NOT_THE_VECTOR = new Set(["id", "label", "image", "text"]);
 
 function checked(values) {
   values.forEach((value, place) => {

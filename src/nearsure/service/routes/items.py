@@ -1,17 +1,28 @@
 """The items of the gallery: seen, added, relabelled, removed."""
 
+from base64 import b64decode
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from fastapi import Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
+from nearsure.report.thumbnails import KEPT_SIDE, Thumbnails
 from nearsure.service.auth import may_read, may_write
 from nearsure.service.documents import answer_picture
-from nearsure.service.items import LARGEST_PAGE, find_page, parse_ids, parse_labels, show_names
+from nearsure.service.errors import ProblemError
+from nearsure.service.items import (
+    LARGEST_PAGE,
+    find_page,
+    parse_ids,
+    parse_labels,
+    show_names,
+    texts_in,
+)
 from nearsure.service.routes import make_router, problems
-from nearsure.service.routes.queries import check_batch, read_many
+from nearsure.service.routes.queries import check_batch, decode_image, read_many
 from nearsure.service.schemas import (
     Added,
     Changed,
@@ -19,6 +30,7 @@ from nearsure.service.schemas import (
     ItemId,
     ItemPage,
     LabelText,
+    NewItem,
     NewItems,
     NewLabel,
     Relabelling,
@@ -39,6 +51,18 @@ PICTURES = {
         for kind in ("image/jpeg", "image/png", "image/webp")
     }
 }
+
+
+@runtime_checkable
+class KeepsLooks(Protocol):
+    """An engine that keeps pictures and texts beside vectors."""
+
+    def put_pictures(self, pictures: Mapping[Any, bytes]) -> None:
+        """Keep some."""
+
+    def put_texts(self, texts: Mapping[Any, str]) -> None:
+        """Keep some."""
+
 
 OwnId = Annotated[ItemId, Path(description="Id of the item.")]
 
@@ -94,7 +118,7 @@ async def get_item(
     "/v1/items",
     status_code=201,
     response_model=Added,
-    responses=problems(400, 409, 415),
+    responses=problems(400, 409, 415, 501),
     openapi_extra=describe_body(NewItems, NEW),
     summary="Add items, all or none",
 )
@@ -102,11 +126,20 @@ async def add_items(request: Request) -> Response:
     service = get_service(request)
     new = (await read_many(request, NewItems)).items
     check_batch(len(new), service)
-    vectors = service.vectors([item.vector for item in new])
     labels = parse_labels([item.label for item in new], service.gallery.engine)
     names = [item.id for item in new]
-    ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-    return json_answer({"ids": show_names(ids)}, 201)
+    keeps = isinstance(service.gallery.engine, KeepsLooks)
+    images = [None if item.image is None else decode_image(item.image) for item in new]
+    vectors = await _vectors_of(service, new, images, keeps=keeps)
+    pictures = await service.reads.run(lambda: [_small(image) for image in images] if keeps else [])
+
+    def add() -> AnyArray:
+        ids = service.gallery.add(vectors, labels, names)
+        if keeps:
+            service.gallery.keep_looks(ids, pictures, [item.text for item in new])
+        return ids
+
+    return json_answer({"ids": show_names(await service.write(add))}, 201)
 
 
 @writing.post(
@@ -194,6 +227,51 @@ async def remove_item(request: Request, item_id: OwnId) -> Response:
     return await _change(request, [item_id], "remove")
 
 
+async def _vectors_of(
+    service: RunningService, new: list[NewItem], images: list[bytes | None], *, keeps: bool
+) -> AnyArray:
+    """Vectors of new items, shape (n, dimension): those given, and of texts and images."""
+    rows: dict[int, list[float]] = {}
+    texts: dict[int, str] = {}
+    encoded: dict[int, bytes] = {}
+    for place, (item, image) in enumerate(zip(new, images, strict=True)):
+        if item.vector is not None:
+            rows[place] = item.vector
+            if not keeps and (item.text is not None or image is not None):
+                message = "This engine keeps no texts or pictures beside vectors. Leave them out."
+                raise ProblemError(409, "no_looks", message)
+        elif (item.text is None) == (image is None):
+            raise ProblemError(
+                422,
+                "invalid_request",
+                f"An item must have a vector, a text or an image. Item {place} has "
+                f"{'none of them' if image is None else 'a text and an image, and no vector'}.",
+            )
+        elif image is not None:
+            encoded[place] = image
+        else:
+            texts[place] = str(item.text)
+    parts: list[AnyArray] = []
+    if rows:
+        parts.append(service.vectors(list(rows.values())))
+    if texts:
+        parts.append(await service.encode("text", list(texts.values())))
+    if encoded:
+        parts.append(await service.encode("image", list(encoded.values())))
+    vectors: AnyArray = np.concatenate(parts)
+    return vectors[np.argsort([*rows, *texts, *encoded])]
+
+
+def _small(image: bytes | None) -> bytes | None:
+    """A small picture of an image; 422 if it is none."""
+    if image is None:
+        return None
+    address = Thumbnails(KEPT_SIDE).of(image)
+    if address is None:
+        raise ProblemError(422, "invalid_request", "An image of the items cannot be decoded.")
+    return b64decode(address.partition(",")[2])
+
+
 async def _relabel(service: RunningService, texts: list[str], label: str) -> Response:
     check_batch(len(texts), service)
     engine = service.gallery.engine
@@ -219,4 +297,5 @@ def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[
         "id": show_names(ids)[0],
         "label": show_names(labels)[0],
         "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
+        "text": texts_in(service.gallery.engine, ids).get(ids.tolist()[0]),
     }
