@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
+from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
@@ -30,6 +31,10 @@ from nearsure import errors
 # Some virtual machines show AMX and refuse it, and then torch fails in half precision; no test
 # needs it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# How long an example takes says nothing about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->\s*\Z")
 REASON = re.compile(r"<!-- not run: ([^>]+) -->\s*\Z")

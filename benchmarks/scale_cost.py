@@ -69,7 +69,7 @@ def measure(index: str, n_points: int) -> Cost:
     fit = seconds(classifier.fit_engine)
     prediction = classifier.predict_with_confidence(queries)
     memory = 1024 * (peak_kib() - before)
-    bare = bare_search(engine, gallery)
+    bare = bare_search(engine, gallery, classifier)
     rates, added = throughput(bare, classifier, queries)
     default = NEDClassifier(n_neighbors=K, engine=engine).fit_engine()
     _, added_by_default = throughput(bare, default, queries)
@@ -100,17 +100,23 @@ def measure(index: str, n_points: int) -> Cost:
     )
 
 
-def bare_search(engine: FaissEngine, gallery: LargeGallery) -> Callable[[AnyArray], object]:
+def bare_search(
+    engine: FaissEngine, gallery: LargeGallery, classifier: NEDClassifier
+) -> Callable[[AnyArray], object]:
     """The search of faiss alone, on the same index, with the same effort."""
     if engine.index_type == "exact":
         flat = faiss.IndexFlatL2(gallery.vectors.shape[1])
         flat.add(gallery.vectors)
         return lambda queries: flat.search(queries, K)
     graph = graph_of(engine)
-    graph.hnsw.efSearch = engine.settings.hnsw_ef_search
+    chosen = classifier.recall_
+    ef_search = engine.settings.hnsw_ef_search
+    if chosen is not None and chosen.effort is not None:
+        ef_search = chosen.effort
+    graph.hnsw.efSearch = ef_search
     # These vectors lie about the origin, so that the engine holds them as they are.
     few = gallery.queries[:100]
-    if (graph.search(few, K)[1] != engine.search(few, K).ids).mean() > SAME:
+    if (graph.search(few, K)[1] != engine.search_with_effort(few, K, ef_search).ids).mean() > SAME:
         sys.exit("The bare search does not answer as the engine does: nothing can be compared.")
     return lambda queries: graph.search(queries, K)
 

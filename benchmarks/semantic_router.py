@@ -32,7 +32,7 @@ from nearsure.metrics import expected_calibration_error
 
 FOLDER = Path(os.environ.get("NEARSURE_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 PAGE = Path(__file__).parents[1] / "results" / "semantic_router.md"
-UTTERANCES = 10
+UTTERANCES = (10, 100)
 LABELLED = (20, 100)
 DRAWS = 20
 Aggregation = Literal["mean", "max", "sum"]
@@ -243,7 +243,9 @@ it accepts nothing.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write results/semantic_router.md")
-    parser.add_argument("--utterances", type=int, default=UTTERANCES, help="of each route")
+    parser.add_argument(
+        "--utterances", type=int, nargs="+", default=UTTERANCES, help="of each route, a table each"
+    )
     arguments = parser.parse_args()
     if not (FOLDER / "clinc150_minilm.npz").exists():
         print("      semantic_router: nothing is measured, NEARSURE_DATA names no embeddings")
@@ -251,9 +253,10 @@ def main() -> None:
     logging.getLogger("semantic_router").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", FitWarning)
     lines = []
-    for line in measure(arguments.utterances):
-        print(line, flush=True)
-        lines.append(line)
+    for n_utterances in arguments.utterances:
+        for line in measure(n_utterances):
+            print(line, flush=True)
+            lines.append(line)
     if arguments.write:
         PAGE.write_text(INTRODUCTION + "\n".join(lines) + "\n")
 

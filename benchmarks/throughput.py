@@ -21,6 +21,8 @@ ROUNDS = 7
 # What fit + predict may cost, to the bare searches, and the share of all but the search in percent.
 # The default fits three parameters, a calibrator and a head where NED fits one parameter.
 BOUNDS: dict[RuleChoice, tuple[float, float]] = {"ned": (1.15, 3.0), "adaptive": (1.35, 18.0)}
+# What fit + predict with a head may cost, to the same without one.
+HEAD_BOUND = 1.15
 
 
 def main() -> None:
@@ -31,6 +33,7 @@ def main() -> None:
     full = seconds(lambda: flat.search(gallery.vectors, K + 1))
     for rule, fit in fit_times.items():
         say(f"{rule}: fit with the default sample, to a full self-search", fit / full, 0.25)
+    compare_with_neighbors_alone(gallery)
     compare_with_scikit_learn(gallery)
     finish()
 
@@ -54,6 +57,19 @@ def measure(rule: RuleChoice, gallery: Gallery, flat: faiss.IndexFlatL2) -> floa
     # The search is ExactIndex.search_rows, with the distances that it computes anew.
     say(f"{rule}: everything but the search", median(shares), share, unit="%")
     return median(fit_times)
+
+
+def compare_with_neighbors_alone(gallery: Gallery) -> None:
+    """Say what a head beside the neighbours costs."""
+
+    def ask(classifier: NEDClassifier) -> None:
+        classifier.fit(gallery.vectors, gallery.labels).predict_with_confidence(gallery.queries)
+
+    with_head, alone = NEDClassifier(n_neighbors=K), NEDClassifier(n_neighbors=K, head=None)
+    ask(alone)
+    # One after the other, so that what else the machine does slows both.
+    ratios = [seconds(lambda: ask(with_head)) / seconds(lambda: ask(alone)) for _ in range(ROUNDS)]
+    say("adaptive: fit + predict with a head, to head=None", median(ratios), HEAD_BOUND)
 
 
 def compare_with_scikit_learn(gallery: Gallery) -> None:

@@ -119,7 +119,9 @@ class TestNewClasses:
     def test_a_date_that_is_none_is_refused(self, kind: str | type) -> None:
         days = np.array([0, 1], "m8[s]" if kind == "m8[s]" else "M8[D]").astype(kind)
         none = (
-            np.array([np.datetime64("NaT")], object) if kind is object else np.array(["NaT"], kind)
+            np.array([np.datetime64("NaT", "D")], object)
+            if kind is object
+            else np.array(["NaT"], kind)
         )
         with pytest.raises(InvalidInputError, match=r"must name classes\. Got NaN or NaT"):
             classes_and_codes(np.concatenate([days, none]))

@@ -144,9 +144,10 @@ class TestWriting:
         NEDClassifier(temperature=9.0).fit(*gallery()).save(saved)
         assert NEDClassifier.load(saved).temperature_ == 9.0
 
-    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match="no folder"):
-            NEDClassifier().fit(*gallery()).save(tmp_path / "nowhere" / "model")
+    def test_a_folder_that_is_not_there_is_made(self, tmp_path: Path) -> None:
+        path = tmp_path / "no" / "where" / "model"
+        NEDClassifier(temperature=9.0).fit(*gallery()).save(path)
+        assert NEDClassifier.load(path).temperature_ == 9.0
 
     def test_labels_that_no_file_can_hold(self, tmp_path: Path) -> None:
         Z, y = gallery()

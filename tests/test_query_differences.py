@@ -118,6 +118,6 @@ def test_a_model_file_keeps_what_queries_are_compared_with(
     del manifest["n_compared"]
     kept = {name: part for name, part in tensors.items() if not name.startswith("compared_")}
     write_model(path, manifest, kept)
-    # In memory it is measured anew.
+    # In memory it is measured again.
     with pytest.warns(QueriesDifferWarning):
         assert NEDClassifier.load(path).predict_with_confidence(queries).differences == expected

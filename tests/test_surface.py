@@ -1,6 +1,6 @@
 """What users see, compared with files in `tests/surface`: a change there must be meant.
 
-``python tests/test_surface.py`` writes the files anew.
+``python tests/test_surface.py`` rewrites the files.
 """
 
 import inspect

@@ -96,7 +96,7 @@ def classifier(request: pytest.FixtureRequest) -> NEDClassifier:
 
 
 class TestInvariances:
-    """What must not change the answer; NED's T is fitted anew each time."""
+    """What must not change the answer; NED's T is refitted each time."""
 
     points, labels = gaussian_classes(300, seed=5)
     queries, _ = gaussian_classes(80, seed=6)

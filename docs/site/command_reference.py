@@ -43,7 +43,7 @@ def _block(lines: list[str]) -> Iterator[str]:
 def _tables(command: Any, context: typer.Context) -> Iterator[str]:  # noqa: ANN401
     """A table for each panel of the help, the one without a name first."""
     panels: dict[str, list[str]] = {"": []}
-    for parameter in command.params:
+    for parameter in command.get_params(context):
         if not parameter.hidden and parameter.name != "help":
             row = _row(parameter, context)
             panels.setdefault(parameter.rich_help_panel or "", []).append(row)

@@ -415,7 +415,7 @@ def small_classes(
         A class with fewer members is listed.
     max_miss_share : float
         A class is listed, too, if a larger share of its members have no other member among their
-        neighbours. NED then gives their class the probability 0, and T cannot mend it.
+        neighbours. NED then gives their class the probability 0, and T cannot change that.
 
     Returns
     -------
@@ -460,8 +460,8 @@ def small_classes(
 # - The label is compared with its best rival, so that a point in a crowd of many classes is not as
 #   suspect as one in the midst of another class.
 #
-# Where a head stands beside the neighbours, what both say together of a point that neither has seen
-# has the larger part in it.
+# Where a head is used beside the neighbours, what both say together of a point that neither has
+# seen has the larger part in it.
 
 
 SECOND_HAND = 0.3

@@ -112,7 +112,7 @@ def _draw_reliability(neighbors: Neighbors, truth: IntArray, temperature: float)
 def _draw_neighbor_curve(
     gallery: tuple[FloatArray, IntArray], queries: tuple[FloatArray, IntArray]
 ) -> "Figure":
-    """Accuracy and ECE against k (the paper's Figure 2); T is fitted anew for each k."""
+    """Accuracy and ECE against k (the paper's Figure 2); T is refitted for each k."""
     vectors, codes = gallery
     ks = [k for k in K_CURVE if k < len(codes)]
     index = ExactIndex(vectors)

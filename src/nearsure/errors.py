@@ -22,6 +22,7 @@ NearsureError
 FitWarning (UserWarning)
 ├── ManyMissesWarning                 many points' class is not among their neighbours
 ├── DegenerateTemperatureWarning      the data do not determine the temperature
+├── LowRecallWarning                  an approximate engine misses many of the true neighbours
 ├── NearCopiesWarning                 near-copies carry the gallery's accuracy on itself
 ├── QueriesDifferWarning              queries are not like the gallery
 ├── UnknownsNotRecognizedWarning      classes that are left out look like those that are there
@@ -123,6 +124,10 @@ class ManyMissesWarning(FitWarning):
 
 class DegenerateTemperatureWarning(FitWarning):
     """The likelihood has no minimum inside the searched range of temperatures."""
+
+
+class LowRecallWarning(FitWarning):
+    """An approximate engine misses many of the true neighbours, with as much effort as it may."""
 
 
 class NearCopiesWarning(FitWarning):

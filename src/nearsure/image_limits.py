@@ -59,7 +59,7 @@ class ImageLimits:
             if n_scans > MOST_SCANS:
                 raise ValueError(
                     f"it has {n_scans} scans, of which at most {MOST_SCANS} are allowed; "
-                    "save it anew"
+                    "save it again"
                 )
 
 

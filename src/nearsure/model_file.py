@@ -36,15 +36,13 @@ def write_model(
     Parameters
     ----------
     path : path-like
-        Where to.
+        Where to; missing folders are made.
     manifest : dict
         Anything that JSON can hold.
     tensors : dict of str to array
         Numeric arrays.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to save a model in.")
     tensors, metadata = _prepare(manifest, tensors)
     with atomic_write(path) as draft:
         # With the permissions of any new file; safetensors would let only the owner read it.

@@ -350,7 +350,9 @@ def _rank(
     most_first = np.argsort(-row_votes, axis=1, kind="stable")
     ranked = np.take_along_axis(entry, most_first, axis=1).ravel()
     ranked = ranked[ranked >= 0]
-    ties = (sq_distances[:, 1:] == sq_distances[:, :-1]).any(axis=1)
+    equal = sq_distances[:, 1:] == sq_distances[:, :-1]
+    # Padding is as far as padding, and ranks nothing.
+    ties = (equal & np.isfinite(sq_distances[:, 1:])).any(axis=1)
     if ties.any():
         row = nearest // sq_distances.shape[1]
         tied = np.flatnonzero(ties[row])

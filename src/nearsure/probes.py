@@ -93,7 +93,7 @@ def fit_probe(
 
     The penalty of logistic regression is the one of greatest likelihood of these scores after the
     best temperature: a strong penalty gives the better ranking and too low a confidence, which the
-    temperature mends. Penalties are tried from the strongest on until the likelihood falls.
+    temperature corrects. Penalties are tried from the strongest on until the likelihood falls.
 
     Parameters
     ----------

@@ -237,12 +237,17 @@ def _to_plain(value: Any) -> Any:  # noqa: ANN401
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
+def is_array_type(kind: Any) -> bool:  # noqa: ANN401
+    """Whether a field holds an array; from numpy 2.5 on, `NDArray` is an alias with a value."""
+    origin = get_origin(kind)
+    return np.ndarray in (origin, get_origin(getattr(origin, "__value__", None)))
+
+
 def _from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if isinstance(value, list):
-        is_array = get_origin(kind) is np.ndarray
-        return np.array(value, np.float64) if is_array else tuple(value)
+        return np.array(value, np.float64) if is_array_type(kind) else tuple(value)
     return np.nan if value is None and kind is float else value
 
 

@@ -16,6 +16,13 @@ from nearsure.batch import Scorer
 from nearsure.errors import InvalidInputError, ModelFileError
 
 FOLDER = Path(__file__).parent
+# Ray's own processes have 30 or 60 seconds to register, and a busy machine may take longer.
+RAY_PATIENCE = {
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_gcs_server_port_wait_time_s": "600",
+    "RAY_raylet_start_wait_time_s": "600",
+    "RAY_worker_register_timeout_seconds": "600",
+}
 
 
 def expected_answers(classifier: NEDClassifier) -> dict[int, tuple[Any, ...]]:
@@ -101,7 +108,9 @@ def workers_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ray(workers_path: None) -> Iterator[Any]:  # noqa: ARG001
+def ray(workers_path: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:  # noqa: ARG001
+    for name, value in RAY_PATIENCE.items():
+        monkeypatch.setenv(name, value)
     library = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]'")
     pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'ray[data]'")
     library.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)

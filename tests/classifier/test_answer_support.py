@@ -126,12 +126,12 @@ JOINT = Joint(1.0, 1.0, 0.1)
 ERRORS = {"means": 0.01, "logistic": 0.02}
 ONE_CLASS = "there is one class"
 CHOICES = {
-    "Logistic regression stands beside the neighbours: with logistic regression the log loss of "
+    "Logistic regression is used beside the neighbours: with logistic regression the log loss of "
     "own points falls by 0.300 (standard error 0.020); with class means it falls by 0.303 "
     "(standard error 0.010), which is not clearly more.": HeadFit(
         "logistic", JOINT, {"means": 0.303, "logistic": 0.3}, ERRORS
     ),
-    "Class means stand beside the neighbours: with class means the log loss of own points falls "
+    "Class means are used beside the neighbours: with class means the log loss of own points falls "
     "by 0.200 (standard error 0.010); logistic regression was not tried, as it would take "
     "long.": HeadFit("means", JOINT, {"means": 0.2}, ERRORS, {"logistic": "it would take long"}),
     "The neighbours answer alone, as no head helps beyond chance: with class means the log loss of "

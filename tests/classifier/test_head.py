@@ -458,6 +458,27 @@ class TestLargeGalleries:
         np.testing.assert_array_equal(whole.probabilities[: len(part.codes)], part.probabilities)
         assert_same_answers(NEDClassifier.from_bytes(classifier.to_bytes()), classifier, queries)
 
+    def test_means_of_many_classes_follow_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are in single precision up to the first change, and in double from then on."""
+        monkeypatch.setattr(head_module, "MANY_CLASSES", 10)
+        points, codes, queries, _ = normal_case(60, 4, 6, 2.0)
+        points, queries = points.astype(np.float32), queries.astype(np.float32)
+        living = NEDClassifier(head="means").fit(points, codes)
+        before = head_means(living)
+        assert_same_answers(NEDClassifier.from_bytes(living.to_bytes()), living, queries)
+        new = living.add(queries[:9], np.arange(9) % 3)
+        own = np.append(codes, np.arange(9) % 3)
+        moments = Moments.empty(before.centre, 60).add(np.append(points, queries[:9], 0), own)
+        np.testing.assert_allclose(head_means(living).means, moments.means, atol=1e-5)
+        living.remove(new)
+        assert head_means(living).means.dtype == np.float64
+        np.testing.assert_allclose(head_means(living).means, before.means, atol=1e-12)
+        # Rows are in another order by now.
+        living.remove([3])
+        rest = np.delete(points, 3, axis=0), np.delete(codes, 3)
+        fresh = NEDClassifier(head="means").fit(*rest)
+        assert_same_answers(living.refit(), fresh, queries)
+
     def test_classes_that_are_too_many_have_no_head(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A million of 64 features would be: said, and nothing is read for it."""
         assert head_module._why_none(np.full(1_000_000, 2), 64) is not None

@@ -7,15 +7,18 @@ import warnings
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
-from cli_runs import nearsure, points, refused, succeeded, write_npz
+from cli_runs import Screen, nearsure, points, refused, succeeded, write_npz
 
 import nearsure as package
 from nearsure import NEDClassifier
 from nearsure.calibration import CALIBRATORS
 from nearsure.cli import options
+from nearsure.cli.outputs import spinner
 from nearsure.errors import ManyMissesWarning, StaleFitWarning
 from nearsure.forms.sharpened import SHARPENED_NAMES
+from nearsure.progress import tracked
 from nearsure.rules import RULE_NAMES
 
 COMMANDS = (
@@ -30,7 +33,7 @@ COMMANDS = (
     "restore",
     "demo",
 )
-LAB = ("reproduce", "ablation", "summary", "corruptions")
+LAB = ("compare", "reproduce", "ablation", "summary", "corruptions")
 # A name that is no UTF-8, as a file system may hold it.
 NAME = os.fsdecode(b"\xff-owls")
 
@@ -86,6 +89,45 @@ def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "_NEARSURE_COMPLETE=complete_bash" in shown
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS, *LAB, "embed", "pairs", "recalibrate"])
+def test_help_has_no_words_of_the_library_that_draws_it(command: str) -> None:
+    shown = succeeded(*filter(None, [command]), "--help").out
+    for internal in ("<bool>", "{", "range", "9223372036854775807", "list["):
+        assert internal not in shown
+
+
+def test_quiet_leaves_out_bars_and_notices(tmp_path: Path) -> None:
+    vectors, labels = points()
+    gallery = write_npz(tmp_path / "g.npz", vectors, labels, ids=np.arange(90))
+    words = ("fit", gallery, "-o", tmp_path / "m.safetensors", "--max-effort", 0)
+    loud = succeeded(*words, on_terminal=True)
+    assert "fitting 90 points" in loud.err
+    assert "names its points by row number" in loud.err
+    assert "wrote" in loud.out
+    quiet = succeeded(*words, "--quiet", on_terminal=True)
+    assert quiet.err == ""
+    assert "wrote" not in quiet.out
+    assert "Fitted" in quiet.out
+    piped = succeeded(*words)
+    assert "fitting 90 points" not in piped.err
+    assert "names its points by row number" in piped.err
+    # What one command was told is not for the next in the same process.
+    succeeded(*words, "-q")
+    assert "row number" in succeeded(*words).err
+
+
+def test_bars_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(is_terminal=True)
+    monkeypatch.setattr("sys.stderr", screen)
+    with spinner("auditing"):
+        for part in tracked("searching", range(3), 3):
+            if part == 1:
+                break
+    assert "auditing: searching" in screen.text
+    assert "1/3" in screen.text
+    assert "-:--:--" in screen.text
+
+
 def test_warnings_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     def warn(_: list[str]) -> None:
         warnings.warn("Many points miss.", ManyMissesWarning, stacklevel=1)
@@ -120,7 +162,7 @@ def test_the_demonstration_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     gallery = write_npz(tmp_path / "g.npz", *points())
@@ -155,7 +197,7 @@ def test_names_of_files_that_are_no_utf_8(tmp_path: Path, monkeypatch: pytest.Mo
     assert "wrote \\udcff-owls.csv" in runs[2].out
     assert runs[-1].json["n_points"] == 90
     assert {path.suffix for path in folder.iterdir()} == {
-        *(".npz", ".safetensors", ".sqlite", ".csv", ".html", ".lock")
+        *(".npz", ".safetensors", ".sqlite", ".csv", ".html")
     }
 
 

@@ -137,10 +137,24 @@ def test_an_open_gallery_is_not_replaced(gallery: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.sqlite"
     succeeded("backup", gallery, copy)
     with SqliteEngine(gallery) as engine:
-        assert "is open already" in refused("restore", copy, gallery, "--replace")
+        assert "has a writer already" in refused("restore", copy, gallery, "--replace")
         engine.remove(np.array(["p0"]))
     assert len(contents(gallery)) == 89
     assert beside(gallery) == ["g.sqlite"]
+
+
+def test_readers_run_beside_a_writer(gallery: Path, tmp_path: Path) -> None:
+    """And beside each other; a second writer is refused with a sentence."""
+    queries = write_npz(tmp_path / "queries.npz", *points(seed=1))
+    succeeded("fit", gallery)
+    with SqliteEngine(gallery) as writer, SqliteEngine(gallery, read_only=True):
+        writer.remove(np.array(["p0"]))
+        found = succeeded("predict", queries, "--model", gallery, "--neighbors", 90, "--json").json
+        assert "p0" not in [one["id"] for answer in found for one in answer["neighbors"]]
+        assert succeeded("audit", "--model", gallery, "--json").json["n_points"] == 89
+        succeeded("report", "--model", gallery, "-o", tmp_path / "report.html")
+        assert "may have one only" in refused("fit", gallery)
+        assert "may have one only" in refused("recalibrate", queries, "--model", gallery)
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

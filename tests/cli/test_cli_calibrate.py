@@ -130,14 +130,14 @@ def test_a_saved_rule_answers_the_same_without_the_gallery(
     [
         (lambda document: document | {"version": 2}, "has version 2"),
         (lambda document: document | {"version": 0}, "altered or cut off"),
-        (lambda document: document | {"kind": "other"}, "no rule"),
+        (lambda document: document | {"kind": "other"}, "not a rule"),
         (lambda document: document | {"distance": "manhattan"}, "altered or cut off"),
         (lambda document: document | {"classes": ["owl"]}, "altered or cut off"),
         (lambda document: document | {"classes": ["owl", "owl", "wren"]}, "altered or cut off"),
         (lambda document: document | {"n_neighbors": 0}, "altered or cut off"),
         (lambda document: document | {"rule": {}}, "altered or cut off"),
         (lambda document: document | {"rule": [1]}, "altered or cut off"),
-        (lambda document: [document], "no rule"),
+        (lambda document: [document], "not a rule"),
     ],
 )
 def test_a_rule_that_was_altered_is_refused(

@@ -1,16 +1,20 @@
 """Images and texts become files that the other commands take."""
 
+import csv
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
-from cli_runs import nearsure
+from cli_runs import nearsure, refused, succeeded
 from numpy.typing import NDArray
 from PIL import Image
 
-from nearsure.embedding_files import open_embeddings
+from nearsure.classifier import NEDClassifier
+from nearsure.embedding_files import open_embeddings, open_records
+from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import BrokenImageError
 
 
@@ -19,6 +23,7 @@ class Letters:
 
     kind = "text"
     dimension = 26
+    version = "1"
 
     def encode(self, inputs: list[str]) -> NDArray[np.float32]:
         return np.array(
@@ -42,13 +47,19 @@ class Sizes:
 def encoders(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("encoders_of_tests")
     module.letters, module.sizes = Letters(), Sizes()  # type: ignore[attr-defined]
+    module.others = Letters()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.csv"
-    rows = [f"t{i},{'pay bill' if i % 2 else 'rain sun'} {'x' * i},{i % 2}" for i in range(40)]
+    # Some are labelled wrongly, so that there is something to fit.
+    labels = [i % 2 if i % 7 != 6 else 1 - i % 2 for i in range(40)]
+    rows = [
+        f"t{i},{'pay bill' if i % 2 else 'rain sun'} {'x' * i},{label}"
+        for i, label in enumerate(labels)
+    ]
     path.write_text("\n".join(["id,text,label", *rows]), encoding="utf-8")
     return path
 
@@ -75,6 +86,8 @@ def test_texts_can_be_read_back(texts: Path, tmp_path: Path, suffix: str) -> Non
     assert chunk.ids.tolist()[:2] == ["t0", "t1"]
     assert [str(label) for label in chunk.labels[:3]] == ["0", "1", "0"]
     assert chunk.vectors[3, ord("x") - 97] == 3
+    assert chunk.texts is not None
+    assert chunk.texts[1] == "pay bill x"
 
 
 def test_images_carry_their_folder_and_path(photos: Path, tmp_path: Path) -> None:
@@ -101,9 +114,9 @@ def test_images_are_found_from_the_folder_of_the_output(
 @pytest.mark.parametrize(
     ("returned", "sentence"),
     [
-        (np.zeros((1, 26)), "shape (32, 26)"),
-        (np.zeros((32, 3)), "shape (32, 26)"),
-        (np.full((32, 26), np.nan), "finite numbers"),
+        (np.zeros((1, 26)), "shape (16, 26)"),
+        (np.zeros((16, 3)), "shape (16, 26)"),
+        (np.full((16, 26), np.nan), "finite numbers"),
         (["no", "numbers"], "array of numbers"),
     ],
 )
@@ -157,29 +170,94 @@ def test_an_encoder_may_lie_in_the_current_folder(
     assert sys.path == before
 
 
-def test_a_broken_image_is_named_and_nothing_is_written(photos: Path, tmp_path: Path) -> None:
+def test_a_broken_image_is_listed_at_the_end(photos: Path, tmp_path: Path) -> None:
     (photos / "cat" / "2.png").write_bytes(b"no image")
+    (photos / "dog" / "2.png").write_bytes(b"")
     output = tmp_path / "vectors.jsonl"
     words = ("embed", photos, "--encoder", "encoders_of_tests:sizes", "-o", output)
     run = nearsure(*words)
-    assert run.code == 2
-    assert "cat/2.png cannot be decoded: it is no PNG" in run.err
-    assert not list(tmp_path.glob("*vectors*"))
-    run = nearsure(*words, "--skip-broken-images")
-    assert run.code == 0
-    assert "left out 1 of 3 images" in run.err
+    assert run.code == 1
+    assert "cat/2.png cannot be decoded: it is no image of a known kind" in run.err
+    assert "dog/2.png cannot be decoded: it is empty" in run.err
+    assert "left out 2 of the images" in run.err
     with open_embeddings(output) as stream:
         assert stream.read_all().ids.tolist() == ["cat/1.png", "dog/1.png"]  # type: ignore[union-attr]
+    output.unlink()
+    strict = nearsure(*words, "--strict")
+    assert strict.code == 2
+    assert "cat/2.png cannot be decoded" in strict.err
+    assert not list(tmp_path.glob("*vectors*"))
+
+
+def test_a_broken_image_that_looks_like_one(photos: Path, tmp_path: Path) -> None:
+    """Only the encoder finds it: the others of its batch are encoded all the same."""
+    (photos / "cat" / "2.png").write_bytes(b"GIF89a is no PNG")
+    output = tmp_path / "vectors.npz"
+    words = ("embed", photos, "--encoder", "encoders_of_tests:sizes", "-o", output)
+    run = nearsure(*words)
+    assert run.code == 1
+    assert "cat/2.png cannot be decoded: it is no PNG." in run.err
+    with np.load(output) as file:
+        assert file["ids"].tolist() == ["cat/1.png", "dog/1.png"]
 
 
 def test_only_broken_images_are_an_error(photos: Path, tmp_path: Path) -> None:
     for path in photos.rglob("*.png"):
         path.write_bytes(b"no image")
-    words = ("embed", photos, "--encoder", "encoders_of_tests:sizes", "--skip-broken-images")
+    words = ("embed", photos, "--encoder", "encoders_of_tests:sizes")
     run = nearsure(*words, "-o", tmp_path / "vectors.npz")
     assert run.code == 2
     assert "None of the 3 images" in run.err
     assert not (tmp_path / "vectors.npz").exists()
+
+
+@pytest.mark.parametrize("torn", [0, 1])
+def test_an_interrupted_run_goes_on(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: int
+) -> None:
+    output = tmp_path / "vectors.npz"
+    encoded: list[str] = []
+    whole = Letters.encode
+
+    def interrupted(self: Letters, inputs: list[str]) -> NDArray[np.float32]:
+        if len(encoded) == 20:
+            raise KeyboardInterrupt
+        encoded.extend(inputs)
+        return whole(self, inputs)
+
+    words = ("embed", texts, "--encoder", "encoders_of_tests:letters", "--batch-size", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(Letters, "encode", interrupted)
+        assert nearsure(*words, "-o", output).code == 130
+    assert not output.exists()
+    partial = tmp_path / "vectors.npz.partial"
+    if torn:
+        partial.write_bytes(partial.read_bytes()[:-7])
+    before, encoded = set(encoded), []
+
+    def counted(self: Letters, inputs: list[str]) -> NDArray[np.float32]:
+        encoded.extend(inputs)
+        return whole(self, inputs)
+
+    monkeypatch.setattr(Letters, "encode", counted)
+    run = nearsure(*words, "-o", output)
+    assert run.code == 0
+    assert f"going on: {19 if torn else 20} of 40 were encoded before" in run.err
+    assert len(encoded) == 20 + torn
+    assert len(before.intersection(encoded)) == torn
+    assert not partial.exists()
+    with open_embeddings(output) as stream:
+        points = stream.read_all()
+    assert points.texts is not None
+    np.testing.assert_array_equal(points.vectors, whole(Letters(), points.texts))  # type: ignore[arg-type]
+
+
+def test_what_another_encoder_left_is_not_taken(texts: Path, tmp_path: Path) -> None:
+    partial = tmp_path / "vectors.npz.partial"
+    partial.write_bytes(b'{"encoder": "other", "dimension": 26}\n' + bytes(32 + 4 * 26))
+    words = ("embed", texts, "--encoder", "encoders_of_tests:letters")
+    run = nearsure(*words, "-o", tmp_path / "vectors.npz")
+    assert (run.code, run.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +265,8 @@ def test_only_broken_images_are_an_error(photos: Path, tmp_path: Path) -> None:
     [
         (("--encoder", "encoders_of_tests:letters", "-o", "x.npy"), "must end in"),
         (("--encoder", "sound", "-o", "x.npz"), "encoder must be"),
+        (("--encoder", "encoders_of_tests:letters", "--device", "cuda", "-o", "x.npz"), "its own"),
+        (("--encoder", "text", "--device", "abacus", "-o", "x.npz"), "device must be"),
         (("--encoder", "encoders_of_tests:sizes", "-o", "x.npz"), "must be a folder"),
     ],
 )
@@ -194,3 +274,137 @@ def test_mistakes_are_sentences(texts: Path, words: tuple[str, ...], sentence: s
     run = nearsure("embed", texts, *words)
     assert run.code == 2
     assert sentence in run.err
+
+
+LETTERS = "encoders_of_tests:letters"
+# Nothing is fitted: these points are too easy.
+PLAIN = ("--rule", "knn", "--head", "none", "--calibration", "none")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "gallery.sqlite"])
+def test_texts_are_fitted_and_asked_in_one_step(texts: Path, tmp_path: Path, name: str) -> None:
+    """The answers are those of two steps, and the encoder need not be named again."""
+    model = tmp_path / name
+    fitted = succeeded("fit", texts, "--encoder", LETTERS, "-o", model, "--json", *PLAIN).json
+    assert (fitted["n_points"], fitted["encoder"]) == (40, f"{LETTERS} 1")
+    succeeded("embed", texts, "--encoder", LETTERS, "-o", tmp_path / "v.npz")
+    one = succeeded("predict", texts, "--model", model, "--json").json
+    two = succeeded("predict", tmp_path / "v.npz", "--model", model, "--json").json
+    assert [(row["id"], row["confidence"]) for row in one] == [
+        (row["id"], row["confidence"]) for row in two
+    ]
+    report = succeeded("report", texts, "--model", model, "--json", "-")
+    assert report.json["about"]["n_queries"] == 40
+
+
+def test_another_encoder_is_refused(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "gallery.sqlite"
+    succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
+    asked = ("predict", texts, "--model", model)
+    assert "made by the encoder" in refused(*asked, "--encoder", "encoders_of_tests:others")
+    assert "made by the encoder" in refused("fit", model, "--encoder", "encoders_of_tests:others")
+    # A fit in place keeps it.
+    succeeded("fit", model, *PLAIN)
+    monkeypatch.setattr(Letters, "version", "2")
+    assert f"'{LETTERS} 1'" in refused(*asked)
+    assert f"'{LETTERS} 2'" in refused(*asked)
+
+
+def test_what_is_encoded_without_an_encoder(texts: Path, photos: Path, tmp_path: Path) -> None:
+    """The sentence says what to type."""
+    for source, kind in ((texts, "text"), (photos, "image")):
+        said = refused("fit", source, "-o", tmp_path / "m.safetensors")
+        assert f"--encoder {kind}" in said
+    vectors = tmp_path / "v.npz"
+    succeeded("embed", texts, "--encoder", LETTERS, "-o", vectors)
+    model = tmp_path / "model.safetensors"
+    succeeded("fit", vectors, "-o", model, *PLAIN)
+    said = refused("predict", texts, "--model", model)
+    assert "name it, as --encoder text" in said
+    assert len(succeeded("predict", texts, "--model", model, "--encoder", LETTERS).rows) == 40
+    assert "holds no images or texts" in refused(
+        "predict", vectors, "--model", model, "--encoder", LETTERS
+    )
+    # Of vectors, the encoder says what has made them.
+    succeeded("fit", vectors, "-o", model, "--encoder", LETTERS, *PLAIN)
+    assert len(succeeded("predict", texts, "--model", model).rows) == 40
+    assert "vectors_key must be left out" in refused(
+        "fit", texts, "--encoder", LETTERS, "--vectors-key", "v", "-o", model
+    )
+
+
+def test_groups_are_not_each_others_neighbours(photos: Path, tmp_path: Path) -> None:
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
+        (photos / name).rename(photos / name.replace(".png", ".moved"))
+    for name in (
+        "cat/a/1.png",
+        "cat/a/2.png",
+        "cat/b/3.png",
+        "dog/c/4.png",
+        "dog/d/5.png",
+        "dog/d/6.png",
+    ):
+        path = photos / name
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8 + len(name))).save(path)
+    model = tmp_path / "gallery.sqlite"
+    words = ("fit", photos, "--encoder", "encoders_of_tests:sizes", "-o", model)
+    succeeded(*words, "--groups-from-folder", *PLAIN)
+    with SqliteEngine(model, read_only=True) as engine:
+        classifier = NEDClassifier.from_bytes(engine.notes["model"], engine)
+        assert classifier.classes_.tolist() == ["cat", "dog"]
+        groups = classifier.own_points()[2]
+    assert groups is not None
+    assert groups.tolist() == [0, 0, 1, 2, 3, 3]
+    assert "CLASS/GROUP" not in refused(*words, "--replace", "--groups-key", "x")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "jsonl", "parquet"])
+def test_a_column_of_groups(tmp_path: Path, suffix: str) -> None:
+    columns: dict[str, Any] = {
+        "label": ["x", "x", "x", "y", "y", "y"],
+        "burst": ["a", "a", "b", "c", "d", "e"],
+        "vector": np.array([[0, 0], [0, 1], [1, 0], [5, 5], [5, 6], [6, 5]], np.float32),
+    }
+    source, model = tmp_path / f"v.{suffix}", tmp_path / "model.safetensors"
+    if suffix == "npz":
+        np.savez(source, **columns)
+    else:
+        with open_records(source, suffix) as records:  # type: ignore[arg-type]
+            records.write(columns)
+    words = ("fit", source, "--labels-key", "label", "-o", model)
+    succeeded(*words, "--groups-key", "burst", *PLAIN)
+    groups = NEDClassifier.load(model).own_points()[2]
+    assert groups is not None
+    assert groups.tolist() == [0, 0, 1, 2, 3, 4]
+    assert "groups_key" in refused(*words, "--groups-key", "absent")
+    assert "folder of images" in refused(*words, "--groups-from-folder")
+
+
+def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
+    model, suspects = tmp_path / "gallery.sqlite", tmp_path / "suspects.csv"
+    succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
+    with texts.open(newline="") as file:
+        written = {row["id"]: row["text"] for row in csv.DictReader(file)}
+    answers = succeeded("predict", texts, "--model", model, "--neighbors", 3, "--json").json
+    assert {row["id"]: row["text"] for row in answers} == written
+    neighbors = [one for row in answers for one in row["neighbors"]]
+    assert {one["id"]: one["text"] for one in neighbors}.items() <= written.items()
+    audit = succeeded("audit", "--model", model, "--json").json["suspects"]
+    assert audit
+    assert all(one["text"] == written[one["id"]] for one in audit)
+    table = succeeded("audit", "--model", model, "-o", suspects).out
+    assert audit[0]["text"].split()[0] in table
+    with suspects.open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [one["text"] for one in audit]
+    succeeded("embed", texts, "--encoder", LETTERS, "-o", tmp_path / "v.csv")
+    from_file = succeeded("audit", tmp_path / "v.csv", "--json").json["suspects"]
+    assert all(one["text"] == written[one["id"]] for one in from_file)
+    report = succeeded("report", texts, "--model", model, "--json", "-").json
+    mistake = report["mistakes"][0]
+    assert mistake["text"] == written[mistake["id"]]
+    assert mistake["neighbors"][0]["text"] == written[mistake["neighbors"][0]["id"]]
+    own = succeeded("report", "--model", model, "--json", "-").json["mistakes"][0]
+    assert own["text"] == written[own["id"]]

@@ -72,7 +72,7 @@ def test_no_output_is_an_input(folder: Path, monkeypatch: pytest.MonkeyPatch, wo
         "audit gallery.npz -o loop.csv",
         "audit loop.npz",
         "calibrate loop.npz --distance l2",
-        "evaluate gallery.npz --gallery loop.npz",
+        "compare gallery.npz --gallery loop.npz",
         "evaluate loop.npz -m model.safetensors",
         "backup loop.sqlite new.sqlite",
     ],
@@ -163,4 +163,6 @@ def test_no_command_lets_a_spreadsheet_compute_a_name(tmp_path: Path) -> None:
                 for own, label in starts
             )
         for other in (["-o", tmp_path / "a.parquet"], ["--json"]):
-            assert "--guard-formulas is of csv" in refused(*words, "--guard-formulas", *other)
+            assert "--guard-formulas applies only to csv" in refused(
+                *words, "--guard-formulas", *other
+            )

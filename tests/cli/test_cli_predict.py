@@ -131,7 +131,7 @@ def test_a_promise_is_adjusted_to_the_queries_or_withdrawn(
         confidence = np.array([one["confidence"] for one in run.json])
         accepted = [one["accepted"] for one in run.json]
         assert accepted == chosen.accepts(confidence).tolist()
-        # A threshold that is given insists.
+        # A threshold that is given is used.
         run = succeeded(*words, "--json", "--threshold", plain.threshold)
         assert [one["accepted"] for one in run.json] == plain.accepts(confidence).tolist()
         states.add(chosen.state)
@@ -262,7 +262,10 @@ def test_integer_labels_stay_integers(tmp_path: Path) -> None:
         (["no.npz", "-m", "model.safetensors"], "no.npz"),
         (["short.npz", "-m", "model.safetensors"], "dimension of the gallery, 4. short.npz has 3"),
         (["queries.npz", "-m", "model.safetensors", "-o", "x.txt"], "--output must end in .csv"),
-        (["queries.npz", "-m", "model.safetensors", "-o", "x.csv", "--json"], "--json is of"),
+        (
+            ["queries.npz", "-m", "model.safetensors", "-o", "x.csv", "--json"],
+            "--json writes to standard output",
+        ),
         (["queries.npz", "-m", "model.safetensors", "--table", "x"], "without --gallery"),
         (["queries.npz", "-m", "gallery.sqlite", "--gallery", "milvus"], "--gallery must be left"),
         (

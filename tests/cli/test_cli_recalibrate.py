@@ -80,7 +80,7 @@ def test_queries_to_label_are_chosen(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ((), "Where shall the recalibrated model go"),
+        ((), "Name an output file"),
         (("-o", "model.npz"), "--output must end in .safetensors"),
         (("--choose", 5, "--precision", 0.9), "--choose fits nothing"),
         (("--choose", 500, "--json"), "at most the number of queries, 120"),

@@ -126,7 +126,7 @@ def test_pictures_of_queries_and_of_the_gallery_are_found(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["queries.npz"], "Where shall the report go?"),
+        (["queries.npz"], "Name an output file"),
         (["--labels-key", "x", "-o", "r.html"], "without QUERIES"),
         (["queries.npz", "-o", "queries.npz/r.html"], "--output: queries.npz/r.html cannot be"),
         (["queries.npz", "-o", "r.txt"], "--output must end in .html or .htm"),

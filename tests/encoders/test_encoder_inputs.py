@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearsure.encoders.inputs import image_inputs, text_inputs
+from nearsure.encoders.inputs import image_inputs, input_kind, text_inputs
 from nearsure.errors import EmbeddingsFileError
 
 
@@ -25,6 +25,48 @@ def test_the_folder_of_an_image_is_its_label(tmp_path: Path) -> None:
 def test_images_without_folders_have_no_label(tmp_path: Path) -> None:
     write(tmp_path / "1.png")
     assert image_inputs(tmp_path)[0].label is None
+
+
+def test_folders_of_one_name_are_not_one_class(tmp_path: Path) -> None:
+    for name in ("a/owl/1.png", "b/owl/2.png"):
+        write(tmp_path / name)
+    with pytest.raises(EmbeddingsFileError, match=r"a/owl and .*b/owl have the same name"):
+        image_inputs(tmp_path)
+
+
+def test_groups_lie_below_classes(tmp_path: Path) -> None:
+    for name in ("owl/monday/1.png", "owl/friday/2.png", "wren/monday/3.png"):
+        write(tmp_path / name)
+    found = image_inputs(tmp_path, groups_from_folder=True)
+    assert [(one.label, one.group) for one in found] == [
+        ("owl", "owl/friday"),
+        ("owl", "owl/monday"),
+        ("wren", "wren/monday"),
+    ]
+    write(tmp_path / "wren" / "4.png")
+    with pytest.raises(EmbeddingsFileError, match="CLASS/GROUP"):
+        image_inputs(tmp_path, groups_from_folder=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("folder/1.png", "", "image"),
+        ("1.PNG", "", "image"),
+        ("a.txt", "pay", "text"),
+        ("a.csv", "id,text\nx,pay\n", "text"),
+        ("a.csv", "id,text,vector\nx,pay,[1]\n", None),
+        ("a.csv", "id,x0,x1\nx,1,2\n", None),
+        ("a.jsonl", '{"text": "pay"}\n', "text"),
+        ("a.jsonl", '{"text": "pay", "embedding": [1]}\n', None),
+        ("a.jsonl", "pay\n", None),
+        ("a.npz", "PK", None),
+    ],
+)
+def test_what_has_to_be_encoded(tmp_path: Path, name: str, content: str, kind: str | None) -> None:
+    path = write(tmp_path / name, content)
+    assert input_kind(str(path.parent if "/" in name else path)) == kind
+    assert input_kind(str(tmp_path / "absent.csv")) is None
 
 
 @pytest.mark.parametrize("names", [[], ["notes.txt"], ["1.png", "a/2.png"]])

@@ -85,7 +85,14 @@ class ClassifierContract(EngineTests):
         load(engine, points)
         classifier = fit_held(engine, points)
         assert classifier.engine_ is engine
-        assert classifier.fingerprint_ == engine.fingerprint()
+        recall = classifier.recall_
+        assert (recall is None) == engine.capabilities.exact
+        if recall is None:
+            assert classifier.fingerprint_ == engine.fingerprint()
+        else:
+            assert recall.share is not None
+            assert recall.share >= self.least_recall
+            assert classifier.fingerprint_ == recall.mark(engine.fingerprint())
         assert classifier.support_ids_.tolist() == points.ids.tolist()
         self.check_same(classifier, exact(engine, points), engine)
 

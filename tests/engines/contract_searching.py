@@ -7,7 +7,7 @@ import pytest
 from contract_base import N_POINTS, EngineTests, scanned
 from contract_points import DIMENSION, Points, check_form, clusters, ids_for, points_for
 
-from nearsure.engines.contract import Engine
+from nearsure.engines.contract import AdjustableEngine, Engine
 from nearsure.errors import InvalidInputError
 
 
@@ -90,6 +90,24 @@ class SearchingTests(EngineTests):
         if engine.capabilities.exact:
             five = engine.search(points.vectors[:1], 5).ids[0].tolist()
             assert five == sorted([points.ids[0].item(), *copies.ids.tolist()])
+
+    def test_more_effort_finds_no_less(self, engine: Engine, points: Points) -> None:
+        effort = engine.effort if isinstance(engine, AdjustableEngine) else None
+        if effort is None or not isinstance(engine, AdjustableEngine):
+            pytest.skip("there is no effort to choose")
+        assert engine.fingerprint()[effort.name] == effort.value
+        queries = clusters(40, seed=1)[0]
+        usual = engine.search(queries, 10)
+        same = engine.search_with_effort(queries, 10, effort.value)
+        np.testing.assert_array_equal(same.ids, usual.ids)
+        little = engine.search_with_effort(queries, 10, 1)
+        much = engine.search_with_effort(queries, 10, min(32 * effort.value, effort.largest))
+        check_form(engine, much, 40)
+        assert set(much.ids.ravel().tolist()) <= set(points.ids.tolist())
+        assert much.sq_distances.sum() <= little.sq_distances.sum() * (1 + 1e-6)
+        for wrong in (0, -1, effort.largest + 1):
+            with pytest.raises(InvalidInputError, match=effort.name):
+                engine.search_with_effort(queries, 10, wrong)
 
     def test_k_out_of_range(self, engine: Engine, points: Points) -> None:
         largest = engine.capabilities.largest_k

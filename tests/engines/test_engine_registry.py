@@ -40,6 +40,13 @@ def test_what_holds_no_secret_stays(text: str) -> None:
 def test_known_secrets_are_hidden_wherever_they_are_quoted() -> None:
     assert without("server says: p%40ss or p@ss?", "p%40ss") == "server says: *** or ***?"
     assert without("nothing", None, "") == "nothing"
+    assert without("no such key: longsecretkey", "secretk") == "no such key: long***ey"
+
+
+def test_a_short_secret_eats_no_ordinary_letters() -> None:
+    text = "connection to server at port 5432 failed: password authentication failed for user pat"
+    assert without(text, "p", "a", "54") == text
+    assert without("the password is p.", "p") == "the password is ***."
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ class TestIndex(LanceEngines):
     index: Mapping[str, Any] = MappingProxyType({"index": "ivf", "nlist": 8})
     test_neighbours = SearchingTests.test_neighbours_are_those_of_naive_search
     test_many_queries = SearchingTests.test_many_queries_are_divided
+    test_effort = SearchingTests.test_more_effort_finds_no_less
     test_a_restart = LifetimeTests.test_all_is_there_after_a_restart
 
     @pytest.fixture

@@ -11,12 +11,13 @@ from milvus_contract import bring_into_index
 from milvus_requests import recorded
 from pymilvus import DataType, MilvusClient
 
+from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Kind
 from nearsure.engines.milvus import MilvusEngine
 from nearsure.engines.milvus.client import TooLargeError
 from nearsure.engines.milvus.collection import (
     IndexName,
-    Kind,
     MetricName,
     ask_in_portions,
     portions,
@@ -26,6 +27,7 @@ from nearsure.errors import (
     GalleryMismatchError,
     GalleryNotFoundError,
     InvalidInputError,
+    LowRecallWarning,
 )
 from nearsure.index import unit_vectors
 
@@ -312,13 +314,13 @@ def test_lists_that_hold_fewer_than_k(path: str, kind: Kind) -> None:
     with MilvusEngine.create(12, path, ids=kind, index="ivf", nlist=4, nprobe=1) as engine:
         engine.add(POINTS, ids, LABELS)
         bring_into_index(engine)
-        assert engine._points._search(QUERIES, 60).counts.min() < 60
+        assert engine._points._search(QUERIES, 60, engine._settings).counts.min() < 60
         with recorded(engine) as requests:
             found = engine.search(QUERIES, 60)
         assert (found.counts == 60).all()
         probed = [options["search_params"]["params"] for m, options in requests if m == "search"]
         assert probed == [{"nprobe": 1}, {"nprobe": 4}]
-        short = engine._points._search(QUERIES, 60).counts < 60
+        short = engine._points._search(QUERIES, 60, engine._settings).counts < 60
         every = sq_distances(QUERIES, POINTS)[:, :60]
         np.testing.assert_allclose(found.sq_distances[short], every[short], rtol=1e-6)
         row_of = {own: row for row, own in enumerate(ids.tolist())}
@@ -329,6 +331,26 @@ def test_lists_that_hold_fewer_than_k(path: str, kind: Kind) -> None:
         with recorded(engine) as requests:
             engine.search(QUERIES, 1)
         assert [method for method, _ in requests].count("search") == 1
+
+
+def test_a_fit_raises_the_number_of_lists(path: str) -> None:
+    rng = np.random.default_rng(0)
+    with MilvusEngine.create(8, path, index="ivf", nlist=16, nprobe=1) as engine:
+        engine.add(rng.normal(size=(1200, 8)), np.arange(1200), np.arange(1200) % 3)
+        bring_into_index(engine)
+        settings: dict[str, Any] = {"n_neighbors": 3, "rule": "ned", "temperature": 1.0}
+        classifier = NEDClassifier(engine=engine, max_effort=1, **settings)
+        with pytest.warns(LowRecallWarning, match="nprobe 1"):
+            classifier.fit_engine()
+        recall = classifier.set_params(max_effort=None).refit().recall_
+        assert recall is not None
+        assert recall.is_enough
+        assert recall.effort is not None
+        with recorded(engine) as requests:
+            classifier.kneighbors(QUERIES[:, :8])
+        probed = [options["search_params"]["params"] for m, options in requests if m == "search"]
+        assert probed == [{"nprobe": recall.effort}]
+        assert 1 < recall.effort <= 16
 
 
 def test_more_lists_than_there_are(path: str) -> None:

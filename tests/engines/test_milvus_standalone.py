@@ -97,7 +97,7 @@ class TestListsWithoutLabels(IndexedEngines):
 
     def test_in_the_index(self, engine: MilvusEngine, indexed: Points) -> None:
         """Lists that are too short show that they were looked at."""
-        assert engine._points._search(QUERIES, 200).counts.max() < 200
+        assert engine._points._search(QUERIES, 200, engine._settings).counts.max() < 200
         assert (engine.search(QUERIES, 200).counts == 200).all()
         assert self.check(engine, indexed, QUERIES, 10) < 1
         thorough = self.open(name_of(engine), {"nprobe": 64, "refine": False})

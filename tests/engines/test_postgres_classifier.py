@@ -1,7 +1,9 @@
 """What a classifier says through PostgreSQL, and a server that is killed while it is fitted."""
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import postgres_server
@@ -18,7 +20,7 @@ from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Found, Stored
 from nearsure.engines.postgres import PostgresEngine
-from nearsure.errors import EngineUnavailableError, UnusableGalleryError
+from nearsure.errors import EngineUnavailableError, LowRecallWarning, UnusableGalleryError
 
 server = postgres_server.server
 
@@ -34,7 +36,7 @@ class TestClassifierOnHnsw(PostgresEngines, ClassifierContract):
     opened = {"index": "hnsw"}  # noqa: RUF012
 
     def engine_of_other_settings(self, dimension: int) -> Engine | None:
-        return self.create(dimension, index="hnsw", ef_search=41)
+        return self.create(dimension, index="hnsw", m=15)
 
 
 # Rows that somebody changes from outside
@@ -163,3 +165,32 @@ def test_killed_during_a_fit(
     )
     np.testing.assert_array_equal(ours.labels, theirs.labels)
     np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("built", "name"),
+    [
+        ({"index": "ivfflat", "lists": 20, "probes": 1}, "probes"),
+        ({"index": "hnsw", "m": 2, "ef_construction": 4, "ef_search": 1}, "ef_search"),
+    ],
+)
+def test_a_fit_raises_the_effort_of_an_index(
+    server: Server, built: dict[str, Any], name: str
+) -> None:
+    rng = np.random.default_rng(0)
+    server.run("DROP TABLE IF EXISTS effort")
+    with PostgresEngine.create(server.uri, dimension=8, table="effort", **built) as engine:
+        engine.add(rng.normal(size=(1500, 8)), np.arange(1500), np.arange(1500) % 3)
+        settings: dict[str, Any] = {"n_neighbors": 3, "rule": "ned", "temperature": 1.0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LowRecallWarning)
+            as_set = NEDClassifier(engine=engine, max_effort=1, **settings).fit_engine().recall_
+            chosen = NEDClassifier(engine=engine, max_effort=500, **settings).fit_engine().recall_
+        assert as_set is not None
+        assert chosen is not None
+        assert (as_set.effort_name, as_set.effort) == (name, 1)
+        assert not as_set.is_enough
+        assert chosen.effort is not None
+        assert chosen.effort > 1
+        assert float(chosen.share or 0) > float(as_set.share or 0) + 0.05
+    server.run("DROP TABLE effort")

@@ -259,7 +259,7 @@ def test_what_a_column_cannot_hold(shop: Server) -> None:
             "id int PRIMARY KEY, embedding vector(3)",
             {"table": "shop.Items"},
             GalleryNotFoundError,
-            "capital",
+            "case-sensitive",
         ),
         ("id int PRIMARY KEY", {"table": "nowhere.items"}, GalleryNotFoundError, "nowhere"),
         ("id int PRIMARY KEY", {"index": "flat"}, InvalidInputError, "ivfflat"),

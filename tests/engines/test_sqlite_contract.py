@@ -49,7 +49,7 @@ class GraphIsSearched(SqliteEngines):
     created = MappingProxyType(
         {**INTEGERS, "index": "hnsw", "settings": IndexSettings(hnsw_ef_search=32)}
     )
-    other = MappingProxyType({"settings": IndexSettings(hnsw_ef_search=33)})
+    other = MappingProxyType({"settings": IndexSettings(hnsw_ef_search=32, hnsw_links=31)})
 
     @pytest.fixture(autouse=True)
     def _a_graph_is_searched(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ class GraphIsSearched(SqliteEngines):
 
 class CellsAreOpened(SqliteEngines):
     created = MappingProxyType({"index": "ivf", "settings": IndexSettings(ivf_probes=5)})
-    other = MappingProxyType({"settings": IndexSettings(ivf_probes=6)})
+    other = MappingProxyType({"settings": IndexSettings(ivf_probes=5, ivf_cells=4)})
 
 
 class TestText(SqliteEngines, EngineContract):

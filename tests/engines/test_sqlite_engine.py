@@ -200,7 +200,7 @@ def test_another_process_is_told_that_the_gallery_is_taken(
     with SqliteEngine.create(path, DIMENSION):
         order = {"path": str(path), "index": "auto", "seed": 0, "lines": 1, "seconds": 0}
         (told,) = killed_writer(order)
-    assert "gallery.sqlite is open already, here or in another process" in told
+    assert "gallery.sqlite has a writer already, here or in another process" in told
     # A process that is killed leaves no lock behind.
     assert killed_writer(order)[0]["do"] == "add"
     SqliteEngine(path).close()

@@ -1,6 +1,7 @@
 """What goes wrong is said in one sentence, and changes nothing."""
 
 import fcntl
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from nearsure.engines.sqlite import SqliteEngine, file
+from nearsure.engines.sqlite.engine import put_in_place
 from nearsure.engines.sqlite.file import KIND, engine_error
 from nearsure.engines.sqlite.index import CommittedIndex, Memory, PointNames
 from nearsure.engines.sqlite.schema import VERSION
@@ -68,7 +70,7 @@ def test_a_database_of_somebody_else_stays_as_it_is(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(GalleryMismatchError, match="not a gallery of nearsure"):
         SqliteEngine(path)
-    with pytest.raises(GalleryMismatchError, match="is there already"):
+    with pytest.raises(GalleryMismatchError, match="already exists"):
         SqliteEngine.create(path, DIMENSION)
     assert path.read_bytes() == before
 
@@ -92,8 +94,10 @@ def test_nothing_there(path: Path) -> None:
     with pytest.raises(GalleryNotFoundError, match=r"SqliteEngine\.create"):
         SqliteEngine(path)
     assert not path.exists()
-    with pytest.raises(GalleryNotFoundError, match="no folder"):
-        SqliteEngine.create(path.parent / "nowhere" / "gallery.sqlite", DIMENSION)
+    with pytest.raises(GalleryNotFoundError):
+        SqliteEngine(path.parent / "nowhere" / "gallery.sqlite")
+    SqliteEngine.create(path.parent / "no" / "where" / "gallery.sqlite", DIMENSION).close()
+    SqliteEngine(path.parent / "no" / "where" / "gallery.sqlite").close()
     with pytest.raises(GalleryNotFoundError, match="no file"):
         SqliteEngine(path.parent)
 
@@ -178,7 +182,7 @@ def test_open_twice(filled: Path, tmp_path: Path) -> None:
     link.symlink_to(filled)
     with SqliteEngine(filled):
         for path in (filled, link):
-            with pytest.raises(EngineUnavailableError, match="is open already"):
+            with pytest.raises(EngineUnavailableError, match="has a writer already"):
                 SqliteEngine(path)
     SqliteEngine(link).close()
 
@@ -462,7 +466,7 @@ def test_a_lock_that_is_deleted_while_it_is_taken(
     monkeypatch.setattr(fcntl, "flock", deleted)
     with SqliteEngine(filled) as engine:
         engine.remove(IDS[:1])
-        with pytest.raises(EngineUnavailableError, match="is open already"):
+        with pytest.raises(EngineUnavailableError, match="has a writer already"):
             SqliteEngine(filled)
 
 
@@ -474,3 +478,74 @@ def changes(engine: SqliteEngine) -> list[Callable[[], None]]:
         lambda: engine.put_pictures({"a": b"picture"}),
         lambda: engine.notes.__setitem__("model", b"bytes"),
     ]
+
+
+def test_readers_beside_a_writer_see_one_state(filled: Path) -> None:
+    """Opened before, between and after changes, each reader has its own state, and has it whole."""
+    with SqliteEngine(filled) as writer:
+        writer.put_pictures({"a": b"first"})
+        writer.notes["model"] = b"first"
+        with SqliteEngine(filled, read_only=True) as early:
+            writer.remove(IDS[:1])
+            writer.relabel(IDS[1:2], np.array(["z"]))
+            writer.notes["model"] = b"second"
+            with SqliteEngine(filled, read_only=True) as late:
+                check_holds(early, ["a", "b", "c"], ["x", "y", "x"])
+                assert np.array_equal(np.asarray(early.fetch(IDS).vectors), VECTORS)
+                assert (early.picture("a"), early.notes["model"]) == (b"first", b"first")
+                check_holds(late, ["b", "c"], ["z", "x"])
+                assert late.notes["model"] == b"second"
+        check_holds(writer, ["b", "c"], ["z", "x"])
+    with SqliteEngine(filled) as writer:
+        check_holds(writer, ["b", "c"], ["z", "x"])
+
+
+def test_a_reader_changes_nothing(filled: Path) -> None:
+    before = filled.read_bytes()
+    with SqliteEngine(filled, read_only=True) as engine:
+        for change in changes(engine):
+            with pytest.raises(EngineAccessError, match="opened to be read only"):
+                change()
+        check_holds(engine, ["a", "b", "c"], ["x", "y", "x"])
+    assert filled.read_bytes() == before
+    assert not filled.with_name(filled.name + ".lock").read_bytes()
+    with pytest.raises(EngineUnavailableError, match="is closed"):
+        engine.page()
+
+
+def test_a_reader_needs_no_right_to_write(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: allowed(path, mode) and mode == os.R_OK)
+    with pytest.raises(EngineAccessError, match="may not be read and written"):
+        SqliteEngine(filled)
+    with SqliteEngine(filled, read_only=True) as engine:
+        check_holds(engine, ["a", "b", "c"], ["x", "y", "x"])
+
+
+def test_a_gallery_that_is_replaced_under_a_reader(filled: Path, tmp_path: Path) -> None:
+    """The reader goes on with the old one, and its end does not touch the log of the new one."""
+    made = tmp_path / "made" / "gallery.sqlite"
+    made.parent.mkdir()
+    with SqliteEngine.create(made, DIMENSION) as engine:
+        engine.add(VECTORS[:1], np.array(["new"]), LABELS[:1])
+    with SqliteEngine(filled, read_only=True) as reader:
+        put_in_place(made, filled)
+        with SqliteEngine(filled) as writer:
+            writer.relabel(np.array(["new"]), np.array(["logged"]))
+            check_holds(reader, ["a", "b", "c"], ["x", "y", "x"])
+            reader.close()
+            writer.check()
+        with SqliteEngine(filled) as writer:
+            check_holds(writer, ["new"], ["logged"])
+
+
+def test_no_replacement_while_an_older_state_is_read(filled: Path, tmp_path: Path) -> None:
+    """Its log could not be moved into it: a process that ends then would leave half of it."""
+    with SqliteEngine(filled, read_only=True) as reader:
+        with SqliteEngine(filled) as writer:
+            writer.remove(IDS[:1])
+        with pytest.raises(EngineUnavailableError, match="is being read"):
+            put_in_place(tmp_path / "made", filled)
+        check_holds(reader, ["a", "b", "c"], ["x", "y", "x"])
+    with SqliteEngine(filled) as writer:
+        check_holds(writer, ["b", "c"], ["y", "x"])

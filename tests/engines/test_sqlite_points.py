@@ -1,5 +1,7 @@
 """What a gallery in a file keeps beside and beyond the contract."""
 
+import sqlite3
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,29 @@ def test_pictures_go_with_their_points(path: Path) -> None:
         engine.remove(text(1))
         engine.add(np.eye(2)[:1], text(1), text(1))
         assert [engine.picture(own) for own in text(2)] == [None, b"one"]
+
+
+def test_texts_go_with_their_points(path: Path) -> None:
+    with SqliteEngine.create(path, 2, ids="integer") as engine:
+        engine.add(np.eye(2), np.array([1, 2]), text(2))
+        assert not engine.has_texts
+        assert engine.texts(np.array([1, 2])) == {}
+        engine.put_texts({1: "first", 2: "second"})
+        engine.put_texts({2: "another"})
+        for bad in ({2: "x", 9: "nobody"}, {2: 7}, {2: "\ud800"}):
+            with pytest.raises(InvalidInputError):
+                engine.put_texts(bad)  # type: ignore[arg-type]
+    with SqliteEngine(path, read_only=True) as engine:
+        assert engine.has_texts
+        assert engine.texts(np.array([2, 1, 1, 9])) == {1: "first", 2: "another"}
+    with SqliteEngine(path) as engine:
+        engine.remove(np.array([1]))
+        engine.add(np.ones((1, 2)), np.array([1]), text(1))
+        assert engine.texts(np.array([1, 2])) == {2: "another"}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE texts SET text = x'00'")
+    with pytest.raises(GalleryMismatchError, match="'texts'"):
+        SqliteEngine(path)
 
 
 def test_ids_twice_and_none_in_a_fetch(path: Path) -> None:

@@ -12,6 +12,7 @@ from made_classes import slopes_by_differences
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.forms import sharpened
 from nearsure.forms.sharpened import SharpenedLikelihood, SharpenedNED, query_scales
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
@@ -399,6 +400,30 @@ def test_points_do_not_know_of_each_other() -> None:
         one = likelihood(neighbors.take(np.array([point])), codes[[point]], factors[[point]])(at)
         np.testing.assert_allclose(one[0][0], losses[point], rtol=1e-12)
         np.testing.assert_allclose(one[1][0], slopes[point], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [4, 10**6], ids=["few classes", "a class for each"])
+def test_blocks_of_points_have_the_losses_of_all(
+    monkeypatch: pytest.MonkeyPatch, n_classes: int
+) -> None:
+    monkeypatch.setattr(sharpened, "BLOCK", 7)
+    neighbors, codes = hit_points(8, padded=True, n_classes=n_classes)
+    factors, at = factors_of(9), np.array(POINTS[2])
+    log_ratios = SharpenedNED(1.0, typical_distance=2.5).log_ratios(neighbors)
+    in_blocks = sharpened._in_blocks(neighbors, codes, log_ratios, factors, None)(at)
+    for found, expected in zip(in_blocks, likelihood(neighbors, codes, factors)(at), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_classes_of_one_neighbour_each_are_told_by_their_distances() -> None:
+    neighbors = Neighbors([[0.0, 1.0, 3.0]], [[4, 2, 7]])
+    losses, slopes = likelihood(neighbors, np.array([2]), np.ones(1))(np.zeros(3))
+    weights = np.exp([-1.0, 0.0, -3.0])
+    shares = weights / weights.sum()
+    np.testing.assert_allclose(losses, -np.log(shares[0]))
+    # d logit / d log T is the distance, at T = 1, and d logit / d log gamma minus that.
+    slope = shares @ [1.0, 0.0, 3.0] - 1.0
+    np.testing.assert_allclose(slopes[0, :2], [slope, -slope])
 
 
 def test_what_classes_are_called_does_not_matter() -> None:

@@ -7,7 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.heads import class_means
-from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
+from nearsure.heads.class_means import ClassMeans, Moments, find_factor, fit_class_means
 
 POINTS, CODES, _ = draw_normal(200, seed=0)
 QUERIES, QUERY_CODES, TRUTH = draw_normal(2000, seed=1)
@@ -132,8 +132,13 @@ def test_whether_classes_are_scattered(
 
 def test_the_pooled_covariance_is_that_of_the_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.append(CODES[:-1], CODES.max() + 5)  # a class of one point
-    for most in (class_means.MOST_CORRELATED, 1):
+    for most, portion in (
+        (class_means.MOST_CORRELATED, 2048),
+        (class_means.MOST_CORRELATED, 7),
+        (1, 7),
+    ):
         monkeypatch.setattr(class_means, "MOST_CORRELATED", most)
+        monkeypatch.setattr(class_means, "PORTION", portion)
         expected = moments_of(POINTS, codes).covariance
         found = class_means.pool_covariance(1e-20 * POINTS, codes)
         assert found is not None
@@ -141,3 +146,19 @@ def test_the_pooled_covariance_is_that_of_the_moments(monkeypatch: pytest.Monkey
     # Points on the means of their classes have none, far from 0 as well.
     copies = np.repeat(1000.0 + POINTS[:20], 3, axis=0).astype(np.float32)
     assert class_means.pool_covariance(copies, np.repeat(np.arange(20), 3)) is None
+
+
+@pytest.mark.parametrize("is_widened", [False, True])
+def test_factor_of_a_shrunk_covariance(*, is_widened: bool) -> None:
+    """B B' = inverse(S), and with the plain metric 1 / usual variance added."""
+    root = np.random.default_rng(0).normal(size=(5, 5))
+    covariance = root @ root.T
+    usual = np.trace(covariance) / 5
+    expected = np.linalg.inv(0.7 * covariance + 0.3 * usual * np.eye(5))
+    expected += is_widened * np.eye(5) / usual
+    factor = find_factor(covariance, 0.3, is_widened=is_widened)
+    np.testing.assert_allclose(factor @ factor.T, expected, rtol=1e-9)
+    variances = np.diag(covariance)
+    alone = find_factor(variances, 0.3, is_widened=is_widened)
+    shrunk = 0.7 * variances + 0.3 * usual
+    np.testing.assert_allclose(alone**2, 1 / shrunk + is_widened / usual, rtol=1e-12)

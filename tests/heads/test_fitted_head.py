@@ -5,12 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from head_data import draw_normal, draw_rings, log_shares, moments_of
+from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.errors import ModelFileError
+from nearsure.heads import fit as head_fit
 from nearsure.heads.class_means import ClassMeans, Moments, fit_class_means
-from nearsure.heads.fit import SHRINKAGES, fit_logistic_folds, fit_means_head
+from nearsure.heads.fit import (
+    LEAST_PROBABILITY,
+    PRIOR_DEVIATION,
+    SHRINKAGES,
+    fit_logistic_folds,
+    fit_means_head,
+)
 from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import LabelledFolds, assign_folds
 from nearsure.heads.state import head_arrays, head_from_state, head_to_state
@@ -228,3 +236,58 @@ def test_a_class_that_no_fold_has_seen_is_unheard_of() -> None:
         row = int(np.flatnonzero(head.seen_folds == fold)[0])
         scores = head.score_own(POINTS[row : row + 1], none, IDS[row : row + 1])
         assert scores.unheard.tolist() == [1]
+
+
+class TestMeansBesideLogisticRegression:
+    """Two heads as one: log p = s log p_logistic + t log p_means, by points that were left out."""
+
+    @staticmethod
+    def fit_both() -> tuple[FittedHead, FittedHead, FittedHead]:
+        moments = moments_by_fold(POINTS, CODES, FOLDS)
+        labelled = LabelledFolds(POINTS, CODES, FOLDS)
+        means, _ = fit_means_head(moments, labelled)
+        alone = fit_logistic_folds(labelled, moments, 0.3)
+        return means, alone, fit_logistic_folds(labelled, moments, 0.3, beside=means)
+
+    def test_weights_are_those_of_greatest_likelihood(self) -> None:
+        """Against a loop over the points, and a search without slopes."""
+        means, alone, both = self.fit_both()
+
+        def loss(logs: AnyArray) -> float:
+            lost = 0.5 * float(((logs - np.log(0.5)) ** 2).sum()) / PRIOR_DEVIATION**2
+            for point, code, fold in zip(POINTS, CODES, FOLDS, strict=True):
+                logits = [each.folds[fold].logits(point[None])[0] for each in (alone, means)]
+                logits = np.exp(logs) @ logits
+                p_true = np.exp(logits[code] - logsumexp(logits))
+                lost -= np.log(LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true)
+            return lost
+
+        found = minimize(loss, np.log([0.5, 0.5]), method="Nelder-Mead", options={"maxiter": 80})
+        for one, other, joined in zip(
+            (alone.full, *alone.folds),
+            (means.full, *means.folds),
+            (both.full, *both.folds),
+            strict=True,
+        ):
+            expected = np.tensordot(np.exp(found.x), [one.weights, other.weights], axes=1)
+            np.testing.assert_allclose(joined.weights, expected, rtol=0.02, atol=0.02)
+
+    def test_a_head_that_knows_nothing_has_no_weight(self) -> None:
+        truth, _, _ = self.fit_both()
+        noise = np.random.default_rng(4).normal(size=truth.full.weights.shape)
+        other = replace(truth.full, weights=noise)
+        points, codes, _ = draw_normal(2000, seed=5)
+        some = LabelledFolds(points, codes, np.zeros(2000, np.int64))
+        share, of_noise = head_fit._weigh([(truth.full, other, some)])
+        assert of_noise < 0.1 * share
+
+    def test_classes_that_a_fold_lacks_stay_impossible(self) -> None:
+        points, codes = np.vstack([POINTS, [[9.0, 9.0, 9.0]]]), np.append(CODES, 4)
+        folds = np.append(FOLDS, 1)
+        moments = moments_by_fold(points, codes, folds)
+        labelled = LabelledFolds(points, codes, folds)
+        means, shrinkage = fit_means_head(moments, labelled)
+        both = fit_logistic_folds(labelled, moments, shrinkage, beside=means)
+        assert np.isneginf(both.folds[1].intercepts[4])
+        assert np.isfinite(both.full.intercepts).all()
+        assert all(np.isfinite(each.weights).all() for each in (both.full, *both.folds))

@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from nearsure.arrays import FloatArray
 from nearsure.heads import logistic
+from nearsure.heads.class_means import find_factor
 from nearsure.heads.logistic import fit_logistic_head
 
 POINTS, CODES, _ = draw_normal(300, seed=0)
@@ -51,3 +52,27 @@ def test_classes_without_points_are_impossible() -> None:
     assert not weights[::2, :-1].any()
     plain = fit_logistic_head(POINTS, CODES, 4, 10.0, fit_logistic_head(POINTS, CODES, 4, 30.0))
     np.testing.assert_allclose(weights[1::2], plain, rtol=1e-9)
+
+
+def test_a_widened_metric_is_that_of_a_sum_of_two_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Points twice over, once in either metric, each with a penalty of its own."""
+    monkeypatch.setattr(logistic, "MOST_STEPS", 2000)
+    monkeypatch.setattr(logistic, "SMALLEST_GAIN", 1e-12)
+    covariance = np.cov(POINTS.T)
+    own, plain, widened = (
+        find_factor(covariance, 0.1),
+        find_factor(covariance, 1.0),
+        find_factor(covariance, 0.1, is_widened=True),
+    )
+    twice = np.hstack([own, plain])
+    weights = [fit_logistic_head(POINTS @ each, CODES, 4, 30.0) for each in (widened, twice)]
+    one, other = (
+        np.exp(log_softmax(QUERIES @ each @ w[:, :-1].T + w[:, -1]))
+        for each, w in zip((widened, twice), weights, strict=True)
+    )
+    np.testing.assert_allclose(one, other, atol=1e-4)
+    alone = fit_logistic_head(POINTS @ own, CODES, 4, 30.0)
+    only = np.exp(log_softmax(QUERIES @ own @ alone[:, :-1].T + alone[:, -1]))
+    assert np.abs(one - only).max() > 0.01

@@ -38,7 +38,7 @@ def test_saved_embeddings_give_a_report(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(file.parent)
-    assert nearsure(monkeypatch, "evaluate", "points.npz", "-k", 5, "--resamples", 10) == 0
+    assert nearsure(monkeypatch, "compare", "points.npz", "-k", 5, "--resamples", 10) == 0
     shown = capsys.readouterr().out
     assert "all_against_others, k = 5:" in shown
     assert "gallery_and_queries, k = 5:" in shown
@@ -48,7 +48,7 @@ def test_saved_embeddings_give_a_report(
     assert "Table 1" in Path("results/points/README.md").read_text()
     document = json.loads(Path("results/points/results.json").read_text())
     assert document["evaluation"] == {"k": 5, "k_most": 200, "seed": 0, "n_resamples": 10}
-    assert document["command"] == "nearsure evaluate points.npz -k 5 --resamples 10"
+    assert document["command"] == "nearsure compare points.npz -k 5 --resamples 10"
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -56,7 +56,7 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
     output = file.parent / "out"
     code = nearsure(
         monkeypatch,
-        *("evaluate", file, "--vectors-key", "more", "--labels-key", "own"),
+        *("compare", file, "--vectors-key", "more", "--labels-key", "own"),
         *("--gallery-vectors-key", "embeddings", "--gallery-labels-key", "labels"),
         *("-k", 5, "--resamples", 10, "--name", "dots", f"--output={output}/"),
     )
@@ -69,7 +69,7 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
     for name in ("README.md", "results.json"):
         text = (output / name).read_text()
         assert str(file.parent) not in text
-        assert "evaluate points.npz " in text
+        assert "compare points.npz " in text
         assert "--output=out" in text
 
 
@@ -147,11 +147,11 @@ def test_a_gallery_in_the_same_file(file: Path, monkeypatch: pytest.MonkeyPatch)
             ["reproduce", "class-folders", "--root", ".", "--robust", "--config", "head.toml"],
             r"The robustness of a run .* that is 'head': .*",
         ),
-        (["evaluate", "no.npz"], r".*no.npz.*"),
-        (["evaluate", "two.npz"], r"'a', 'b' could each be the vectors of two.npz: .*"),
-        (["evaluate", "points.npz", "--labels-key", "y"], r"points.npz has no array 'y' .*"),
+        (["compare", "no.npz"], r".*no.npz.*"),
+        (["compare", "two.npz"], r"'a', 'b' could each be the vectors of two.npz: .*"),
+        (["compare", "points.npz", "--labels-key", "y"], r"points.npz has no array 'y' .*"),
         (
-            ["evaluate", "points.npz", "--resamples", "10", "--output", "bad.toml"],
+            ["compare", "points.npz", "--resamples", "10", "--output", "bad.toml"],
             r"bad.toml: File exists\.",
         ),
     ],
@@ -210,7 +210,7 @@ def test_ctrl_c_is_said_and_is_not_a_mistake(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nearsure.embedding_files.load_embeddings", interrupt)
-    assert nearsure(monkeypatch, "evaluate", "x.npz") == 130
+    assert nearsure(monkeypatch, "compare", "x.npz") == 130
     assert capsys.readouterr().err == "nearsure: Interrupted; no partial files were left.\n"
     monkeypatch.setattr("nearsure.lab.config.read_changes", interrupt)
     assert nearsure(monkeypatch, "reproduce", "glyphs", "--config", "x.toml") == 130
@@ -236,7 +236,7 @@ def test_a_missing_extra_is_named_with_what_to_install(
         (["--root", "/home/me/birds/", "-k", "5"], "--root birds -k 5"),
         (["--root=/home/me/a=b/birds"], "--root=birds"),
         (["--config", "../../me/my.toml"], "--config my.toml"),
-        (["evaluate", "postgresql://me:secret@host/db"], "evaluate postgresql://..."),
+        (["compare", "postgresql://me:secret@host/db"], "compare postgresql://..."),
         (["data/points.npz", "--name", "a b"], "data/points.npz --name 'a b'"),
     ],
 )
@@ -254,7 +254,7 @@ def test_help_names_the_commands(
     assert nearsure(monkeypatch, "--help") == 0
     shown = capsys.readouterr().out
     assert "reproduce" in shown
-    assert "evaluate" in shown
+    assert "compare" in shown
 
 
 def test_saved_embeddings_are_evaluated_without_what_training_needs(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ sys.meta_path.insert(0, Absent())
 from nearsure.cli import main
 main()
 """
-    words = ["evaluate", str(path), "-k", "5", "--resamples", "20", "--output", str(tmp_path / "o")]
+    words = ["compare", str(path), "-k", "5", "--resamples", "20", "--output", str(tmp_path / "o")]
     subprocess.run([sys.executable, "-c", script, *words], check=True, capture_output=True)  # noqa: S603
     assert (tmp_path / "o" / "README.md").exists()
 
@@ -288,7 +288,7 @@ def test_a_gallery_that_is_the_queries_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = [str(file) if word == "FILE" else word for word in words]
-    assert nearsure(monkeypatch, "evaluate", file, *given) == 2
+    assert nearsure(monkeypatch, "compare", file, *given) == 2
     assert "or each query finds itself" in capsys.readouterr().err
 
 
@@ -303,7 +303,7 @@ def test_notes_are_said_on_the_terminal(
     words = ["--vectors-key", "c", "--labels-key", "d", "--gallery-vectors-key", "a"]
     words += ["--gallery-labels-key", "b", "-k", "5", "--resamples", "20"]
     words += ["--output", str(tmp_path / "o")]
-    assert nearsure(monkeypatch, "evaluate", tmp_path / "both.npz", *words) == 0
+    assert nearsure(monkeypatch, "compare", tmp_path / "both.npz", *words) == 0
     assert "Note: 3 of 20 queries equal a gallery point exactly." in capsys.readouterr().out
 
 
@@ -313,7 +313,7 @@ def test_summary_prints_the_table_and_names_an_empty_folder(
 ) -> None:
     words = ["-k", "5", "--resamples", "20", "--name", "points", "--output"]
     results = tmp_path / "results"
-    assert nearsure(monkeypatch, "evaluate", file, *words, results / "points") == 0
+    assert nearsure(monkeypatch, "compare", file, *words, results / "points") == 0
     capsys.readouterr()
     assert nearsure(monkeypatch, "summary", results) == 0
     assert "| points | given embeddings | half and half |" in capsys.readouterr().out

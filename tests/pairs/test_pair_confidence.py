@@ -51,6 +51,21 @@ def test_the_probability_of_distances_is_the_true_one() -> None:
     assert report.calibration_error < 0.01
 
 
+def test_log_odds_that_no_line_has_are_bent() -> None:
+    """p(same) is a staircase of the distance, which no line of d and log d can follow."""
+    rng = np.random.default_rng(0)
+    d = rng.uniform(0.5, 8.5, 40_000)
+    truth = np.array([0.9, 0.6, 0.55, 0.1])[np.digitize(d, [2.5, 4.5, 6.5])]
+    same = rng.random(len(d)) < truth
+    pairs = PairConfidence(base_rate=float(same.mean())).fit_distances(d, same)
+    assert (np.diff(pairs.probability_of_distances(np.linspace(0.5, 8.5, 200))) < 0.0).all()
+    bent = np.abs(pairs.probability_of_distances(d) - truth).mean()
+    pairs.offset_, pairs.slopes_ = 0.0, np.ones_like(pairs.slopes_)
+    line = np.abs(pairs.probability_of_distances(d) - truth).mean()
+    assert bent < 0.06
+    assert line > 0.08
+
+
 def test_new_classes_are_answered_as_often_rightly_as_said(fitted: PairConfidence) -> None:
     first, second, same = all_pairs(*made_classes(1))
     report = fitted.report(first, second, same)
@@ -184,7 +199,7 @@ def test_which_of_a_pair_comes_first_does_not_matter() -> None:
 
 def test_pairs_of_one_group_are_no_evidence() -> None:
     """Each point comes three times, nearly: as if they were new pairs, copies mislead."""
-    vectors, codes = made_classes(0)
+    vectors, codes = made_classes(0, n_each=4)
     copies = np.vstack([vectors + 0.001 * shift for shift in range(3)])
     groups = np.tile(np.arange(len(codes)), 3)
     grouped = PairConfidence().fit(copies, np.tile(codes, 3), groups=groups)
@@ -226,6 +241,9 @@ def test_files_of_others_and_altered_ones_are_refused(
     for changed_manifest, changed in (
         ({"scale": 0.0}, {}),
         ({"coefficients": [1.0, 1.0]}, {}),
+        ({"slopes": manifest["slopes"][1:]}, {}),
+        ({"slopes": [0.0, *manifest["slopes"][1:]]}, {}),
+        ({"knots": manifest["knots"][::-1]}, {}),
         ({"base_rate": 2.0}, {}),
         ({"n_features": 3}, {}),
         ({}, {"same": np.ones(len(tensors["same"]), bool)}),

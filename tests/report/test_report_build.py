@@ -34,7 +34,7 @@ def test_each_point_leaves_itself_out() -> None:
     assert report.about.queries == "leave-one-out"
     assert (report.about.n_queries, report.about.n_gallery) == (90, 90)
     assert metric(report, "accuracy").estimate.value == pytest.approx(right / 90)
-    assert "one fellow less" in report.about.notes[0]
+    assert "one member fewer" in report.about.notes[0]
 
 
 def test_confidence_does_not_know_the_true_class() -> None:
@@ -301,7 +301,7 @@ def test_unknown_queries_where_they_are_expected() -> None:
     auroc = metric(report, "unknown_auroc").estimate
     assert auroc.value == pytest.approx(higher.mean())
     assert auroc.low is not None
-    assert any("reckon with 25.0% of such queries" in note for note in report.about.notes)
+    assert any("allow for 25.0% of such queries" in note for note in report.about.notes)
     only_known = on(classifier, queries[~unknown], labels[~unknown])
     assert not {"unknown_caught", "unknown_auroc"} & {one.key for one in only_known.metrics}
     assert any("all of these are of one" in note for note in only_known.about.notes)

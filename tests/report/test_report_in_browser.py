@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from report_browser import CHROMIUM, opened_browser, opened_report
-from written_report import ALSO_HOSTILE, HOSTILE, PROMISES, empty_report, whole_report
+from written_report import ALSO_HOSTILE, BROKEN, HOSTILE, PROMISES, empty_report, whole_report
 
 from nearsure.report import OperatingPoint, Report
 
@@ -165,7 +166,7 @@ def test_pictures_are_shown_only_if_they_are_part_of_the_page(page: Page) -> Non
 
 def test_every_chart_has_words_and_a_table(page: Page) -> None:
     figures = page.locator("figure.chart")
-    assert figures.count() == 5
+    assert figures.count() == 6
     for figure in figures.all():
         canvas = figure.locator("canvas[role=img]")
         assert len(canvas.get_attribute("aria-label") or "") > 30
@@ -232,9 +233,74 @@ def test_mistakes_come_in_portions(page: Page) -> None:
     assert page.locator(".mistake").count() == 8
     first = page.locator(".mistake").first
     assert first.locator(".supporter-share").all_text_contents() == [
-        "25%", "23%", "20%", "18%", "15%",
+        "25.0%", "22.5%", "20.0%", "17.5%", "15.0%",
     ]  # fmt: skip
-    assert "2 more neighbours with 23% of the vote" in (first.text_content() or "")
+
+
+def test_shares_add_up_to_what_is_printed_and_surprises_are_explained(page: Page) -> None:
+    shares = "(values) => window.nearsureReport.shares(values)"
+    rng = np.random.default_rng(0)
+    for n in (1, 3, 8, 50):
+        values = rng.dirichlet(np.ones(n)) * rng.uniform(0.3, 1.0)
+        written = page.evaluate(shares, values.tolist())
+        assert all(abs(one - value) < 0.001 for one, value in zip(written, values, strict=True))
+        printed = sum(float(f"{100 * one:.1f}") for one in written)
+        assert f"{printed:.1f}" == f"{100 * values.sum():.1f}"
+    assert page.evaluate(shares, []) == []
+    near = {"id": "a", "label": "wren", "sq_distance": 1.0, "share": 0.1}
+    far = {"id": "b", "label": "owl", "sq_distance": 2.0, "share": 0.2}
+    for neighbors, said in (
+        ([near, far], "a is nearer than b but has a smaller share"),
+        ([near, {**far, "share": 0.05}], None),
+        ([near, {**far, "sq_distance": 1.0}], None),
+        ([near, {**far, "share": 0.105}], None),
+        ([], None),
+    ):
+        why = page.evaluate("(all) => window.nearsureReport.surprise(all)", neighbors)
+        assert (why is None) == (said is None)
+        assert said is None or why.startswith(said)
+
+
+def test_the_first_screen_says_whether_the_promise_was_kept(page: Page) -> None:
+    page.evaluate("scrollTo(0, 0)")
+    check = page.locator(".promise-check")
+    assert check.text_content() == BROKEN
+    box = check.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 800
+    assert page.locator(".promise-broken").count() == 1
+
+
+def test_the_confusion_matrix_opens_what_is_behind_it(page: Page) -> None:
+    part = page.locator(".part-confusion")
+    assert "3 less confused classes left out" in (part.text_content() or "")
+    assert part.locator("tbody td").all_text_contents() == ["3", "2", "", "9"]
+    part.get_by_role("button", name="taken for class-01").click()
+    window = page.get_by_role("dialog")
+    assert window.locator(".examples li").count() == 2
+    assert window.locator("img.picture").count() == 1
+    page.keyboard.press("Escape")
+    assert window.count() == 0
+    part.get_by_role("button", name="class-01", exact=True).click()
+    assert "right 41.0%" in " ".join(
+        (window.text_content() or "").replace("right", "right ").split()
+    )
+    window.get_by_role("button", name="Close").click()
+
+
+def test_the_map_shows_a_mistake_among_its_neighbours(page: Page) -> None:
+    part = page.locator(".part-map")
+    assert "4 of 2,000 points, drawn at random." in (part.text_content() or "")
+    sizes = """() => Chart.getChart(document.querySelector('.chart-map canvas'))
+      .data.datasets.map((each) => each.data.length)"""
+    assert page.evaluate(sizes) == [0, 0, 2, 4, 4]
+    part.get_by_label("A mistake").select_option(index=1)
+    # Of its seven neighbours four are on the map; the line returns to the query after each.
+    assert page.evaluate(sizes) == [1, 8, 2, 4, 4]
+    part.get_by_label("A mistake").select_option(index=0)
+    colours = """() => new Set(Chart.getChart(document.querySelector('.chart-map canvas'))
+      .data.datasets[4].backgroundColor).size"""
+    assert page.evaluate(colours) == 2
 
 
 def test_mistakes_say_what_they_rest_on(page: Page) -> None:
@@ -260,7 +326,8 @@ def test_the_choice_of_a_head_is_said(browser: Browser, report: Report, tmp_path
 def test_an_empty_report_says_so(browser: Browser, tmp_path: Path) -> None:
     with opened_report(browser, empty_report(), tmp_path) as opened:
         said = opened.page.locator(".nothing").all_text_contents()
-        assert len(said) == 10
+        assert len(said) == 12
+        assert "No class was taken for another." in said
         assert "The gallery was not audited." in said
         assert "No answer was wrong." in said
         assert opened.page.locator("canvas").count() == 0
@@ -372,7 +439,7 @@ def test_ten_thousand_classes_are_not_ten_thousand_rows(page: Page) -> None:
       window.nearsureReport.render(document.getElementById('report'), report, {});
     }"""
     page.evaluate(draw, 10_000)
-    assert page.locator("canvas").count() == 5  # what was there before is gone
+    assert page.locator("canvas").count() == 6  # what was there before is gone
     assert page.locator(".part-classes tbody tr").count() == 25
     page.get_by_label("Filter").fill("c9999")
     assert class_names(page) == ["c9999"]

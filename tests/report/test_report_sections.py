@@ -12,8 +12,17 @@ from scipy.stats import binomtest
 from nearsure import NEDClassifier, comparison
 from nearsure.comparison import score_probes
 from nearsure.decisions import choose_threshold
-from nearsure.metrics import bootstrap_interval, brier_score, expected_calibration_error
-from nearsure.report import Estimate, gallery_report, query_report
+from nearsure.metrics import (
+    Interval,
+    bootstrap_interval,
+    brier_score,
+    debiased_calibration_error,
+)
+from nearsure.report import Estimate, gallery_report, query_report, remarks
+from nearsure.report.confusion import choose_confused
+from nearsure.report.document import estimate_of, share_of
+from nearsure.report.map import fit_plane, map_gallery
+from nearsure.report.sections import check_promise
 
 
 def scored() -> list[tuple[float, bool, str, str]]:
@@ -64,10 +73,15 @@ def test_calibration_error_is_that_of_the_bins_shown() -> None:
     ece = metric(report, "ece")
     assert ece.estimate.value == pytest.approx(total / len(rows))
     confidence, correct = [row[0] for row in rows], [row[1] for row in rows]
+    assert (ece.estimate.low, ece.estimate.high) == (None, None)
     interval = bootstrap_interval(
-        expected_calibration_error, confidence, correct, seed=0, n_resamples=FEW
+        debiased_calibration_error, confidence, correct, seed=0, n_resamples=FEW
     )
-    assert (ece.estimate.low, ece.estimate.high) == (interval.low, interval.high)
+    debiased = metric(report, "debiased_ece").estimate
+    assert debiased.value == interval.estimate
+    assert debiased.low == min(interval.low, interval.estimate)
+    assert debiased.high == max(interval.high, interval.estimate)
+    assert report.methods[-1].debiased_ece == debiased
     assert ece.floor is not None
     assert 0 < ece.floor < 0.2
 
@@ -99,13 +113,185 @@ def test_mean_confidence_losses_and_ranking() -> None:
     assert metric(report, "aurc").estimate.value == pytest.approx(np.mean(risks))
 
 
-def test_intervals_hold_their_number_where_nothing_is_biased() -> None:
-    for key in ("accuracy", "mean_confidence", "brier", "nll"):
-        estimate = metric(usual()[3], key).estimate
-        assert estimate.low is not None
-        assert estimate.value is not None
-        assert estimate.high is not None
-        assert estimate.low < estimate.value < estimate.high
+def test_no_interval_excludes_its_number() -> None:
+    report = usual()[3]
+    estimates = {one.key: one.estimate for one in report.metrics} | {
+        f"{method.name} {key}": getattr(method, key)
+        for method in report.methods
+        for key in ("accuracy", "ece", "brier", "debiased_ece")
+    }
+    for key, estimate in estimates.items():
+        if estimate.low is not None:
+            assert estimate.low <= estimate.value <= estimate.high, key
+    for key in ("accuracy", "mean_confidence", "brier", "nll", "debiased_ece"):
+        assert estimates[key].low is not None
+    # A basic interval may: this one is drawn out to it.
+    assert estimate_of(Interval(0.05, 0.01, 0.04, 0.95)) == Estimate(0.05, 0.01, 0.05)
+
+
+def test_a_promise_is_held_against_the_labels() -> None:
+    classifier, _, _, report = usual()
+    rows = scored()
+    for check in report.checks:
+        chosen = classifier.accept_threshold(precision=check.precision)
+        if not chosen.reached:
+            assert (check.threshold, check.verdict) == (None, "not promised")
+            assert check.sentence == str(chosen)
+            continue
+        accepted = [correct for confidence, correct, *_ in rows if confidence >= chosen.threshold]
+        assert check.threshold == chosen.threshold
+        assert check.accepted == len(accepted)
+        assert_exact(check.measured, sum(accepted), len(accepted))
+    assert sorted(check.precision for check in report.checks) == [0.9, 0.95, 0.99, 0.995]
+    assert gallery_report(classifier, title="Own", n_resamples=FEW).checks == ()
+
+
+@pytest.mark.parametrize(
+    ("n_right", "n_wrong", "verdict", "said"),
+    [
+        (120, 0, "kept", "is kept: 100.0% of 120 accepted answers are right (97.0% to 100.0%)."),
+        (99, 2, "within chance", "is kept as far as 101 accepted answers can tell: 98.0% are"),
+        (60, 20, "not kept", "is not kept: 75.0% instead of 99% of 80 accepted answers are right"),
+        (0, 0, "untested", "is not tested: no answer reaches its threshold."),
+    ],
+)
+def test_what_is_said_of_a_promise(n_right: int, n_wrong: int, verdict: str, said: str) -> None:
+    chosen = choose_threshold(np.full(400, 0.9), np.full(400, fill_value=True), precision=0.99)
+    confidence = np.append(np.full(n_right + n_wrong, 0.9), 0.1)
+    check = check_promise(chosen, confidence, np.arange(len(confidence)) < n_right)
+    assert (check.verdict, check.accepted) == (verdict, n_right + n_wrong)
+    assert check.sentence.startswith(f"The promise of 99% {said}")
+
+
+def test_queries_that_differ_break_the_promise_and_the_report_says_so() -> None:
+    classifier = fitted(600)
+    queries, labels = drawn(400, seed=1)
+    reports = [
+        query_report(classifier, asked, labels, title="Birds", n_resamples=FEW, with_audit=False)
+        for asked in (queries, queries + 2.0)
+    ]
+    kept, broken = (report.checks[0] for report in reports)
+    assert kept.verdict in {"kept", "within chance"}
+    assert "not like the gallery" not in kept.sentence
+    assert broken.verdict == "not kept"
+    assert f"instead of {100 * broken.precision:g}%" in broken.sentence
+    assert "The queries are not like the gallery: asked with them, the promise" in broken.sentence
+
+
+@pytest.mark.parametrize(
+    ("right", "confidence", "said"),
+    [
+        (800, 0.9, ("90.0% on average, and 80.0% are right", "10.0 points too high", "off.")),
+        (800, 0.79, ("79.0% on average, and 80.0% are right", "1.0 points too low", "Chance")),
+        (800, 0.8002, None),
+    ],
+)
+def test_confidence_that_is_not_the_accuracy_is_a_note(
+    right: int, confidence: float, said: tuple[str, ...] | None
+) -> None:
+    note = remarks.on_gap(share_of(right, 1000), confidence)
+    assert (note is None) == (said is None)
+    for words in said or ():
+        assert words in str(note)
+
+
+def test_where_accuracy_and_mean_confidence_differ_the_last_section_is_not_empty() -> None:
+    points, labels = drawn(300, seed=0)
+    queries, truth = drawn(300, seed=1)
+    report = query_report(
+        NEDClassifier(calibration="none").fit(points, labels),
+        queries,
+        truth,
+        title="Birds",
+        n_resamples=FEW,
+    )
+    right, claimed = metric(report, "accuracy").estimate, metric(report, "mean_confidence").estimate
+    assert f"{right.value:.1%}" != f"{claimed.value:.1%}"
+    assert any("Answers claim" in note for note in report.about.notes)
+
+
+def test_the_confusion_matrix_holds_what_was_confused_and_nothing_else() -> None:
+    points, labels = drawn(200, seed=1, n_classes=4)
+    classifier = NEDClassifier().fit(*drawn(120, seed=0))
+    dot = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+    report = query_report(
+        classifier, points, labels, title="Birds", n_resamples=FEW, pictures=[dot] * 200
+    )
+    answers = classifier.predict(points)
+    counts = Counter(zip(labels.tolist(), answers.tolist(), strict=True))
+    wrong = {pair: n for pair, n in counts.items() if pair[0] not in {pair[1], "emu"}}
+    found = report.confusion
+    assert found is not None
+    assert set(found.labels) == {label for pair in wrong for label in pair}
+    assert (found.n_confused, found.n_wrong) == (len(found.labels), sum(wrong.values()))
+    for cell in found.cells:
+        pair = str(found.labels[cell.truth]), str(found.labels[cell.answer])
+        assert cell.count == counts[pair]
+        confidences = [example.confidence for example in cell.examples]
+        assert confidences == sorted(confidences, reverse=True)
+        assert len(confidences) == (0 if pair[0] == pair[1] else min(8, cell.count))
+        for example in cell.examples:
+            assert (labels[int(example.id)], answers[int(example.id)]) == pair
+            assert str(example.picture).startswith("data:image/jpeg")
+    assert found.n_shown == sum(wrong.values())
+    right = query_report(classifier, points[:1], answers[:1], title="Right", n_resamples=FEW)
+    assert right.confusion is None
+
+
+def test_of_many_confused_classes_whole_pairs_are_shown() -> None:
+    rng = np.random.default_rng(0)
+    truth, answers = rng.integers(0, 60, (2, 400))
+    wrong = truth != answers
+    chosen = choose_confused(truth[wrong], answers[wrong], most=20).tolist()
+    assert len(chosen) == len(set(chosen)) <= 20
+    pairs = Counter(
+        frozenset(pair) for pair in zip(truth[wrong].tolist(), answers[wrong].tolist(), strict=True)
+    )
+    inside = {pair: n for pair, n in pairs.items() if pair <= set(chosen)}
+    assert {code for pair in inside for code in pair} == set(chosen)
+    assert max(pairs.values()) == max(inside.values())
+
+
+def test_the_map_is_the_plane_of_the_largest_spread() -> None:
+    vectors = np.random.default_rng(0).normal(size=(300, 5)) * [3.0, 1.0, 2.0, 0.5, 0.1]
+    plane = fit_plane(vectors)
+    values, directions = np.linalg.eigh(np.cov(vectors.T))
+    np.testing.assert_allclose(plane.explained, values[:-3:-1] / values.sum(), atol=1e-6)
+    places = plane.places(vectors)
+    for place in range(2):
+        direction = directions[:, -1 - place]
+        along = (vectors - vectors.mean(axis=0)) @ direction
+        assert abs(np.corrcoef(along, places[:, place])[0, 1]) == pytest.approx(1)
+        assert plane.axes[place, np.abs(plane.axes[place]).argmax()] > 0
+    assert np.abs(places).max() == pytest.approx(1)
+    # Distances keep their proportions.
+    assert np.linalg.norm(plane.axes[0]) == pytest.approx(np.linalg.norm(plane.axes[1]))
+    for few in ([[1.0, 2.0]], [[1.0], [1.0]], [[1.0], [3.0]]):
+        assert np.isfinite(fit_plane(few).places(few)).all()
+
+
+def test_the_map_shows_the_gallery_and_the_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier, queries, _, report = usual()
+    drawn_map = report.map
+    assert drawn_map is not None
+    vectors, codes, _ = classifier.own_points(classifier.support_ids_)
+    assert drawn_map.n_points == len(drawn_map.ids) == 120
+    assert [drawn_map.labels[code] for code in drawn_map.codes] == classifier.classes_[
+        codes
+    ].tolist()
+    plane = fit_plane(vectors)
+    np.testing.assert_allclose(
+        np.column_stack([drawn_map.x, drawn_map.y]), plane.places(vectors), atol=1e-4
+    )
+    asked = plane.places([queries[int(mistake.id)] for mistake in report.mistakes])
+    np.testing.assert_allclose([(one.x, one.y) for one in drawn_map.queries], asked, atol=1e-4)
+    monkeypatch.setattr("nearsure.report.map.MOST_POINTS", 50)
+    some = map_gallery(classifier, queries[:0], plane=plane, seed=3)
+    assert (some.n_points, len(some.ids), len(set(some.ids))) == (120, 50, 50)
+    assert some == map_gallery(classifier, queries[:0], plane=plane, seed=3)
+    assert set(zip(some.ids, some.x, some.y, strict=True)) < set(
+        zip(drawn_map.ids, drawn_map.x, drawn_map.y, strict=True)
+    )
 
 
 def test_histogram_counts_every_answer_once() -> None:

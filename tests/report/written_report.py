@@ -6,16 +6,21 @@ from nearsure.report import (
     ClassRow,
     ConfusablePair,
     Confused,
+    Confusion,
+    ConfusionCell,
     CurvePoint,
     DuplicatePair,
     Estimate,
+    Example,
     Fit,
+    GalleryMap,
     HistogramBin,
     Method,
     Metric,
     Mistake,
     OperatingPoint,
     Promise,
+    PromiseCheck,
     ReliabilityBin,
     Report,
     SmallClass,
@@ -27,6 +32,7 @@ HOSTILE = '<img src=x onerror="window.harmed=1">'
 ALSO_HOSTILE = "</script><script>window.harmed=1</script>"
 DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"  # one pixel
 N_QUERIES = 1000
+BROKEN = "The promise of 99% is not kept: 75.0% instead of 99%."
 
 
 def about(notes: tuple[str, ...] = ()) -> About:
@@ -176,7 +182,29 @@ def whole_report() -> Report:
             curve=tuple(CurvePoint(10.0**place, (place + 1) ** 2 + 1.0) for place in range(-4, 3)),
             parameters={"gamma": 1.5},
             head="means",
-            head_choice="Class means stand beside the neighbours.",
+            head_choice="Class means are used beside the neighbours.",
+        ),
+        checks=(PromiseCheck(0.99, 0.8, 80, Estimate(0.75, 0.64, 0.84), "not kept", BROKEN),),
+        confusion=Confusion(
+            labels=(HOSTILE, "class-01"),
+            cells=(
+                ConfusionCell(0, 0, 3),
+                ConfusionCell(0, 1, 2, (Example(HOSTILE, 0.8, DOT), Example(7, 0.6))),
+                ConfusionCell(1, 1, 9),
+            ),
+            n_confused=5,
+            n_wrong=40,
+            n_shown=2,
+        ),
+        map=GalleryMap(
+            n_points=2000,
+            explained=(0.3, 0.1),
+            labels=(HOSTILE, "class-01"),
+            ids=(0, 1, 2, 3),
+            codes=(0, 0, 1, 1),
+            x=(-1.0, -0.5, 0.5, 1.0),
+            y=(0.1, 0.2, 0.3, -0.4),
+            queries=(CurvePoint(0.0, 0.0), CurvePoint(0.1, 0.1)),
         ),
     )
 

@@ -191,7 +191,7 @@ def serving(
         app = create_app(settings, encoder=DarkCats() if tokens else NamedClasses())
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        make = report_document if report is None else lambda _: report
+        make = report_document if report is None else lambda *_, **__: report
         with patch("nearsure.service.service.report_document", make):
             thread.start()
             while thread.is_alive() and not server.started:

@@ -1,5 +1,6 @@
 """The page in a real browser, against the real service."""
 
+import csv
 import io
 import json
 import re
@@ -223,6 +224,26 @@ def test_vectors_of_files_are_asked_about(reader: Page, served: Served) -> None:
             expect_answer(reader, answers[1])
 
 
+def test_a_wrong_kind_of_file_is_one_sentence(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "File")
+    files = {
+        "photo.png": (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            "photo.png holds no vectors that can be read",
+        ),
+        "vectors.npz": (b"PK\x03\x04\x14\0", "vectors.npz holds no vectors that can be read"),
+        "titles.csv": (b"id,a,b,c,d,e,f\n", "titles.csv has column titles, but no rows."),
+    }
+    for name, (content, sentence) in files.items():
+        reader.locator("#vector-file").set_input_files(
+            {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+        )
+        problem = reader.locator("#question-problem")
+        expect(problem).to_contain_text(sentence)
+        assert len(str(problem.text_content())) < 120
+
+
 def test_a_text_is_asked_about_and_the_slider_judges_at_once(reader: Page, served: Served) -> None:
     opened(reader, served)
     choose(reader, "Text")
@@ -387,7 +408,7 @@ def check_undo(page: Page, fresh: Served) -> None:
     def expect_undone() -> None:
         expect(page.locator("#status-text")).to_have_text("Item owl-07 is labelled “cat” again.")
         expect(page.locator("#status-undo")).to_be_hidden()
-        expect(suspect.get_by_role("button", name="Relabel to owl")).to_be_focused()
+        expect(suspect.get_by_role("button", name="Label is correct")).to_be_focused()
         assert fresh.label_of("owl-07") == MISLABELLED["owl-07"]
 
     relabel()
@@ -419,15 +440,182 @@ def test_items_page_by_page_a_new_one_and_one_less(page: Page, fresh: Served) ->
     expect(page.locator("#items tr")).to_have_count(1)
     expect(page.locator("#items th")).to_have_text("a yak / 1")
     size = fresh.call("/v1/model")["size"]
-    remove = page.locator('.suspect[data-id="dog-11"]').get_by_role("button", name="Remove")
+    remove = page.locator("#items").get_by_role("button", name="Remove")
     remove.click()
     page.get_by_role("button", name="Keep it").click()
     assert fresh.call("/v1/model")["size"] == size
     expect(remove).to_be_focused()
     remove.click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    expect(page.locator("#status-text")).to_have_text("Item dog-11 is removed.")
+    expect(page.locator("#status-text")).to_have_text("Item a yak / 1 is removed.")
     assert fresh.call("/v1/model")["size"] == size - 1
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#status-text")).to_have_text("Item a yak / 1 is back.")
+    assert fresh.label_of("a%20yak%20%2F%201") == "yak"
+
+
+def suspects_of(served: Served) -> set[str]:
+    return {str(one["id"]) for one in served.call("/v1/audit")["suspects"]}
+
+
+def test_labels_are_reviewed_by_buttons_and_keys_and_all_is_undone(
+    page: Page, fresh: Served
+) -> None:
+    opened(page, fresh, "gallery")
+    progress, said = page.locator("#review-progress"), page.locator("#status-text")
+    expect(progress).to_have_text(f"0 of {len(MISLABELLED)} reviewed")
+    expect(page.locator("#review")).to_contain_text("C label is correct")
+    expect(page.locator(".suspect .main")).to_have_count(0)
+    first, second, third = page.locator(".suspect").evaluate_all(
+        "(all) => all.map((one) => one.dataset.id)"
+    )
+    row = page.locator(f'.suspect[data-id="{first}"]')
+    row.get_by_role("button", name="Label is correct").click()
+    expect(said).to_have_text(f"Item {first} is rightly labelled “{MISLABELLED[first]}”.")
+    expect(row).to_have_count(0)
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    assert first not in suspects_of(fresh)
+    # By keys: the focus has moved to the next, which is skipped.
+    page.keyboard.press("j")
+    focused = "document.activeElement.closest('.suspect').dataset.id"
+    assert page.evaluate(focused) == third
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == second
+    page.keyboard.press("x")
+    expect(said).to_have_text(f"Item {second} is removed.")
+    picture = f"{fresh.address}/v1/items/{second}/picture"
+    assert page.request.get(picture).status == 404
+    page.keyboard.press("r")
+    expect(said).to_contain_text(f"Item {third} is now labelled")
+    expect(progress).to_have_text(f"{len(MISLABELLED)} of {len(MISLABELLED)} reviewed")
+    expect(page.locator("#suspects-note")).to_have_text("All doubtful labels are reviewed.")
+    expect(page.locator("#suspects-heading")).to_be_focused()
+    # All the way back: the label, the item with its picture, the review.
+    page.keyboard.press("u")
+    expect(said).to_have_text(f"Item {third} is labelled “{MISLABELLED[third]}” again.")
+    page.keyboard.press("Control+z")
+    expect(said).to_have_text(f"Item {second} is back.")
+    assert fresh.label_of(second) == MISLABELLED[second]
+    assert page.request.get(picture).status == 200
+    page.reload()
+    # What was confirmed is remembered.
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    expect(row).to_have_count(0)
+    rest = page.locator(f'.suspect[data-id="{second}"]')
+    rest.get_by_role("button", name="Label is correct").focus()
+    page.keyboard.press("c")
+    expect(progress).to_have_text(f"2 of {len(MISLABELLED)} reviewed")
+    page.keyboard.press("u")
+    expect(said).to_have_text(f"Item {second} is to be reviewed again.")
+    expect(rest.get_by_role("button", name="Label is correct")).to_be_focused()
+    expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
+    assert suspects_of(fresh) == {second, third}
+    # Letters elsewhere do nothing.
+    page.locator("#items-label").focus()
+    page.keyboard.type("xcr")
+    assert suspects_of(fresh) == {second, third}
+
+
+def test_the_map_shows_classes_suspects_and_the_query(reader: Page, served: Served) -> None:
+    opened(reader, served)
+    choose(reader, "Text")
+    reader.get_by_role("textbox", name="Text").fill("surely an owl")
+    reader.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
+    expect(reader.locator("#answer-label")).to_have_text("owl")
+    shares = reader.locator(".neighbor-share").all_inner_texts()
+    total = sum(float(text.split()[-1].strip("%")) for text in shares)
+    said = reader.locator("#support-note").inner_text()
+    assert f"hold {total:.1f}% of the vote" in said
+    reader.get_by_role("button", name="Show on the map").click()
+    canvas = reader.locator("#overview .chart-map canvas")
+    expect(canvas).to_be_visible()
+    drawn = canvas.evaluate(
+        "(one) => Chart.getChart(one).data.datasets.map((each) => [each.label, each.data])"
+    )
+    data = dict(drawn)
+    report = served.call("/v1/report")["map"]
+    assert len(data["points"]) == len(report["ids"]) == report["n_points"]
+    assert {one["id"] for one in data["suspect labels"]} == set(MISLABELLED)
+    answer = asked(served, text="surely an owl")
+    points = [{"text": "surely an owl"}, *({"item": one["id"]} for one in answer["neighbors"])]
+    places = served.call("/v1/map/places", {"points": points})["places"]
+    (query,) = data["query"]
+    assert (query["x"], query["y"]) == (places[0]["x"], places[0]["y"])
+    by_id = dict(zip(report["ids"], zip(report["x"], report["y"], strict=True), strict=True))
+    for neighbor, place in zip(answer["neighbors"], places[1:], strict=True):
+        assert (place["x"], place["y"]) == pytest.approx(by_id[neighbor["id"]], abs=1e-4)
+    reader.locator("#overview").get_by_label("Class", exact=True).select_option(HOSTILE)
+    reader.locator("#overview").get_by_role("button", name=HOSTILE).first.click()
+    window = reader.get_by_role("dialog")
+    expect(window).to_contain_text("in the gallery")
+    expect(window.locator(".examples img").first).to_be_visible()
+    window.get_by_role("button", name="Close").click()
+    expect(window).to_be_hidden()
+
+
+def test_several_texts_are_asked_about_and_added(page: Page, fresh: Served) -> None:
+    """A row for each, the whole answer on a click, a CSV file; texts stand in place of pictures."""
+    opened(page, fresh)
+    choose(page, "Text")
+    texts = ["an owl", "a cat, it says", '=a "dog"']
+    page.get_by_role("textbox", name="Text").fill("\n".join(texts))
+    page.get_by_label("Each line is a query").check()
+    page.locator('[data-mode="text"]').get_by_role("button", name="Ask").click()
+    answers = [asked(fresh, text=text) for text in texts]
+    rows = page.locator("#several-rows tr")
+    expect(rows.locator("th")).to_have_text(texts)
+    expect(rows.locator("td:nth-child(2)")).to_have_text([str(one["label"]) for one in answers])
+    rows.nth(1).get_by_role("button").click()
+    expect_answer(page, answers[1])
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    with download.value.path().open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["name"] for row in written] == [*texts[:2], f"'{texts[2]}"]
+    assert [float(row["confidence"]) for row in written] == [one["confidence"] for one in answers]
+    page.get_by_role("tab", name="Gallery").click()
+    adding = page.locator("#add-form")
+    adding.get_by_label("Label").fill("yak")
+    adding.get_by_label("Texts, one a line").fill("an owl, or a yak\n\na dog, or a yak")
+    adding.get_by_role("button", name="Add").click()
+    expect(page.locator("#status-text")).to_contain_text("2 items are added with the label “yak”")
+    added = fresh.call("/v1/items?label=yak")["items"]
+    assert sorted(item["text"] for item in added) == ["a dog, or a yak", "an owl, or a yak"]
+    page.locator("#items-filter").get_by_label("Label").fill("yak")
+    page.get_by_role("button", name="Show", exact=True).click()
+    row = page.locator("#items tr").filter(has_text="an owl, or a yak")
+    row.get_by_role("button", name="Relabel").click()
+    expect(page.get_by_role("dialog")).to_contain_text("an owl, or a yak")
+
+
+def test_several_images_are_dropped_and_added(page: Page, guarded: Served) -> None:
+    """One that is no picture is a row of its own; pictures are shown larger on a click."""
+    page.goto(guarded.address)
+    page.get_by_label("Token").fill(WRITE_TOKEN)
+    page.keyboard.press("Enter")
+    files: list[Any] = [{"name": "a.txt", "mimeType": "text/plain", "buffer": b"no picture"}]
+    for name, shade in (("dark.png", 20), ("light.png", 230)):
+        content = io.BytesIO()
+        Image.new("RGB", (400, 300), (shade,) * 3).save(content, "PNG")
+        files.append({"name": name, "mimeType": "image/png", "buffer": content.getvalue()})
+    page.get_by_label("Images", exact=True).first.set_input_files(files)
+    rows = page.locator("#several-rows tr")
+    expect(rows.locator("td:nth-child(2)")).to_have_text(
+        ["This file is not a picture.", "cat", "owl"]
+    )
+    page.get_by_role("tab", name="Gallery").click()
+    adding = page.locator("#add-form")
+    adding.get_by_label("Label").fill("yak")
+    adding.get_by_label("Images").set_input_files(files[1:])
+    adding.get_by_role("button", name="Add").click()
+    expect(page.locator("#status-text")).to_contain_text("2 items are added")
+    page.locator("#items-filter").get_by_label("Label").fill("yak")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#items tr")).to_have_count(2)
+    page.locator("#items .thumb img").first.click()
+    large = page.get_by_role("dialog", name="Picture").locator("img")
+    expect(large).to_be_visible()
+    assert large.evaluate("(image) => image.naturalWidth") == 320
 
 
 def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Served) -> None:
@@ -443,7 +631,7 @@ def test_a_token_is_asked_for_and_kept_by_this_tab_alone(page: Page, guarded: Se
     expect(page.locator("#use-threshold")).to_be_hidden()
     dark = io.BytesIO()
     Image.new("RGB", (40, 30), (20, 20, 20)).save(dark, "PNG")
-    page.get_by_label("Image", exact=True).last.set_input_files(
+    page.get_by_label("Images", exact=True).first.set_input_files(
         {"name": "dark.png", "mimeType": "image/png", "buffer": dark.getvalue()}
     )
     expect_answer(page, asked(guarded, vector=center_of("cat").tolist()))
@@ -503,7 +691,7 @@ def test_the_longest_names_break_nothing(page: Page, report: bytes, tmp_path: Pa
         opened(page, served, "gallery")
         expect(page.locator(".suspect")).to_have_count(1)
         expect_fit(page)
-        page.locator(".suspect .main").click()
+        page.locator(".suspect").get_by_role("button", name="Relabel to").click()
         expect(page.get_by_role("button", name="Undo")).to_be_visible()
         expect_fit(page)
 

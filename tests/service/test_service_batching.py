@@ -131,7 +131,7 @@ def test_an_engine_that_is_gone_is_not_asked_for_each_row() -> None:
 def test_an_answer_too_few_is_nobodys_answer() -> None:
     async def run() -> None:
         batcher = MicroBatcher(lambda rows: rows[1:].tolist(), largest_queue=100)
-        with pytest.raises(RuntimeError, match="1 rows were asked, 0 answers came"):
+        with pytest.raises(RuntimeError, match="1 rows were sent, 0 answers came"):
             await batcher.ask(row(1))
         await batcher.close()
 

@@ -159,6 +159,7 @@ def test_tokens_decide_who_may_do_what(tmp_path: Path) -> None:
         ("GET", "/v1/threshold/for?precision=0.5", None),
         ("GET", "/v1/report", None),
         ("GET", "/v1/audit", None),
+        ("POST", "/v1/map/places", {"points": [{"item": "p001"}]}),
         ("GET", "/metrics", None),
         ("GET", "/openapi.json", None),
     ]
@@ -168,6 +169,9 @@ def test_tokens_decide_who_may_do_what(tmp_path: Path) -> None:
         ("POST", "/v1/items/relabel", {"ids": ["p001"], "label": "x"}),
         ("DELETE", "/v1/items/p001", None),
         ("POST", "/v1/items/remove", {"ids": ["p002"]}),
+        ("POST", "/v1/items/restore", {"ids": ["p002"]}),
+        ("POST", "/v1/items/confirm", {"ids": ["p003"], "label": "egret"}),
+        ("POST", "/v1/items/unconfirm", {"ids": ["p003"]}),
         ("PUT", "/v1/threshold", {"threshold": 0.5}),
         ("POST", "/v1/refit", None),
     ]
@@ -205,6 +209,7 @@ def test_the_openapi_document_names_every_address(unchanged: TestClient) -> None
         "POST /v1/predict/image",
         "POST /v1/neighbors",
         "POST /v1/compare",
+        "POST /v1/map/places",
         "GET /v1/items",
         "POST /v1/items",
         "GET /v1/items/{item_id}",
@@ -212,6 +217,9 @@ def test_the_openapi_document_names_every_address(unchanged: TestClient) -> None
         "DELETE /v1/items/{item_id}",
         "POST /v1/items/relabel",
         "POST /v1/items/remove",
+        "POST /v1/items/restore",
+        "POST /v1/items/confirm",
+        "POST /v1/items/unconfirm",
         "GET /v1/items/{item_id}/picture",
         "POST /v1/refit",
         "GET /v1/refit",
@@ -249,7 +257,7 @@ def test_the_examples_of_bodies_are_what_they_describe(unchanged: TestClient) ->
             assert name in document["components"]["schemas"]
             getattr(schemas, name).model_validate(body["example"])
             n_checked += 1
-    assert n_checked == 10
+    assert n_checked == 14
 
 
 def test_references_of_the_openapi_document_lead_somewhere(unchanged: TestClient) -> None:

@@ -1,6 +1,7 @@
 """The gallery that answers while it is changed and refitted."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,40 @@ def test_what_cannot_be_served_is_said_before_it_starts(tmp_path: Path) -> None:
         open_gallery(ServiceSettings(str(path)), encoder=encoder)
     # The file was let go.
     open_gallery(ServiceSettings(str(path))).gallery.close()
+
+
+class Halves:
+    """A text encoder with a version."""
+
+    kind, dimension, version = "text", DIMENSION, "1"
+
+    def encode(self, inputs: list[str]) -> AnyArray:
+        return np.full((len(inputs), DIMENSION), 0.5, np.float32)
+
+
+def test_the_encoder_of_the_gallery_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another is refused; if its version is not there, vectors are still served."""
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=8)
+    module = ModuleType("encoder_of_the_gallery")
+    module.Halves, module.Other = Halves, Halves  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with SqliteEngine(path) as engine:
+        classifier = NEDClassifier(engine=engine).fit_engine()
+        classifier.encoder_ = "encoder_of_the_gallery:Halves 1"
+        engine.notes["model"] = classifier.to_bytes()
+    with serving(path) as client:
+        assert client.get("/v1/model").json()["encoder"] == "text"
+        assert client.post("/v1/predict", json={"text": "any"}).status_code == 200
+        # A refit keeps it.
+        client.post("/v1/refit")
+    with pytest.raises(ConfigError, match="made by the encoder 'encoder_of_the_gallery:Halves 1'"):
+        open_gallery(ServiceSettings(str(path), encoder="encoder_of_the_gallery:Other"))
+    monkeypatch.setattr(Halves, "version", "2")
+    with serving(path) as client:
+        assert client.get("/v1/model").json()["encoder"] is None
+    assert "only vectors" in caplog.text
 
 
 def test_an_empty_gallery_can_be_filled_and_fitted(tmp_path: Path) -> None:
@@ -297,7 +333,7 @@ def test_a_document_starts_over_three_times_and_then_says_why_there_is_none(
         assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
         assert "started over 3 times" in answer.json()["message"]
         engine.left = 0
-        # It is made anew after a while, though nothing has changed since.
+        # It is rebuilt after a while, though nothing has changed since.
         later = monotonic() + 100
         monkeypatch.setattr("nearsure.service.documents.monotonic", lambda: later)
         assert document_at(client, address)

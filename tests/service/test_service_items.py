@@ -106,6 +106,7 @@ def test_an_item_has_its_vector_if_it_is_asked_for(unchanged: TestClient) -> Non
         "id": "p009",
         "label": "egret",
         "vector": None,
+        "text": None,
     }
     item = unchanged.get("/v1/items/p009?vector=true").json()
     assert np.array_equal(np.float32(item["vector"]), clusters(8)[0][9])

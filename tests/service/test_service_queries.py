@@ -1,5 +1,7 @@
 """What is asked with a vector, an item, a text, an image or many vectors at once."""
 
+import io
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Thread
@@ -8,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from served_examples import DIMENSION, NAMES, clusters, serving, sqlite_gallery
+from PIL import Image
+from served_examples import DIMENSION, NAMES, clusters, refused, serving, sqlite_gallery
 from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
@@ -77,7 +80,7 @@ def test_an_answer_says_what_neighbours_and_class_support(tmp_path: Path, head: 
     else:
         assert said["p_neighbors"] == pytest.approx(support.neighbors[0], rel=1e-4)
         assert said["p_head"] == pytest.approx(support.head[0], rel=1e-4)
-        assert model["head_choice"].startswith("Class means stand beside the neighbours: with")
+        assert model["head_choice"].startswith("Class means are used beside the neighbours: with")
 
 
 def test_as_many_neighbours_and_classes_are_shown_as_were_asked_for(client: TestClient) -> None:
@@ -226,8 +229,9 @@ class FakeEncoder:
         self.kind: Literal["image", "text"] = kind
 
     def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:
-        if b"broken" in inputs:
-            raise BrokenImageError("Image 1 cannot be decoded.")
+        for place, one in enumerate(inputs, 1):
+            if one == b"broken":
+                raise BrokenImageError(f"Image {place} cannot be decoded.")
         rows = [
             [float(n) for n in one.split()] if isinstance(one, str) else list(one) for one in inputs
         ]
@@ -268,3 +272,94 @@ def test_an_image_is_encoded(tmp_path: Path) -> None:
         assert (text.status_code, text.json()["error"]) == (501, "no_text_encoder")
         asked = client.post("/v1/predict/image?neighbors=x", content=b"x", headers=png)
         assert (asked.status_code, asked.json()["error"]) == (422, "invalid_request")
+
+
+def test_several_texts_at_once(tmp_path: Path) -> None:
+    """More than are encoded together; names and texts are those of recent queries."""
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    texts = [f"{i} 2 3 4 5 6" for i in range(40)]
+    with serving(path, encoder=FakeEncoder("text")) as client:
+        by_text = client.post("/v1/predict/batch", json={"texts": texts}).json()
+        vectors = [[float(n) for n in text.split()] for text in texts]
+        assert by_text == client.post("/v1/predict/batch", json={"vectors": vectors}).json()
+        for wrong in ({}, {"texts": texts, "vectors": vectors}, {"texts": texts, "names": ["x"]}):
+            refused(client.post("/v1/predict/batch", json=wrong), 422)
+        refused(client.post("/v1/predict/batch", json={"images": ["AAAA"]}), 501)
+
+
+def test_several_images_at_once(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    contents = [bytes([i, 2, 3, 4, 5, 6]) for i in range(40)]
+    with serving(path, encoder=FakeEncoder("image")) as client:
+        images = [b64encode(one).decode() for one in contents]
+        by_image = client.post("/v1/predict/batch", json={"images": images}).json()
+        vectors = [list(one) for one in contents]
+        assert by_image == client.post("/v1/predict/batch", json={"vectors": vectors}).json()
+        images[33] = b64encode(b"broken").decode()
+        broken = client.post("/v1/predict/batch", json={"images": images})
+        assert refused(broken, 422)["message"].startswith("Image 34 cannot be decoded")
+        images[33] = "\x80"
+        assert (
+            "base64"
+            in refused(client.post("/v1/predict/batch", json={"images": images}), 422)["message"]
+        )
+
+
+def test_items_are_added_by_text(tmp_path: Path) -> None:
+    """The text is kept, and stands beside the item wherever it is shown."""
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    new = [
+        {"id": "by text", "label": "heron", "text": "90 2 3 4 5 6"},
+        {"id": "by vector", "label": "heron", "vector": [91, 2, 3, 4, 5, 6], "text": "a heron"},
+        {"id": "bare", "label": "heron", "vector": [92, 2, 3, 4, 5, 6]},
+    ]
+    texts = {"by text": "90 2 3 4 5 6", "by vector": "a heron", "bare": None}
+    with serving(path, encoder=FakeEncoder("text")) as client:
+        assert client.post("/v1/items", json={"items": new}).status_code == 201
+        answer = client.post("/v1/predict", json={"text": "90 2 3 4 5 6", "neighbors": 3}).json()
+        assert {one["id"]: one["text"] for one in answer["neighbors"]} == texts
+        assert answer["neighbors"][0]["sq_distance"] == 0
+        for name, text in texts.items():
+            assert client.get(f"/v1/items/{name}").json()["text"] == text
+        page = client.get("/v1/items?limit=3").json()["items"]
+        assert {one["id"]: one["text"] for one in page} == texts
+        for change in ("remove", "restore"):
+            assert client.post(f"/v1/items/{change}", json={"ids": ["by text"]}).is_success
+        assert client.get("/v1/items/by text").json()["text"] == texts["by text"]
+        for wrong in ({"label": "x"}, {"label": "x", "text": "1", "image": "AAAA"}):
+            refused(client.post("/v1/items", json={"items": [wrong]}), 422)
+        by_image = {"label": "x", "image": "AAAA"}
+        refused(client.post("/v1/items", json={"items": [by_image]}), 501)
+    with SqliteEngine(path) as engine:
+        assert engine.texts(np.array(list(texts))) == {
+            name: text for name, text in texts.items() if text
+        }
+
+
+def test_items_are_added_by_image(tmp_path: Path) -> None:
+    path = sqlite_gallery(tmp_path / "birds.sqlite")
+    file = io.BytesIO()
+    Image.new("RGB", (900, 300), "red").save(file, "PNG")
+    image = b64encode(file.getvalue()).decode()
+    with serving(path, encoder=FirstBytes()) as client:
+        new = [{"id": "red", "label": "heron", "image": image}, {"label": "heron", "image": image}]
+        added = client.post("/v1/items", json={"items": new})
+        assert added.status_code == 201
+        for name in added.json()["ids"]:
+            picture = client.get(f"/v1/items/{name}/picture")
+            assert Image.open(io.BytesIO(picture.content)).size == (320, 107)
+        unreadable = {"label": "x", "vector": [0.0] * DIMENSION, "image": "AAAA"}
+        refused(client.post("/v1/items", json={"items": [unreadable]}), 422)
+    vectors, codes = clusters(8)
+    with serving(engine=FaissEngine.from_points(vectors, labels=codes)) as client:
+        beside = {"label": "1", "vector": [0.0] * DIMENSION, "text": "a heron"}
+        problem = refused(client.post("/v1/items", json={"items": [beside]}), 409)
+        assert problem["error"] == "no_looks"
+
+
+class FirstBytes(FakeEncoder):
+    def __init__(self) -> None:
+        super().__init__("image")
+
+    def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:
+        return np.array([list(bytes(one)[:DIMENSION]) for one in inputs], np.float32)  # type: ignore[arg-type]

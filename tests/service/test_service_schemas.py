@@ -41,7 +41,8 @@ ApiCase: TypeAlias = "Case[Any]"
 Test = TypeVar("Test", bound=Callable[..., None])
 N_NUMBERS = 8
 IDS = [f"p{i:03}" for i in range(300)]
-WRITTEN_TO = ("/v1/items", "/v1/items/relabel", "/v1/items/remove", "/v1/refit", "/v1/labels")
+CHANGES = ("relabel", "remove", "restore", "confirm", "unconfirm")
+WRITTEN_TO = ("/v1/items", *(f"/v1/items/{one}" for one in CHANGES), "/v1/refit", "/v1/labels")
 CLASSES = [f"class {i}" for i in range(5)]
 # What others have asked.
 PRIVATE = "/v1/labels/queries"
@@ -121,10 +122,25 @@ def narrowed() -> dict[str, Any]:
     of_query = bodies["Query"]["properties"]
     of_query |= {"vector": vector, "item": one_id, "text": {"type": "string", "minLength": 1}}
     bodies["Query"] = one_of("vector", "item", "text", like=bodies["Query"])
+    bodies["Compared"]["properties"] |= {
+        "vector": vector,
+        "item": one_id,
+        "text": {"type": "string", "minLength": 1},
+        "image": {"type": "string", "enum": ["YWJj"]},
+    }
+    bodies["Compared"] = one_of("vector", "item", "text", "image", like=bodies["Compared"])
     bodies["NewThreshold"] = one_of("threshold", "precision", like=bodies["NewThreshold"])
-    bodies["BatchQuery"]["properties"]["vectors"]["items"] = vector
-    del bodies["BatchQuery"]["properties"]["names"]
-    bodies["NewItem"]["properties"]["vector"] = vector
+    text = {"type": "string", "minLength": 1, "maxLength": 20}
+    of_batch = bodies["BatchQuery"]["properties"]
+    for name, part in (("vectors", vector), ("texts", text)):
+        of_batch[name] = {"type": "array", "items": part, "minItems": 1, "maxItems": 40}
+    del of_batch["names"], of_batch["images"]
+    bodies["BatchQuery"] = one_of("vectors", "texts", like=bodies["BatchQuery"])
+    bodies["NewItem"]["properties"] |= {"vector": vector, "text": text}
+    del bodies["NewItem"]["properties"]["image"]
+    bodies["NewItem"] = one_of("vector", "text", like=bodies["NewItem"])
+    for kind in bodies["NewItem"]["oneOf"]:
+        kind["required"].append("label")
     of_labelled = bodies["LabelledQuery"]["properties"]
     of_labelled |= {"vector": vector, "label": {"type": "string", "enum": CLASSES}}
     of_labelled["key"] = {"type": "integer", "minimum": 0}

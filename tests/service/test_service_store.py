@@ -289,7 +289,7 @@ def test_a_kill_between_files_does_no_harm(
         assert kept is not None
         # A number that was given to one fit is never that of another.
         assert (kept.model, kept.number) == (content, number)
-        # One of another fit is chosen anew when it starts.
+        # One of another fit is chosen again when it starts.
         assert kept.threshold is not None
         assert kept.threshold.model == (5 if n_written == 3 else 4)
 

@@ -130,7 +130,7 @@ def partitions_failed(failures: Sequence[Failure], n_partitions: int) -> Partiti
     reasons = {failure.name: failure.reason for failure in failures}
     listed = "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
     return PartitionsFailedError(
-        f"{len(reasons)} of {n_partitions} partitions failed: mend what is wrong and start again."
+        f"{len(reasons)} of {n_partitions} partitions failed: fix what is wrong and start again."
         f"\n{listed}",
         reasons,
     )

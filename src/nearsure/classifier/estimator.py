@@ -78,6 +78,7 @@ from nearsure.engines.registry import ENGINES
 from nearsure.errors import (
     EngineChangedWarning,
     InvalidInputError,
+    LowRecallWarning,
     NearCopiesWarning,
     QueriesDifferWarning,
     StaleFitWarning,
@@ -94,6 +95,7 @@ from nearsure.gallery.opening import (
     reopen_gallery,
     resolve_engine,
 )
+from nearsure.gallery.recall import Recall
 from nearsure.heads.joint import HeadFit
 from nearsure.index import unit_vectors
 from nearsure.labels import (
@@ -157,10 +159,10 @@ class NEDClassifier(
         What is done to the confidence afterwards, fitted on leave-one-out scores: see
         `nearsure.calibration`. "auto" is "shrunk" for the sharpened forms, "none" for the others.
     head : {"auto", "means", "logistic"} or None, default "auto"
-        What stands beside the neighbours and says what a class as a whole looks like: class means
-        in one metric, or logistic regression; see `nearsure.heads`. "auto" takes the one with
-        which own points are most probable, and None where neither helps. The sharpened forms
-        alone have heads.
+        Model of whole classes, used beside the neighbours: class means
+        in one metric, or logistic regression, to which the logits of the means are added by a
+        fitted weight; see `nearsure.heads`. "auto" takes the one with which own points are most
+        probable, and None where neither helps. The sharpened forms alone have heads.
     prior : "support", "uniform", array or mapping, default "support"
         How frequent classes are among the queries: as in the gallery, all alike, or given, in the
         order of ``classes_`` or by label.
@@ -176,6 +178,11 @@ class NEDClassifier(
     max_fit_samples : int or None, default 10,000
         All is fitted on at most this many support points, drawn at random; None takes all. Each
         still has the whole support set as neighbours.
+    max_effort : int or None, default None
+        The fit measures how many of the true neighbours an approximate engine finds, and raises the
+        engine's effort (ef of a graph, probes of lists) until it finds 99% or this effort is
+        reached. None is 32 times the effort that the engine is set to, as far as it goes; 0
+        measures nothing.
     random_state : int, RandomState instance or None, default 0
         Seed of that draw.
 
@@ -195,6 +202,9 @@ class NEDClassifier(
         The engine that holds the points; None where they are in memory, searched exactly.
     fingerprint_ : dict
         Engine, index type and parameters through which everything was fitted.
+    recall_ : Recall or None
+        How many of the true neighbours the engine finds, and with which effort; None where the
+        search is exact, or nothing was measured.
     fit_indices_ : array of shape (n_fit,)
         Ids of the support points that all was fitted on; ids are row numbers of the gallery.
     n_support_ : int
@@ -208,7 +218,7 @@ class NEDClassifier(
     prior_ : "support", "uniform" or array of shape (n_classes,)
         The prior of the fit.
     head_fit_ : HeadFit or None
-        Which head stands beside the neighbours, and why; None if none was tried.
+        Which head is used beside the neighbours, and why; None if none was tried.
     bursts_ : Bursts or None
         The own accuracy with and without near-copies within a class, at several cuts; None where
         nothing was fitted. See `nearsure.bursts`.
@@ -219,6 +229,9 @@ class NEDClassifier(
         The metric of the fit, which `refit` keeps.
     recalibrated_ : Recalibration or None
         The labelled queries that `recalibrate` was given, and what they changed; None before.
+    encoder_ : str or None
+        Name and version of the encoder that made the vectors, if somebody has said so by setting
+        it; it is kept in the model file.
 
     Examples
     --------
@@ -238,6 +251,7 @@ class NEDClassifier(
     n_neighbors_: int
     fit_indices_: AnyArray
     n_features_in_: int
+    encoder_: str | None = None
     _fit: Fit
 
     def __init__(
@@ -254,6 +268,7 @@ class NEDClassifier(
         unknown_share: float | None = None,
         engine: str | Engine = "auto",
         max_fit_samples: int | None = 10_000,
+        max_effort: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -267,6 +282,7 @@ class NEDClassifier(
         self.unknown_share = unknown_share
         self.engine = engine
         self.max_fit_samples = max_fit_samples
+        self.max_effort = max_effort
         self.random_state = random_state
 
     def fit(
@@ -325,7 +341,9 @@ class NEDClassifier(
 
         Ids and labels are read once to count classes, and the vectors of the points that all is
         fitted on (at most ``max_fit_samples``). Each is searched in the engine and left
-        out by its id.
+        out by its id. Where the engine is approximate, all vectors pass by once, in portions, to
+        measure how many of the true neighbours it finds, unless there are very many of them;
+        ``max_effort=0`` leaves that out.
 
         Parameters
         ----------
@@ -361,7 +379,7 @@ class NEDClassifier(
         return self
 
     def refit(self) -> "Self":
-        """Fit everything anew on the gallery as it is now; only the points of the fit are searched.
+        """Refit everything on the gallery as it is now; only the points of the fit are searched.
 
         In an engine, what others have changed is seen and counted; where it holds the labels and no
         `prior` names classes, those without points are forgotten.
@@ -414,7 +432,9 @@ class NEDClassifier(
         check_is_fitted(self, "classes_")
         fit = self._fit
         gallery = reopen_gallery(engine, self.classes_, self.n_features_in_, fit.metric)
-        head = fit.gallery.head
+        recall, head = fit.gallery.recall, fit.gallery.head
+        if recall is not None and recall.fits(engine, fit.fingerprint):
+            gallery.recall = recall
         if head is not None:
             same = have_same_ids(fit.gallery, gallery)
             gallery.head = head if same else head.without_points()
@@ -460,7 +480,7 @@ class NEDClassifier(
 
     @property
     def head_fit_(self) -> HeadFit | None:
-        """Which head stands beside the neighbours, and why; None if none was tried."""
+        """Which head is used beside the neighbours, and why; None if none was tried."""
         return self._fitted.rule.head
 
     @property
@@ -473,6 +493,11 @@ class NEDClassifier(
     def fingerprint_(self) -> Fingerprint:
         """Engine, index type and parameters through which everything was fitted."""
         return dict(self._fitted.fingerprint)
+
+    @property
+    def recall_(self) -> Recall | None:
+        """How many of the true neighbours the engine finds; None where nothing was measured."""
+        return self._fitted.gallery.recall
 
     @property
     def rule_(self) -> FittedRule:
@@ -673,9 +698,18 @@ class NEDClassifier(
         """Ids of the points of the fit that are still there, in the order of `predict_own`."""
         return self._self_search().ids
 
-    def own_points(self) -> tuple[AnyArray, IntArray, IntArray | None]:
-        """Vectors as they are compared, class codes and groups, if there are any, of `own_ids`."""
-        points = self._fitted.gallery.points_of(self.own_ids())
+    def own_points(
+        self, ids: ArrayLike | None = None
+    ) -> tuple[AnyArray, IntArray, IntArray | None]:
+        """Vectors as they are compared, class codes and groups, if there are any, of points.
+
+        Parameters
+        ----------
+        ids : array of shape (n,), optional
+            Their ids; by default `own_ids`.
+        """
+        wanted = self.own_ids() if ids is None else np.asarray(ids)
+        points = self._fitted.gallery.points_of(wanted)
         return points.vectors, points.codes, self._fitted.groups_of(points.ids)
 
     def leave_one_out_posterior(self) -> Posterior:
@@ -907,7 +941,7 @@ class NEDClassifier(
         fair sample of the queries to come: drawn at random, or by `choose_queries_to_label`.
 
         Labels and their ranking stay what they are. Queries of an earlier call are replaced. The
-        labelled queries are kept, in the model file, too, and `refit` asks them again.
+        labelled queries are kept, in the model file, too, and `refit` scores them again.
 
         Where unknown queries are expected, labels that the gallery lacks are those of unknown
         queries: they count as wrong where promises are made, and p(known) stays as it was fitted.
@@ -1041,7 +1075,7 @@ class NEDClassifier(
         self._warn_if_stale()
 
     def recount(self, changed_ids: ArrayLike = ()) -> None:
-        """Count points and classes anew, after others have changed what an engine holds.
+        """Recount points and classes, after others have changed what an engine holds.
 
         Parameters
         ----------
@@ -1084,7 +1118,7 @@ class NEDClassifier(
     def audit(self, **options: float) -> GalleryAudit:
         """What looks wrong in the gallery: labels, duplicates, classes.
 
-        All points are searched, each left out itself. Where a head stands beside the neighbours,
+        All points are searched, each left out itself. Where a head is used beside the neighbours,
         labels are judged by both together.
 
         Parameters
@@ -1117,7 +1151,10 @@ class NEDClassifier(
         return compare_with_own(self._fit.before_labels(), self._self_search(), found, seed=seed)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted classifier to one safetensors file, replacing it whole or not at all."""
+        """Write the fitted classifier to one safetensors file, replacing it whole or not at all.
+
+        Missing folders are made.
+        """
         check_is_fitted(self, "classes_")
         write_model(path, *to_state(self, self._fit))
 
@@ -1150,6 +1187,7 @@ class NEDClassifier(
         classifier._fit = fit
         classifier.n_features_in_ = manifest["n_features"]
         classifier.n_neighbors_, classifier.fit_indices_ = manifest["n_neighbors"], fit_ids
+        classifier.encoder_ = manifest.get("encoder")
         if manifest["feature_names"]:
             classifier.feature_names_in_ = np.array(manifest["feature_names"], object)
         classifier._warn_if_other_engine()
@@ -1194,6 +1232,15 @@ class NEDClassifier(
         parameters = self.get_params(deep=False)
         fit, k, ids = fit_gallery(gallery, parameters, metric, group_names, find_groups=find_groups)
         self._fit, self.n_neighbors_, self.fit_indices_ = fit, k, ids
+        recall = fit.gallery.recall
+        if recall is not None and not recall.is_enough:
+            more = "" if recall.effort is None else "allow a larger max_effort, "
+            warnings.warn(
+                f"{recall}. Answers and confidence suffer from what it misses: {more}build "
+                "the index with more links or lists, or search exactly.",
+                LowRecallWarning,
+                stacklevel=3,
+            )
         if fit.bursts is not None and fit.bursts.suspicious and not fit.bursts.grouped:
             warnings.warn(
                 f"{fit.bursts} Promises may break for queries that have no copy in it: fit with "
@@ -1240,8 +1287,8 @@ class NEDClassifier(
             still = self._fit.gallery.holds(self.fit_indices_)
             if len(self._fit.gallery) == 1 or not still.any():
                 raise InvalidInputError(
-                    "The gallery must hold two points, of which one was there at the last fit, to "
-                    "be asked about itself. Call refit()."
+                    "The gallery must hold two points, one of them from the last fit, to score its "
+                    "own points. Call refit()."
                 )
             own = self_search(self._fit.gallery, self.fit_indices_[still], self.n_neighbors_)
             self._fit.self_search = own

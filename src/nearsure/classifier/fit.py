@@ -48,6 +48,7 @@ from nearsure.forms.prior import factors_of_prior, with_newcomers
 from nearsure.forms.sharpened import SHARPENED_NAMES
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
+from nearsure.gallery.recall import measure_recall
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior
 from nearsure.shift import (
@@ -385,6 +386,8 @@ def fit_gallery(
     classes = gallery.classes
     sizes = class_sizes(gallery, len(classes))
     settings = settings_for(parameters, sizes, classes)
+    if bursts is None:  # or else it was measured before near-copies were found
+        gallery.recall = measure_recall(gallery, settings.k, parameters["max_effort"])
     own: SelfSearch | None = None
     ids = draw_ids(gallery, parameters["max_fit_samples"], parameters["random_state"])
     fit_again = partial(fit_gallery, gallery, parameters, metric)

@@ -1,4 +1,4 @@
-"""Which head stands beside the neighbours of a gallery, and how it is fitted on one."""
+"""Which head is used beside the neighbours of a gallery, and how it is fitted on one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,11 +7,12 @@ import numpy as np
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.bursts import group_near_copies, leave_near_copies_out
 from nearsure.classifier.rule import draw_places
+from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
-from nearsure.heads.class_means import Moments
-from nearsure.heads.fit import PORTION, fit_logistic_folds, fit_many_means, fit_means_head
+from nearsure.heads.class_means import PORTION, Moments
+from nearsure.heads.fit import fit_logistic_folds, fit_many_means, fit_means_head
 from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import MOST_FOLDS, LabelledFolds, assign_folds
 from nearsure.neighbors import ClassScores, Neighbors
@@ -42,7 +43,7 @@ NEAR_SHARE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class HeadChoices:
-    """Heads that may stand beside the neighbours, fitted on a gallery.
+    """Heads that may be used beside the neighbours, fitted on a gallery.
 
     Parameters
     ----------
@@ -169,6 +170,10 @@ def _why_none(sizes: IntArray, dimension: int) -> str | None:
 
 def _read(gallery: Gallery, ids: AnyArray) -> tuple[AnyArray, AnyArray, IntArray]:
     """Ids, vectors and classes of those points that are still there."""
+    if isinstance(gallery.engine, MemoryEngine):
+        every = gallery.engine.points()
+        if np.array_equal(every.ids, ids):
+            return ids, np.asarray(every.vectors), gallery.codes_of(ids)
     found: list[AnyArray] = []
     codes: list[IntArray] = []
     n = 0
@@ -213,7 +218,7 @@ def _fit_few(
     if "logistic" in wanted:
         some = points.take(drawn[:n_fitted])
         heads["logistic"] = fit_logistic_folds(
-            some, moments, shrinkage, without_classes=without_classes
+            some, moments, shrinkage, beside=means, without_classes=without_classes
         )
     return heads
 

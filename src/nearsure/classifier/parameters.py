@@ -66,6 +66,7 @@ _STORED = {
     "head": nullable(one_of("auto", *TITLES)),
     "engine": one_of(*INDEXES, *ENGINES),
     "max_fit_samples": nullable(integer(1)),
+    "max_effort": nullable(integer(0)),
     "random_state": nullable(integer(-(2**63))),
 }
 
@@ -103,6 +104,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             f"max_fit_samples must be None or an integer >= 1. Got {samples!r}."
         )
+    effort = parameters["max_effort"]
+    if effort is not None and not (isinstance(effort, Integral) and int(effort) >= 0):
+        raise InvalidInputError(f"max_effort must be None or an integer >= 0. Got {effort!r}.")
     if parameters["unknown_share"] is not None:
         share = parameters["unknown_share"]
         if isinstance(share, bool) or not isinstance(share, Real):
@@ -222,8 +226,8 @@ def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def restored(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `storable`; `ModelFileError` for anything else."""
-    # Earlier versions had no heads.
-    stored = {"head": None, **stored}
+    # Earlier versions had no heads, and did not measure what engines find.
+    stored = {"head": None, "max_effort": None, **stored}
     check_fields("The parameters", stored, _STORED)
     parameters = dict(stored)
     prior = parameters["prior"]

@@ -218,7 +218,7 @@ class Recalibration:
     Parameters
     ----------
     vectors : array of shape (n, n_features)
-        The labelled queries, which `refit` asks again.
+        The labelled queries, which `refit` scores again.
     labels : array of shape (n,)
         Their labels.
     n_right : int

@@ -211,7 +211,7 @@ class FittedRule:
     recalibrator : ShrunkPlatt or None
         What labelled queries did to the confidence after that; see `recalibration`.
     head : HeadFit or None
-        What stands beside the neighbours; None if no head was tried.
+        The head beside the neighbours; None if no head was tried.
     """
 
     name: str
@@ -274,19 +274,21 @@ class FittedRule:
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
         own: SelfSearch | None = None,
+        near: Posterior | None = None,
     ) -> Posterior:
-        """The same before calibration."""
+        """The same before calibration; `near` is what neighbours alone say, if it is known."""
         if self.form is not None:
             sizes = self.class_sizes if class_sizes is None else class_sizes
             joint = None if self.head is None else self.head.joint
-            near = self.form.posterior(
-                neighbors,
-                n_classes=n_classes,
-                class_sizes=sizes,
-                class_factors=prior_factors if joint is None else None,
-                own_codes=None if own is None else own.codes,
-                own_factors=None if own is None else own.factors,
-            )
+            if near is None or joint is None:
+                near = self.form.posterior(
+                    neighbors,
+                    n_classes=n_classes,
+                    class_sizes=sizes,
+                    class_factors=prior_factors if joint is None else None,
+                    own_codes=None if own is None else own.codes,
+                    own_factors=None if own is None else own.factors,
+                )
             if joint is None:
                 return near
             if neighbors.class_scores is None:
@@ -482,6 +484,8 @@ class Played:
         How often each own point is among them.
     is_small : bool
         Whether the gallery is one of small classes.
+    near : Posterior or None
+        Of the points, by their neighbours alone, if it is known.
     """
 
     rule: FittedRule
@@ -489,6 +493,7 @@ class Played:
     for_queries: FittedRule
     n_draws: int = 1
     is_small: bool = False
+    near: Posterior | None = None
 
     def beside(
         self, scores: dict[str, ClassScores], left_out: dict[str, str], *, forced: bool
@@ -505,10 +510,11 @@ class Played:
         points = self.points
         n_classes = len(np.asarray(self.rule.class_sizes))
         near = self.rule.uncalibrated_posterior(points.neighbors, n_classes=n_classes, own=points)
-        # Each draw has all own points in their order.
-        n_own = len(points.codes) // self.n_draws
-        rows = np.arange(len(points.codes)) % n_own
-        drawn = {name: each.take(rows) for name, each in scores.items()}
+        drawn = scores
+        if self.n_draws > 1:
+            # Each draw has all own points in their order.
+            rows = np.arange(len(points.codes)) % (len(points.codes) // self.n_draws)
+            drawn = {name: each.take(rows) for name, each in scores.items()}
         head = choose_head(
             near, drawn, points.codes, left_out=left_out, forced=forced, n_draws=self.n_draws
         )
@@ -519,16 +525,18 @@ class Played:
             rule=replace(self.rule, head=head),
             for_queries=replace(self.for_queries, head=head),
             points=points,
+            near=near,
         )
 
     def finish(self, calibration: str, prior_factors: FloatArray | None) -> FittedRule:
         """The rule with its calibrator."""
         if calibration == "none" or len(np.asarray(self.rule.class_sizes)) == 1:
             return self.for_queries
-        points = self.points
+        points, near = self.points, self.near
         if self.is_small and calibration != "shrunk":
-            points = points.take(np.arange(len(points.codes) // self.n_draws))
-        confidence, correct, codes = _own_answers(self.rule, points, prior_factors)
+            first = np.arange(len(points.codes) // self.n_draws)
+            points, near = points.take(first), None if near is None else near.take(first)
+        confidence, correct, codes = _own_answers(self.rule, points, prior_factors, near)
         weights = None if prior_factors is None else prior_factors[codes]
         calibrator: Calibrator
         if calibration != "shrunk":
@@ -554,14 +562,16 @@ def fit_form(name: FreeParameters, own: SelfSearch, class_sizes: IntArray) -> Pl
     class_sizes : array of shape (n_classes,)
         Members of each class of the gallery.
     """
+    is_small = own.left is not None and has_small_classes(own.codes, class_sizes)
     fit = fit_sharpened(
         own.neighbors,
         own.codes,
         free=name,
         own_factors=own.factors,
         class_sizes=class_sizes,
+        with_errors=not is_small,
     )
-    if own.left is not None and has_small_classes(own.codes, class_sizes):
+    if is_small:
         return _fit_small(fit, own, class_sizes)
     if fit.temperature_fit.status != "interior":
         # Nothing was sharpened, and the factors would only break ties by the true label.
@@ -609,12 +619,15 @@ def _fit_small(alone: SharpenedFit, own: SelfSearch, class_sizes: IntArray) -> P
 
 
 def _own_answers(
-    rule: FittedRule, own: SelfSearch, prior_factors: FloatArray | None
+    rule: FittedRule,
+    own: SelfSearch,
+    prior_factors: FloatArray | None,
+    near: Posterior | None = None,
 ) -> tuple[FloatArray, BoolArray, IntArray]:
     """Confidence of own points before calibration, whether it is right, and their classes."""
     n_classes = len(np.asarray(rule.class_sizes))
     claimed = rule.uncalibrated_posterior(
-        own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own
+        own.neighbors, n_classes=n_classes, prior_factors=prior_factors, own=own, near=near
     )
     asked = np.diff(claimed.indptr) > 0
     correct = (claimed.labels == own.codes)[asked]

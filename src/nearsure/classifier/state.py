@@ -20,6 +20,7 @@ from nearsure.forms.prior import factors_of_prior
 from nearsure.gallery import ClassCounts, Gallery, LabelCodes
 from nearsure.gallery.counts import values_beside
 from nearsure.gallery.opening import check_fits, have_same_ids, reopen_gallery
+from nearsure.gallery.recall import Recall
 from nearsure.heads.state import head_arrays, head_from_state, head_to_state
 from nearsure.index.rows import PointTable
 from nearsure.labels import restored_classes, stored_classes
@@ -310,6 +311,8 @@ _IN_SOME = {
     "n_compared": COUNT,
     "recalibration": OBJECT,
     "head": OBJECT,
+    "encoder": TEXT,
+    "recall": OBJECT,
 }
 
 
@@ -341,6 +344,8 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.group_names is not None:
         tensors["group_names"] = stored_classes(fit.group_names)
         manifest["group_names_dtype"] = fit.group_names.dtype.str
+    if classifier.encoder_ is not None:
+        manifest["encoder"] = classifier.encoder_
     if fit.bursts is not None:
         manifest["bursts"] = fit.bursts.to_dict()
     if fit.traits is not None:
@@ -352,6 +357,8 @@ def to_state(classifier: "NEDClassifier", fit: Fit) -> tuple[dict[str, Any], dic
     if fit.recalibration is not None:
         manifest["recalibration"], arrays = fit.recalibration.to_state()
         tensors |= arrays
+    if fit.gallery.recall is not None:
+        manifest["recall"] = fit.gallery.recall.to_dict()
     if fit.gallery.head is not None:
         manifest["head"], arrays = head_to_state(fit.gallery.head)
         tensors |= arrays
@@ -372,6 +379,9 @@ def from_state(
     if engine is not None:
         parameters["engine"] = engine
     gallery = gallery_from_state(manifest, tensors, names, engine)
+    recall = Recall.from_dict(manifest["recall"]) if "recall" in manifest else None
+    if recall is not None and recall.fits(gallery.engine, manifest["fit_fingerprint"]):
+        gallery.recall = recall
     classes, fit_ids = gallery.classes, names["fit_indices"]
     sizes = class_sizes(gallery, len(classes))
     rule = replace(FittedRule.from_dict(manifest["rule"]), class_sizes=sizes)

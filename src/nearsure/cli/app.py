@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nearsure.cli import (
     audit,
@@ -25,7 +25,7 @@ from nearsure.cli import (
     report,
     serve,
 )
-from nearsure.cli.outputs import tell
+from nearsure.cli.outputs import set_quiet, tell
 from nearsure.errors import NearsureError
 
 if TYPE_CHECKING:
@@ -43,11 +43,51 @@ Example: nearsure fit gallery.npz -o model.safetensors
 """
 
 
+# What typer calls the types of options, for people.
+TYPES = {"str": "TEXT", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}
+
+
+def _name_types(params: list[Any], ctx: "Context") -> list[Any]:
+    """Name arguments in capitals, and types of options as people do; switches have none."""
+    for param in params:
+        if param.metavar is None and isinstance(param, TyperOption):
+            param.metavar = "" if param.is_flag else _type_of(param, ctx)
+        elif param.metavar is None and param.name is not None:
+            param.metavar = param.name.upper()
+    return params
+
+
+def _type_of(param: TyperOption, ctx: "Context") -> str | None:
+    # Older versions of typer name types in capitals already.
+    if not hasattr(param, "display_type"):
+        return None
+    kind = str(param.display_type(ctx)).strip("<>").removesuffix(" range")
+    kind = kind.removeprefix("list[").removesuffix("]")
+    return TYPES.get(kind, kind)
+
+
+class OneCommand(TyperCommand):
+    """A command whose help has no words of the library that draws it."""
+
+    def get_params(self, ctx: "Context") -> list[Any]:  # type: ignore[override]
+        """Arguments and options."""
+        return _name_types(super().get_params(ctx), ctx)
+
+    def collect_usage_pieces(self, ctx: "Context") -> list[str]:  # type: ignore[override]
+        """The words of the line "Usage: ...", arguments in capitals."""
+        return [piece.strip("{}").upper() for piece in super().collect_usage_pieces(ctx)]
+
+
 class Commands(TyperGroup):
     """Ends every command in the same ways."""
 
+    def get_params(self, ctx: "Context") -> list[Any]:  # type: ignore[override]
+        """Options before a command."""
+        return _name_types(super().get_params(ctx), ctx)
+
     def invoke(self, ctx: "Context") -> Any:  # type: ignore[override]  # noqa: ANN401
         """Run the command that was named."""
+        set_quiet(False)  # until the command's own option says otherwise
         try:
             with warnings.catch_warnings():
                 # Print sentences, without the source lines that raised the warnings.
@@ -113,11 +153,12 @@ MAIN = (
     backup.restore,
     lab.demo,
 )
-LAB = (lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
+LAB = (lab.compare, lab.reproduce, lab.ablation, lab.corruptions, lab.summary)
 for command in MAIN + LAB:
     # A docstring is the help of its command; the examples at its end become the epilog.
     text, begin, examples = join_lines(inspect.getdoc(command) or "").partition("Example: ")
     app.command(
+        cls=OneCommand,
         help=text.strip(),
         epilog=begin + examples,
         rich_help_panel="The lab" if command in LAB else None,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from nearsure.cli import options
-from nearsure.cli.inputs import engine_options, labels_of, open_model
+from nearsure.cli import options, outputs
+from nearsure.cli.inputs import engine_options, labels_of, names_of, open_model
 from nearsure.cli.outputs import (
     RECORD_SUFFIXES,
     check_files,
@@ -27,7 +27,7 @@ def audit(
     points: Annotated[
         str | None,
         Argument(
-            metavar="[GALLERY]",
+            metavar="GALLERY",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
             "standard input; or give --model.",
         ),
@@ -49,6 +49,7 @@ def audit(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 10,
+    quiet: options.Quiet = False,
 ) -> None:
     """Find problems in a gallery: suspect labels, near-duplicates, confusable and small classes.
 
@@ -59,6 +60,7 @@ def audit(
 
     Example: nearsure audit --model birds.sqlite --json
     """
+    outputs.set_quiet(quiet)
     columns: dict[str, Any] = {
         "labels_path": labels_path,
         "vectors_key": vectors_key,
@@ -81,7 +83,7 @@ def audit(
             raise ConfigError(f"--output must end in {allowed}. Got {output.name} instead.")
         chosen = choose_format(output, None, guard_formulas=guard_formulas)
     elif guard_formulas:
-        raise ConfigError("--guard-formulas is of csv: give -o FILE.csv, or leave it out.")
+        raise ConfigError("--guard-formulas applies only to csv: give -o FILE.csv or omit it.")
     if model is None:
         if gallery is not None or settings:
             raise ConfigError("--gallery and options of an engine must be given with --model.")
@@ -101,7 +103,8 @@ def audit(
     else:
         _show(found, rows)
     if chosen is not None:
-        names = ("id", "label", "suggested", "p_own", "p_suggested", "trust")
+        names = ["id", "label", "suggested", "p_own", "p_suggested", "trust"]
+        names += ["text"] * any(one.text is not None for one in found.suspects)
         suspects = {name: [getattr(one, name) for one in found.suspects] for name in names}
         write_records([suspects], output, chosen, guard_formulas=guard_formulas, quiet=as_json)
 
@@ -117,16 +120,17 @@ def _audit_file(source: str, columns: dict[str, Any], parameters: dict[str, Any]
     with spinner("fitting"):
         classifier.fit(points.vectors, labels_of(points))
     found = _audit(classifier)
-    if points.ids is None:
-        return found
-    names = points.ids.tolist()
+    names, texts = names_of(points).tolist(), points.texts
 
     def name(row: "Label") -> "Label":
         return plain_label(names[int(row)])
 
     return replace(
         found,
-        suspects=tuple(replace(one, id=name(one.id)) for one in found.suspects),
+        suspects=tuple(
+            replace(one, id=name(one.id), text=None if texts is None else texts[int(one.id)])
+            for one in found.suspects
+        ),
         duplicates=tuple(
             replace(pair, first_id=name(pair.first_id), second_id=name(pair.second_id))
             for pair in found.duplicates
@@ -142,13 +146,22 @@ def _audit(classifier: "NEDClassifier") -> "Audit":
 
 
 def _show(found: "Audit", rows: int) -> None:
+    has_texts = any(one.text is not None for one in found.suspects[:rows])
     between = f"between {found.n_wrong_low:,} and {found.n_wrong_high:,}"
     show_table(
         f"Possibly mislabelled: about {found.n_wrong:,} of {found.n_points:,} points, {between}; "
         f"{found.n_suspects:,} to look at",
-        ("id", "label", "p", "suggested", "p", "trust"),
+        ("id", "label", "p", "suggested", "p", "trust", "text")[: 7 if has_texts else 6],
         [
-            [s.id, s.label, f"{s.p_own:.1%}", s.suggested, f"{s.p_suggested:.1%}", f"{s.trust:.2f}"]
+            [
+                s.id,
+                s.label,
+                f"{s.p_own:.1%}",
+                s.suggested,
+                f"{s.p_suggested:.1%}",
+                f"{s.trust:.2f}",
+                *([s.text] if has_texts else ()),
+            ]
             for s in found.suspects[:rows]
         ],
     )

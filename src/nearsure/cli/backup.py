@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from nearsure.atomic import Draft, resolved
+from nearsure.cli import options, outputs
 from nearsure.cli.inputs import SQLITE_SUFFIXES, check_exists
 from nearsure.cli.outputs import (
     check_files,
@@ -27,6 +28,7 @@ def backup(
     output: Annotated[Path, Argument(help="backup.sqlite, an ordinary gallery.")],
     *,
     replace: Annotated[bool, Option("--replace", help="Replace an existing backup.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Copy an .sqlite gallery, even while it is being served.
 
@@ -34,6 +36,7 @@ def backup(
 
     Example: nearsure backup birds.sqlite backups/birds.sqlite
     """
+    outputs.set_quiet(quiet)
     _copy(gallery, output, names=("GALLERY", "OUTPUT"), replace=replace)
 
 
@@ -42,6 +45,7 @@ def restore(
     gallery: Annotated[Path, Argument(help="gallery.sqlite; no service may have it open.")],
     *,
     replace: Annotated[bool, Option("--replace", help="Replace an existing gallery.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Restore a gallery from a copy, and remove leftover files of the old one.
 
@@ -49,6 +53,7 @@ def restore(
 
     Example: nearsure restore backups/birds.sqlite birds.sqlite --replace
     """
+    outputs.set_quiet(quiet)
     _copy(backup, gallery, names=("BACKUP", "GALLERY"), replace=replace)
 
 
@@ -114,7 +119,7 @@ def check_free(path: Path, *, replace: bool) -> None:
     """Raise an error if something is there: any file, or with `replace` all but a gallery."""
     if path.exists() and not replace:
         raise ConfigError(
-            f"{path} is there already, or another command has just made it. --replace replaces it."
+            f"{path} already exists, or another command has just made it. --replace replaces it."
         )
     check_replaceable(path)
 

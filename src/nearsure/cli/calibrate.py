@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from typer import Argument, Option
 
-from nearsure.cli import options
+from nearsure.cli import options, outputs
 from nearsure.cli.outputs import (
     check_files,
     check_suffix,
@@ -70,6 +70,7 @@ def calibrate(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Add confidence to the results of your own engine: distances and labels are enough.
 
@@ -82,6 +83,7 @@ def calibrate(
 
     Example: nearsure calibrate --queries more_hits.jsonl --rule rule.json
     """
+    outputs.set_quiet(quiet)
     chosen = choose_format(output, output_format, as_json=as_json, guard_formulas=guard_formulas)
     is_saved = rule.endswith(".json")
     if is_saved:

@@ -1,15 +1,11 @@
-"""`nearsure evaluate`, with and without a model."""
+"""`nearsure evaluate`."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer import Argument, Option
+from typer import Argument
 
-from nearsure.atomic import resolved
 from nearsure.cli import options, outputs
 from nearsure.cli.inputs import engine_options, labels_of, open_model, open_queries
 from nearsure.cli.outputs import progress, show_facts, show_json, show_table, spinner, tell
@@ -21,10 +17,9 @@ if TYPE_CHECKING:
     from nearsure.arrays import AnyArray, BoolArray, FloatArray
     from nearsure.classifier import NEDClassifier
     from nearsure.decisions import AcceptThreshold
-    from nearsure.embedding_files import EmbeddingSet, EmbeddingStream
+    from nearsure.embedding_files import EmbeddingStream
     from nearsure.report.document import Estimate
 
-table_option = partial(Option, rich_help_panel="The paper's tables, without --model")
 ROWS_AT_A_TIME = 8192
 # Queries that a promise is adjusted to.
 LARGEST_SAMPLE = 5000
@@ -45,13 +40,7 @@ def evaluate(
     vectors_key: options.VectorsKey = None,
     labels_key: options.LabelsKey = None,
     input_format: options.InputFormat = None,
-    gallery: Annotated[
-        str | None,
-        Option(
-            help="File of the gallery, if separate. With --model: address of the engine "
-            "that holds the points, if the model does not."
-        ),
-    ] = None,
+    gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
     engine_option: options.EngineOption = None,
@@ -59,72 +48,30 @@ def evaluate(
     seed: options.Seed = 0,
     resamples: options.Resamples = 1000,
     as_json: options.Json = False,
-    gallery_labels: Annotated[
-        Path | None, table_option(help="File of the gallery's labels.")
-    ] = None,
-    gallery_vectors_key: Annotated[
-        str | None, table_option(help="Name of the gallery's vectors.")
-    ] = None,
-    gallery_labels_key: Annotated[
-        str | None, table_option(help="Name of the gallery's labels.")
-    ] = None,
-    name: Annotated[str | None, table_option(help="Name of the data, for titles.")] = None,
-    k: Annotated[
-        int | None, table_option("-k", min=1, help="Number of neighbours; 50 by default.")
-    ] = None,
-    output: Annotated[
-        Path | None, table_option("--output", "-o", help="Folder for the report.")
-    ] = None,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Measure accuracy and calibration on labelled queries.
+    """Measure accuracy and calibration of a fitted model on labelled queries.
 
-    With --model: of a fitted classifier, streamed, so that a file may be larger than memory.
-
-    Without: the paper's tables and figures, rules side by side. Without a gallery, every point is
-    searched among the others, and half of the points among the other half.
+    Queries are streamed: a file may be larger than memory. Rules side by side, without a model:
+    nearsure compare.
 
     Example: nearsure evaluate queries.npz --model model.safetensors --precision 0.99
-
-    Example: nearsure evaluate sentences.npz --vectors-key test_x --labels-key test_y
-    --gallery-vectors-key train_x --gallery-labels-key train_y
     """
+    outputs.set_quiet(quiet)
+    if model is None:
+        raise ConfigError(
+            "--model must be given: evaluate measures a fitted model on labelled queries. To "
+            "compare rules without one, as the paper's tables do: nearsure compare QUERIES"
+        )
+    engine = engine_options(engine_option, table=table, collection=collection)
+    outputs.check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
     columns: dict[str, Any] = {
         "labels_path": labels_path,
         "vectors_key": vectors_key,
         "labels_key": labels_key,
+        "format": input_format,
+        "labels": "required",
     }
-    of_models = {
-        "--precision": precision,
-        "--json": as_json,
-        "--table": table,
-        "--collection": collection,
-        "--engine-option": engine_option,
-        "--input-format": input_format,
-    }
-    of_tables = {
-        "--gallery-labels": gallery_labels,
-        "--gallery-vectors-key": gallery_vectors_key,
-        "--gallery-labels-key": gallery_labels_key,
-        "--name": name,
-        "--output": output,
-        "-k": k,
-    }
-    if model is None:
-        options.refuse(of_models, " here, which --model has")
-        gallery_columns: dict[str, Any] = {
-            "labels_path": gallery_labels,
-            "vectors_key": gallery_vectors_key,
-            "labels_key": gallery_labels_key,
-        }
-        settings = {"k": 50 if k is None else k, "seed": seed, "n_resamples": resamples}
-        queries, supports = _load(embeddings, columns, gallery, gallery_columns)
-        title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
-        _write_tables(queries, supports, title, output or Path("results") / title, settings)
-        return
-    options.refuse(of_tables, " here, which is of the tables without --model")
-    engine = engine_options(engine_option, table=table, collection=collection)
-    outputs.check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
-    columns |= {"format": input_format, "labels": "required"}
     with (
         open_model(model, gallery, engine) as classifier,
         open_queries(embeddings, classifier, **columns) as stream,
@@ -263,10 +210,11 @@ def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Esti
     from nearsure.metrics import (
         area_under_risk_coverage,
         bootstrap_interval,
+        debiased_calibration_error,
         error_detection_auroc,
         expected_calibration_error,
     )
-    from nearsure.report.document import estimate_of, share_of
+    from nearsure.report.document import Estimate, estimate_of, share_of
     from nearsure.report.sections import LEAST_PROBABILITY
 
     def resampled(
@@ -282,7 +230,8 @@ def _estimate(scores: Scores, *, seed: int, n_resamples: int) -> "dict[str, Esti
     estimates = {
         "accuracy": share_of(int(correct.sum()), len(correct)),
         "mean_confidence": resampled(np.mean, confidence, bounds=(0.0, 1.0)),
-        "ece": resampled(expected_calibration_error, confidence, correct),
+        "ece": Estimate(expected_calibration_error(confidence, correct)),
+        "debiased_ece": resampled(debiased_calibration_error, confidence, correct),
         "brier": resampled(np.mean, scores.brier, bounds=(0.0, 2.0)),
         "nll": resampled(np.mean, scores.loss, bounds=(0.0, -np.log(LEAST_PROBABILITY))),
         "aurc": resampled(area_under_risk_coverage, confidence, correct),
@@ -345,58 +294,3 @@ def _cells(name: str, one: "Estimate") -> list[str]:
     if one.low is None or one.high is None:
         return [value, ""]
     return [value, f"{one.low:{spec}} to {one.high:{spec}}"]
-
-
-def _load(
-    source: str, columns: dict[str, Any], gallery: str | None, gallery_columns: dict[str, Any]
-) -> "tuple[EmbeddingSet, EmbeddingSet | None]":
-    """Queries, and the gallery if there is one."""
-    from nearsure.embedding_files import load_embeddings
-
-    queries = load_embeddings(source, **columns)
-    if gallery is None and set(gallery_columns.values()) == {None}:
-        return queries, None
-    same_file = gallery is None or _is_same(gallery, source)
-    if same_file and gallery_columns["vectors_key"] in {None, columns["vectors_key"]}:
-        raise ConfigError(
-            "The gallery must be other vectors than the queries, or each query finds itself: "
-            "give another file (--gallery) or another array (--gallery-vectors-key)."
-        )
-    if gallery is not None:
-        for key in ("vectors_key", "labels_key"):
-            gallery_columns[key] = gallery_columns[key] or columns[key]
-    return queries, load_embeddings(gallery or source, **gallery_columns)
-
-
-def _is_same(one: str, other: str) -> bool:
-    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))
-
-
-def _write_tables(
-    queries: "EmbeddingSet",
-    supports: "EmbeddingSet | None",
-    title: str,
-    output: Path,
-    settings: dict[str, int],
-) -> None:
-    """Evaluate every rule, print tables, and write the report."""
-    from nearsure.comparison import RuleComparison
-    from nearsure.lab.experiment import EvaluationSettings, run_experiment
-    from nearsure.lab.report import write_report
-
-    chosen = EvaluationSettings(**settings)
-    experiment = run_experiment("given embeddings", queries, supports, chosen)
-    for protocol, evaluation in experiment.evaluations.items():
-        table = RuleComparison(evaluation.comparison).to_text()
-        typer.echo(f"{protocol}, k = {evaluation.k}:\n{table}\n")
-        for note in evaluation.notes:
-            typer.echo(f"Note: {note}\n")
-    files = write_report(
-        output,
-        title,
-        [experiment],
-        command=outputs.command_line(),
-        settings=asdict(chosen),
-        main=experiment.name,
-    )
-    outputs.print_written(*files)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,11 +13,13 @@ from nearsure.cli import inputs, options, outputs
 from nearsure.cli.inputs import is_engine, is_sqlite
 from nearsure.cli.load import fill_engine, fill_sqlite
 from nearsure.cli.outputs import spinner
-from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.errors import ConfigError, InvalidInputError, ModelFileError
 
 if TYPE_CHECKING:
+    from nearsure.arrays import AnyArray
     from nearsure.classifier import NEDClassifier
     from nearsure.embedding_files import EmbeddingStream
+    from nearsure.encoders import Encoder
     from nearsure.engines.contract import Engine
 
 MODEL_SUFFIX = ".safetensors"
@@ -35,7 +38,8 @@ def fit(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
-            "standard input; or an existing gallery, fitted in place: "
+            "standard input; with --encoder a folder of images with one folder per class, or a "
+            "txt, csv or jsonl file of texts; or an existing gallery, fitted in place: "
             "gallery.sqlite, postgresql://..., https://..., lance:FOLDER, or the name of an engine."
         ),
     ],
@@ -58,7 +62,22 @@ def fit(
     ids_key: options.IdsKey = None,
     pictures_key: options.PicturesKey = None,
     images_root: options.ImagesRoot = None,
+    groups_key: options.GroupsKey = None,
+    groups_from_folder: Annotated[
+        bool,
+        options.file_option(
+            "--groups-from-folder",
+            help="Images lie in CLASS/GROUP/: those of one folder are a group.",
+        ),
+    ] = False,
     input_format: options.InputFormat = None,
+    encoder: Annotated[
+        str | None,
+        options.file_option(
+            help="image, text or module:attribute: encodes images or texts, or says what has made "
+            "the vectors. It is kept with the fit, and predict, report and serve use it."
+        ),
+    ] = None,
     n_neighbors: options.Neighbors = "auto",
     rule: options.Rule = "auto",
     temperature: Annotated[
@@ -93,6 +112,14 @@ def fit(
         Literal["auto", "exact", "hnsw", "ivf"],
         options.engine_option(help="Index type of a model or an .sqlite gallery."),
     ] = "auto",
+    max_effort: Annotated[
+        int | None,
+        options.engine_option(
+            min=0,
+            help="Largest effort (ef, probes) to choose for an approximate index, which should "
+            "find 99% of the true neighbours; by default 32 times the usual. 0 measures nothing.",
+        ),
+    ] = None,
     into: Annotated[
         str | None,
         options.engine_option(
@@ -105,6 +132,7 @@ def fit(
     collection: options.Collection = None,
     engine_option: options.EngineOption = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Fit a gallery: learn from its own points how sure to be of a match.
 
@@ -115,8 +143,11 @@ def fit(
 
     Example: nearsure fit birds.parquet --ids-key name --metric cosine -o birds.sqlite
 
+    Example: nearsure fit photos --encoder image -o birds.sqlite
+
     Example: nearsure fit postgres --table birds -o birds.safetensors
     """
+    outputs.set_quiet(quiet)
     samples = options.number_or("--max-fit-samples", max_fit_samples, ("all",))
     parameters: dict[str, Any] = {
         "n_neighbors": options.number_or("-k", n_neighbors, ("auto", "all")),
@@ -127,6 +158,7 @@ def fit(
         "prior": prior,
         "unknown_share": unknown_share,
         "max_fit_samples": None if samples == "all" else samples,
+        "max_effort": max_effort,
         "random_state": seed,
     }
     exists = is_engine(gallery)
@@ -138,6 +170,8 @@ def fit(
         "--vectors-key": vectors_key,
         "--labels-key": labels_key,
         "--ids-key": ids_key,
+        "--groups-key": groups_key,
+        "--groups-from-folder": groups_from_folder,
         "--input-format": input_format,
     }
     options.refuse(of_files, ": the points are in the gallery already", when=exists)
@@ -152,21 +186,32 @@ def fit(
         when=exists or into is not None or not is_sqlite(output or ""),
     )
     settings = inputs.engine_options(engine_option, table=table, collection=collection)
+    encodes = not exists and _check_encoder(gallery, encoder, by_folder=groups_from_folder)
     _check_output(gallery, output, into, settings)
     if output is not None and not is_sqlite(output):
         # A model that is there now is replaced, but not one that appears during the fit.
         replace = output.exists()
     from nearsure.classifier import NEDClassifier
     from nearsure.embedding_files import open_embeddings
+    from nearsure.encoders import open_encoder
 
+    opened = None if encoder is None else open_encoder(encoder)
+    # Ids and groups of the points, as far as they go into an engine.
+    groups: list[tuple[AnyArray, AnyArray]] = []
     with ExitStack() as stack:
         holder: Engine | None = None
         if exists:
             holder = stack.enter_context(closing(inputs.open_gallery(gallery, settings)))
         else:
+            open_points = open_embeddings
+            if opened is not None and encodes:
+                open_points = partial(
+                    inputs.encoded, encoder=opened, groups_from_folder=groups_from_folder
+                )
             stream = stack.enter_context(
-                open_embeddings(
+                open_points(
                     gallery,
+                    groups_key=groups_key,
                     labels_path=labels_path,
                     vectors_key=vectors_key,
                     labels_key=labels_key,
@@ -176,9 +221,10 @@ def fit(
                     labels="required",
                 )
             )
+        made_by = _describe_encoder(encoder, opened, holder or stream)
         if into is not None:
             holder = stack.enter_context(
-                fill_engine(stream, into, settings, metric=metric or "euclidean")
+                fill_engine(stream, into, settings, metric=metric or "euclidean", groups=groups)
             )
         elif output is not None and is_sqlite(output):
             holder = stack.enter_context(
@@ -189,6 +235,7 @@ def fit(
                     index=engine,
                     images=inputs.ImagePaths(gallery, images_root),
                     replace=replace,
+                    groups=groups,
                 )
             )
         if holder is None:
@@ -196,19 +243,75 @@ def fit(
             _fit_in_memory(classifier, stream)
         else:
             classifier = NEDClassifier(metric=metric or holder.metric, engine=holder, **parameters)
-            with spinner("fitting"):
-                classifier.fit_engine()
-            if is_sqlite(gallery if exists else output or ""):
-                holder.notes[inputs.MODEL_NOTE] = classifier.to_bytes()  # type: ignore[attr-defined]
+            _fit_in_engine(classifier, groups)
+        classifier.encoder_ = made_by
+        if holder is not None and is_sqlite(gallery if exists else output or ""):
+            holder.notes[inputs.MODEL_NOTE] = classifier.to_bytes()  # type: ignore[attr-defined]
         if output is not None and not is_sqlite(output):
             save_model(classifier, output, replace=replace)
         summary = _summarize(classifier)
+    _show(summary, output, as_json=as_json)
+    if not exists:
+        inputs.end_encoded(stream)
+
+
+def _show(summary: Mapping[str, Any], output: Path | None, *, as_json: bool) -> None:
     if as_json:
         outputs.show_json(summary)
         return
     outputs.show_facts("Fitted", _facts(summary))
     if output is not None:
         outputs.print_written(output)
+
+
+def _check_encoder(gallery: str, name: str | None, *, by_folder: bool) -> bool:
+    """Whether a gallery is images or texts; an error if these need an encoder that is not named."""
+    from nearsure.encoders.inputs import input_kind
+
+    kind = input_kind(gallery)
+    options.refuse(
+        {"--groups-from-folder": by_folder},
+        ": it is of a folder of images; --groups-key names a column",
+        when=kind != "image",
+    )
+    if kind is not None and name is None:
+        raise ConfigError(
+            f"{gallery} holds {kind}s, which have to become vectors first: --encoder {kind} makes "
+            "them and fits, and nearsure embed makes them alone."
+        )
+    return kind is not None
+
+
+def _describe_encoder(
+    name: str | None, encoder: "Encoder | None", points: "Engine | EmbeddingStream"
+) -> str | None:
+    """What made the vectors: the encoder that was named, or what the fit before says."""
+    from nearsure.encoders import check_encoder, describe_encoder
+    from nearsure.model_file import read_model_bytes
+
+    stored: bytes | None = getattr(points, "notes", {}).get(inputs.MODEL_NOTE)
+    made_by = None
+    if stored is not None:
+        try:
+            made_by = read_model_bytes(stored)[0].get("encoder")
+        except ModelFileError as error:
+            # The new fit takes its place.
+            outputs.tell(f"the fit before does not say which encoder made the vectors: {error}")
+    if name is None or encoder is None:
+        return made_by
+    check_encoder(made_by, name, encoder, points.dimension)
+    return describe_encoder(name, encoder)
+
+
+def _fit_in_engine(classifier: "NEDClassifier", groups: "list[tuple[AnyArray, AnyArray]]") -> None:
+    import numpy as np
+
+    with spinner("fitting"):
+        if groups:
+            ids, names = (np.concatenate(part) for part in zip(*groups, strict=True))
+            classifier.fit_engine(ids=ids, groups=names)
+        else:
+            classifier.fit_engine()
 
 
 def _check_output(
@@ -224,7 +327,7 @@ def _check_output(
         if exists and is_sqlite(gallery):
             return
         raise ConfigError(
-            "Where shall the fit go? -o model.safetensors, or -o gallery.sqlite for a gallery to "
+            "Name an output file: -o model.safetensors, or -o gallery.sqlite for a gallery to "
             "serve."
         )
     may_be_sqlite = not exists and into is None
@@ -238,11 +341,11 @@ def _check_output(
 def _fit_in_memory(classifier: "NEDClassifier", stream: "EmbeddingStream") -> None:
     points = stream.read_all()
     if points.ids is not None:
-        outputs.tell(
+        outputs.notice(
             "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."
         )
     with spinner(f"fitting {len(points.vectors):,} points"):
-        classifier.fit(points.vectors, inputs.labels_of(points))
+        classifier.fit(points.vectors, inputs.labels_of(points), groups=points.groups)
 
 
 def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> None:
@@ -255,7 +358,7 @@ def save_model(classifier: "NEDClassifier", path: Path, *, replace: bool) -> Non
             classifier.save(draft)
     except FileExistsError as error:
         raise ConfigError(
-            f"{path} is there already: another command made it meanwhile. It stays, and this fit "
+            f"{path} already exists: another command made it meanwhile. It stays, and this fit "
             "was not written: type the command again to replace it."
         ) from error
 
@@ -266,7 +369,7 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
     from nearsure.report.document import plain_number
     from nearsure.report.sections import fit_of
 
-    found, head = fit_of(classifier), classifier.head_fit_
+    found, head, recall = fit_of(classifier), classifier.head_fit_, classifier.recall_
     threshold = coverage = None
     try:
         chosen = classifier.accept_threshold(precision=PRECISION)
@@ -281,12 +384,16 @@ def _summarize(classifier: "NEDClassifier") -> dict[str, Any]:
         "dimension": int(classifier.n_features_in_),
         "k": int(classifier.n_neighbors_),
         "rule": classifier.rule_.name,
-        # What stands beside the neighbours, and why; None where nothing was tried.
+        # Which head is used beside the neighbours, and why; None where nothing was tried.
         "head": None if head is None else head.name,
         "head_choice": None if head is None else str(head),
         "calibration": classifier.rule_.calibrator.name,
         "metric": classifier.metric,
         "engine": engine_name(classifier),
+        "encoder": classifier.encoder_,
+        # Share of the true neighbours that an approximate engine finds, and the effort for that.
+        "recall": None if recall is None else recall.share,
+        "effort": None if recall is None else recall.effort,
         "unknown_share": classifier.unknown_share,
         # T of the rule in use, and the standard error of NED's own T.
         "temperature": None if found is None else found.temperature,
@@ -311,6 +418,11 @@ def _facts(fitted: Mapping[str, Any]) -> dict[str, str]:
         "neighbours": "{k}",
         "rule": "{rule}, calibration {calibration}" + SHRUNK * (fitted["calibration"] == "shrunk"),
     }
+    if fitted["encoder"] is not None:
+        facts["encoder"] = "{encoder}"
+    if fitted["recall"] is not None:
+        effort = "" if fitted["effort"] is None else ", with effort {effort:,}"
+        facts["recall"] = "{recall:.1%} of the true neighbours are found" + effort
     if fitted["head_choice"] is not None:
         facts["head"] = "{head_choice}"
     if fitted["temperature"] is not None:

@@ -14,7 +14,7 @@ from nearsure.atomic import write_text_whole
 from nearsure.classifier import FittedRule, fit_confidence
 from nearsure.cli.calibrate import DistanceName
 from nearsure.cli.inputs import match_labels
-from nearsure.cli.outputs import spinner, tell, translate_errors
+from nearsure.cli.outputs import notice, spinner, tell, translate_errors
 from nearsure.decisions import choose_threshold
 from nearsure.embedding_files import HitSet
 from nearsure.errors import ConfigError, InvalidInputError, ModelFileError
@@ -86,7 +86,7 @@ class SavedRule:
         own = self.posterior(neighbors)
         chosen = choose_threshold(own.confidence, own.labels == codes, precision=precision)
         chosen = replace(chosen, rests_on="points left out alone")
-        tell(str(chosen))
+        notice(str(chosen))
         return chosen.threshold
 
     def save(self, path: Path) -> None:
@@ -144,7 +144,7 @@ def _rule_document(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not JSON: {error}. --save writes a rule.") from error
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise ModelFileError(f"{path} is JSON, but no rule. nearsure calibrate --save writes one.")
+        raise ModelFileError(f"{path} is JSON but not a rule. calibrate --save writes one.")
     return document
 
 
@@ -193,7 +193,7 @@ def fit_rule(
     with spinner("fitting"):
         rule = fit_confidence(found, codes, class_counts=counts, **parameters)
     temperature = "" if rule.temperature is None else f", T = {rule.temperature:.6g}"
-    tell(
+    notice(
         f"Fitted {rule.name} on {len(codes):,} points of {len(classes):,} classes with {found.k} "
         f"neighbours each{temperature}."
     )
@@ -219,7 +219,7 @@ def _leave_out_own(hits: HitSet, found: Neighbors, codes: IntArray) -> Neighbors
                 "Ids of the points must be those that neighbours have. Most points found "
                 f"themselves, but only {int(itself.sum()):,} of {len(itself):,} by their id."
             )
-        tell(
+        notice(
             f"{int(itself.sum()):,} of {len(itself):,} points were among their own neighbours, and "
             "were left out."
         )
@@ -249,7 +249,7 @@ def _as_neighbors(hits: HitSet, classes: AnyArray, distance: DistanceName) -> Ne
         strange = np.unique(labels[own == len(classes)])[:5].tolist()
         raise InvalidInputError(
             f"Labels of neighbours must be among the {len(classes)} classes of the fit. Got "
-            f"{strange}, too: fit again on the gallery of now."
+            f"{strange}, too: fit again on the current gallery."
         )
     codes = np.zeros(valid.shape, np.int64)
     codes[valid] = own

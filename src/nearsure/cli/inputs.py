@@ -7,13 +7,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from nearsure.cli.outputs import refuse_address, tell
+from typer import Exit
+
+from nearsure.cli.outputs import notice, refuse_address, tell
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray
     from nearsure.classifier import NEDClassifier
     from nearsure.embedding_files import EmbeddingChunk, EmbeddingStream
+    from nearsure.embedding_files.rows import LabelsWanted
+    from nearsure.encoders import Encoder
+    from nearsure.encoders.rows import EncodedRows
     from nearsure.engines.contract import Engine
 
 SQLITE_SUFFIXES = (".sqlite", ".sqlite3")
@@ -25,11 +30,31 @@ NAMES_SHOWN = 3
 def open_queries(
     source: str,
     classifier: "NEDClassifier",
+    *,
+    encoder: str | None = None,
     **columns: Any,  # noqa: ANN401
 ) -> "EmbeddingStream":
-    """Open embeddings, which must have the dimension of a classifier's gallery."""
-    from nearsure.embedding_files import open_embeddings
+    """Open embeddings, which must have the dimension of a classifier's gallery.
 
+    A folder of images or a file of texts is encoded by the encoder of the gallery.
+    """
+    from nearsure.embedding_files import open_embeddings
+    from nearsure.encoders import check_encoder, open_encoder
+    from nearsure.encoders.inputs import input_kind
+
+    kind = "text" if source == "-" and encoder is not None else input_kind(source)
+    if kind is not None:
+        made_by = classifier.encoder_
+        if made_by is None and encoder is None:
+            raise ConfigError(
+                f"{source} holds {kind}s, and the model does not say which encoder made its "
+                f"vectors: name it, as --encoder {kind}, or make vectors with nearsure embed."
+            )
+        name = encoder or str(made_by).partition(" ")[0]
+        opened = open_encoder(name)
+        check_encoder(made_by, name, opened, int(classifier.n_features_in_))
+        return encoded(source, opened, **columns)
+    refuse_encoder(source, encoder)
     stream = open_embeddings(source, **columns)
     expected = int(classifier.n_features_in_)
     if stream.dimension != expected:
@@ -39,6 +64,40 @@ def open_queries(
             f"{source} has {stream.dimension} instead."
         )
     return stream
+
+
+def encoded(
+    source: str, encoder: "Encoder", *, groups_from_folder: bool = False, **columns: object
+) -> "EmbeddingStream":
+    """Open images or texts as embeddings; an error if columns of a file of vectors are named."""
+    from nearsure.encoders.rows import open_encoded
+
+    labels = cast("LabelsWanted", columns.pop("labels"))
+    given = [name for name, value in columns.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{given[0]} must be left out: {source} holds {encoder.kind}s, whose names and labels "
+            "are folders, or the columns id, label and text."
+        )
+    return open_encoded(source, encoder, labels=labels, groups_from_folder=groups_from_folder)
+
+
+def refuse_encoder(source: str, encoder: str | None) -> None:
+    """Raise an error if an encoder was named for what holds vectors, or is not there."""
+    if encoder is not None and (source == "-" or Path(source).exists()):
+        raise ConfigError(
+            f"--encoder must be left out: {source} holds no images or texts, but vectors."
+        )
+
+
+def end_encoded(stream: "EmbeddingStream | EncodedRows") -> None:
+    """List the images that were left out, if there are any, and end with exit code 1."""
+    broken: list[str] = getattr(stream, "broken", [])
+    for sentence in broken:
+        tell(sentence)
+    if broken:
+        tell(f"left out {len(broken):,} of the images, as they cannot be decoded.")
+        raise Exit(1)
 
 
 def names_of(chunk: "EmbeddingChunk") -> "AnyArray":
@@ -100,7 +159,7 @@ class ImagePaths:
     """
 
     def __init__(self, source: str, root: Path | None) -> None:
-        folder = Path() if source == "-" else Path(source).parent
+        folder = Path() if source == "-" else _absolute(Path(source)).parent
         self._root = _absolute(folder if root is None else root)
         self._starts = (folder,) if root is None else (root, folder)
         self._refused: dict[str, None] = {}
@@ -124,8 +183,8 @@ class ImagePaths:
             return
         names = ", ".join(map(repr, list(self._refused)[:NAMES_SHOWN]))
         more = ", ..." if len(self._refused) > NAMES_SHOWN else ""
-        tell(
-            f"left out {len(self._refused)} images that are no files below {self._root}: {names}"
+        notice(
+            f"left out {len(self._refused)} images that are not files below {self._root}: {names}"
             f"{more}. --images-root names the folder that images may be in."
         )
 
@@ -219,7 +278,7 @@ def open_gallery(address: str, options: Mapping[str, Any]) -> "Engine":
 
 @contextmanager
 def open_model(
-    model: Path, gallery: str | None, options: Mapping[str, Any]
+    model: Path, gallery: str | None, options: Mapping[str, Any], *, read_only: bool = True
 ) -> "Iterator[NEDClassifier]":
     """The classifier, until the block ends.
 
@@ -231,6 +290,8 @@ def open_model(
         Address of the engine that holds the points, if the model does not.
     options : mapping
         Of this engine.
+    read_only : bool
+        Whether an .sqlite gallery is only read, so that others may have it open, too.
     """
     from nearsure.classifier import NEDClassifier
 
@@ -238,7 +299,7 @@ def open_model(
     if is_sqlite(model):
         if gallery is not None:
             raise ConfigError(f"--gallery must be left out: {model} holds its points itself.")
-        with closing(open_gallery(str(model), options)) as engine:
+        with closing(open_gallery(str(model), {"read_only": read_only, **options})) as engine:
             stored: bytes | None = engine.notes.get(MODEL_NOTE)  # type: ignore[attr-defined]
             if stored is None:
                 raise ConfigError(f"{model} holds points, but no fit: nearsure fit {model}")

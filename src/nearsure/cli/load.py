@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from nearsure.atomic import resolved
 from nearsure.cli.backup import check_replaceable, gallery_draft
 from nearsure.cli.inputs import ImagePaths, names_of
-from nearsure.cli.outputs import progress, tell
+from nearsure.cli.outputs import notice, progress, tell
 from nearsure.errors import ConfigError, GalleryNotFoundError, NearsureError
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ ROWS_AT_A_TIME = 8192
 
 @contextmanager
 def fill_engine(
-    stream: "EmbeddingStream", address: str, options: Mapping[str, Any], *, metric: MetricName
+    stream: "EmbeddingStream",
+    address: str,
+    options: Mapping[str, Any],
+    *,
+    metric: MetricName,
+    groups: "list[tuple[AnyArray, AnyArray]]",
 ) -> "Iterator[Engine]":
     """A new gallery in an engine; if the block fails, its points are removed again.
 
@@ -40,6 +45,8 @@ def fill_engine(
         Of the engine.
     metric : {"euclidean", "cosine"}
         How it compares.
+    groups : list
+        Takes ids and groups of the points, where there are groups.
     """
     chunks = stream.chunks(ROWS_AT_A_TIME)
     first = next(chunks)
@@ -52,6 +59,8 @@ def fill_engine(
                     names = names_of(chunk)
                     added.append(names)
                     engine.add(chunk.vectors, names, chunk.labels)
+                    if chunk.groups is not None:
+                        groups.append((names, chunk.groups))
                     advance(len(chunk))
             yield engine
         except BaseException:
@@ -68,13 +77,14 @@ def fill_sqlite(
     index: str,
     images: ImagePaths,
     replace: bool,
+    groups: "list[tuple[AnyArray, AnyArray]]",
 ) -> "Iterator[SqliteEngine]":
     """A new gallery in one file, which appears only if the block ends without an error.
 
     Parameters
     ----------
     stream : EmbeddingStream
-        With labels; its pictures become thumbnails in the file.
+        With labels; its pictures become thumbnails in the file, and its texts stay with them.
     path : path
         The file.
     metric, index : str
@@ -83,13 +93,15 @@ def fill_sqlite(
         Where pictures are.
     replace : bool
         Whether to replace a gallery that is there.
+    groups : list
+        As of `fill_engine`.
     """
     from nearsure.engines.sqlite import SqliteEngine
-    from nearsure.report.thumbnails import Thumbnails
+    from nearsure.report.thumbnails import KEPT_SIDE, Thumbnails
 
     if path.exists() and not replace:
         raise ConfigError(
-            f"{path} is there already. --replace replaces it; nearsure fit {path} fits on what it "
+            f"{path} already exists. --replace replaces it; nearsure fit {path} fits on what it "
             "holds."
         )
     path = resolved(path)
@@ -98,7 +110,7 @@ def fill_sqlite(
         chunks = stream.chunks(ROWS_AT_A_TIME)
         first = next(chunks)
         settings: dict[str, Any] = {"metric": metric, "index": index, **_kinds(first)}
-        thumbnails = Thumbnails()
+        thumbnails = Thumbnails(KEPT_SIDE)
         with (
             closing(SqliteEngine.create(made, stream.dimension, **settings)) as engine,
             progress("loading", stream.n_rows) as advance,
@@ -106,6 +118,8 @@ def fill_sqlite(
             for chunk in chain([first], chunks):
                 names = names_of(chunk)
                 engine.add(chunk.vectors, names, chunk.labels)
+                if chunk.groups is not None:
+                    groups.append((names, chunk.groups))
                 small = {}
                 for name, picture in zip(names.tolist(), chunk.pictures or (), strict=False):
                     address = thumbnails.of(images.of(picture))
@@ -113,11 +127,15 @@ def fill_sqlite(
                         small[name] = base64.b64decode(address.partition(",")[2])
                 if small:
                     engine.put_pictures(small)
+                written = zip(names.tolist(), chunk.texts or (), strict=False)
+                texts = {name: text for name, text in written if text is not None}
+                if texts:
+                    engine.put_texts(texts)
                 advance(len(chunk))
         images.tell()
         note = thumbnails.note()
         if note is not None:
-            tell(note)
+            notice(note)
         # Opened again, as index "auto" is chosen by the number of points at opening.
         with closing(SqliteEngine(made)) as engine:
             yield engine

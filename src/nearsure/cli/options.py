@@ -15,7 +15,7 @@ engine_option = partial(Option, rich_help_panel="Engine")
 fitting_option = partial(Option, rich_help_panel="Fitting")
 output_option = partial(Option, rich_help_panel="Output")
 
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, help="Random seed.")]
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
 Resamples = Annotated[int, Option(min=10, help="Bootstrap resamples for each interval.")]
 Precision = Annotated[
     float | None,
@@ -31,6 +31,20 @@ Labels = Annotated[
 ]
 VectorsKey = Annotated[str | None, file_option(help="Name of the array or column of vectors.")]
 LabelsKey = Annotated[str | None, file_option(help="Name of the array or column of labels.")]
+GroupsKey = Annotated[
+    str | None,
+    file_option(
+        help="Name of the array or column of groups: rows of a group (a burst, copies of one "
+        "image) do not count as each other's neighbours while fitting."
+    ),
+]
+Encoder = Annotated[
+    str | None,
+    file_option(
+        help="image, text or module:attribute: encodes a folder of images or a file of texts. By "
+        "default the one that the model was fitted with."
+    ),
+]
 IdsKey = Annotated[str | None, file_option(help="Name of the array or column of ids.")]
 PicturesKey = Annotated[str | None, file_option(help="Name of the array or column of image paths.")]
 ImagesRoot = Annotated[
@@ -63,6 +77,7 @@ EngineOption = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Write JSON to standard output.")]
+Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress bars and no notices.")]
 Rows = Annotated[int, output_option(min=1, help="Rows to show on a terminal.")]
 RecordsFile = Annotated[
     Path | None,

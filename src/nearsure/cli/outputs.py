@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,8 +15,10 @@ import typer
 
 from nearsure.atomic import remove_dead_drafts, resolved
 from nearsure.errors import ConfigError, NearsureError
+from nearsure.progress import watching
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
     from rich.table import Table
 
 Advance = Callable[[int], None]
@@ -35,15 +38,34 @@ ADDRESS = re.compile(
 SECRET = re.compile("password|passwd|token|secret|key", re.IGNORECASE)
 
 
+# Of one command, as its option --quiet says.
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def set_quiet(quiet: bool) -> None:  # noqa: FBT001 - what an option calls
+    """Leave out bars and notices from now on, or not; warnings and errors stay."""
+    _quiet.set(quiet)
+
+
 def tell(sentence: str) -> None:
     """Write a sentence to standard error."""
     sys.stderr.write(f"nearsure: {sentence}\n")
 
 
+def notice(sentence: str) -> None:
+    """Write a sentence that --quiet leaves out."""
+    if not _quiet.get():
+        tell(sentence)
+
+
 def print_written(*files: Path) -> None:
-    """Print the names of files that were written."""
-    for path in files:
+    """Print the names of files that were written, unless --quiet."""
+    for path in () if _quiet.get() else files:
         typer.echo(f"wrote {path}")
+
+
+def _draws_bars() -> bool:
+    return sys.stderr.isatty() and not _quiet.get()
 
 
 @contextmanager
@@ -57,9 +79,35 @@ def progress(work: str, total: int | None) -> Iterator[Advance]:
     total : int or None
         How many rows there are; None if that is not known.
     """
-    if not sys.stderr.isatty():
+    if not _draws_bars():
         yield lambda _: None
         return
+    with _bar() as shown:
+        task = shown.add_task(work, total=total)
+        yield lambda rows: shown.advance(task, rows)
+
+
+@contextmanager
+def spinner(work: str) -> Iterator[None]:
+    """Show that work goes on, and its parts as bars, as `progress` does."""
+    if not _draws_bars():
+        yield
+        return
+    with _bar() as shown:
+        whole = shown.add_task(work, total=None)
+        part = shown.add_task("", total=None, visible=False)
+
+        def show(name: str, done: int, total: int) -> None:
+            if done == 0:
+                shown.reset(part, description=f"{work}: {name}", total=total)
+            shown.update(part, completed=done, visible=done < total)
+            shown.update(whole, visible=done == total)
+
+        with watching(show):
+            yield
+
+
+def _bar() -> "Progress":
     from rich import progress as bars
     from rich.console import Console
 
@@ -69,21 +117,7 @@ def progress(work: str, total: int | None) -> Iterator[Advance]:
         bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(work, total=total)
-        yield lambda rows: shown.advance(task, rows)
-
-
-@contextmanager
-def spinner(work: str) -> Iterator[None]:
-    """Show a spinner on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(work):
-        yield
+    return bars.Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def show_facts(title: str, facts: Mapping[str, str]) -> None:
@@ -169,7 +203,7 @@ def choose_format(
 ) -> Format | None:
     """The format of records that options name; None is a table of the first rows."""
     if as_json and (output is not None or asked not in {None, "json"}):
-        raise ConfigError("--json is of standard output: leave out --output and --format.")
+        raise ConfigError("--json writes to standard output: leave out --output and --format.")
     chosen = "json" if as_json else asked
     if output is not None:
         check_writable("--output", output)
@@ -183,7 +217,7 @@ def choose_format(
         chosen = chosen or "csv"
     if guard_formulas and chosen != "csv":
         raise ConfigError(
-            "--guard-formulas is of csv: give -o FILE.csv or --format csv, or leave it out."
+            "--guard-formulas applies only to csv: give -o FILE.csv or --format csv, or omit it."
         )
     return chosen
 
@@ -283,7 +317,7 @@ def check_writable(option: str, path: Path) -> None:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not in_place and not there.is_dir():
-        raise ConfigError(f"{option}: {path} cannot be written: {there} is no folder.")
+        raise ConfigError(f"{option}: {path} cannot be written: {there} is not a folder.")
     if not os.access(there, os.W_OK):
         raise ConfigError(f"{option}: {path} cannot be written: this user may not write there.")
 

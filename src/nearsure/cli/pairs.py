@@ -86,6 +86,7 @@ def pairs(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Are these two the same? Learn it from a gallery's own pairs, and compare others.
 
@@ -95,6 +96,7 @@ def pairs(
 
     Example: nearsure pairs --model pairs.safetensors --first a.npz --second b.npz -o compared.csv
     """
+    outputs.set_quiet(quiet)
     compares = first is not None or pairs_file is not None
     _check_sources(gallery, model, (first, second), (pairs_file, vectors))
     options.refuse(
@@ -149,7 +151,7 @@ def pairs(
         return
     columns: dict[str, Any] = {**compared.names, "probability": probabilities}
     if threshold is not None:
-        outputs.tell(str(threshold))
+        outputs.notice(str(threshold))
         columns["accepted"] = threshold.accepts(probabilities)
     if chosen is not None:
         outputs.write_records([columns], output, chosen, guard_formulas=guard_formulas)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from nearsure.cli import options
-from nearsure.cli.inputs import engine_options, names_of, open_model, open_queries
+from nearsure.cli import options, outputs
+from nearsure.cli.inputs import end_encoded, engine_options, names_of, open_model, open_queries
 from nearsure.cli.outputs import (
     Advance,
     check_files,
     choose_format,
+    notice,
     progress,
     show_records,
-    tell,
     write_records,
 )
 from nearsure.errors import ConfigError
@@ -38,7 +38,7 @@ def predict(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of embeddings, - for standard "
-            "input."
+            "input; or a folder of images or a file of texts, if the model says how to encode them."
         ),
     ],
     *,
@@ -57,6 +57,7 @@ def predict(
     labels_key: options.LabelsKey = None,
     ids_key: options.IdsKey = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -66,6 +67,7 @@ def predict(
     guard_formulas: options.GuardFormulas = False,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Label queries, with calibrated confidence.
 
@@ -76,12 +78,15 @@ def predict(
     the verdict "unknown", and unknown queries count as wrong answers in the promise.
 
     The first queries are compared with the gallery. If they differ, the promise of --precision is
-    adjusted to them, or withdrawn: nothing is accepted then, unless --threshold insists.
+    adjusted to them, or withdrawn: nothing is accepted then, unless --threshold overrides it.
 
     Example: nearsure predict queries.npz --model model.safetensors --precision 0.99
 
+    Example: nearsure predict photos --model birds.sqlite -o answers.csv
+
     Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
     """
+    outputs.set_quiet(quiet)
     settings = engine_options(engine_option, table=table, collection=collection)
     chosen = choose_format(output, output_format, as_json=as_json, guard_formulas=guard_formulas)
     if precision is not None and threshold is not None:
@@ -96,6 +101,7 @@ def predict(
             labels_key=labels_key,
             ids_key=ids_key,
             format=input_format,
+            encoder=encoder,
             labels="none" if labels_key is None else "optional",
         ) as stream,
     ):
@@ -104,7 +110,7 @@ def predict(
         first = next(answered)
         if precision is not None:
             promised = _promise(classifier, precision, *first)
-            tell(str(promised))
+            notice(str(promised))
             threshold = promised.threshold
         list_answers = partial(
             _list_answers, classifier, threshold=threshold, top=top, n_neighbors=neighbors
@@ -114,10 +120,12 @@ def predict(
             n_shown = min(rows, len(shown["label"]))
             which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
             show_records(f"{which}; -o FILE writes all", shown, rows)
+            end_encoded(stream)
             return
         with progress("predicting", stream.n_rows) as advance:
             answers = _count(starmap(list_answers, chain([first], answered)), advance)
             write_records(answers, output, chosen, guard_formulas=guard_formulas)
+        end_encoded(stream)
 
 
 def _promise(
@@ -152,6 +160,8 @@ def _list_answers(
         "label": _labels(prediction),
         "confidence": prediction.confidence,
     }
+    if chunk.texts is not None:
+        columns["text"] = chunk.texts
     if threshold is not None:
         columns["accepted"] = (prediction.confidence >= threshold) & (
             prediction.neighbors.counts > 0
@@ -170,7 +180,7 @@ def _list_answers(
         if support.head is not None:
             columns["p_neighbors"] = support.neighbors
             columns["p_head"] = [plain_number(p) for p in support.head.tolist()]
-        columns["neighbors"] = _neighbors(prediction, classifier.classes_, shares, n_neighbors)
+        columns["neighbors"] = _neighbors(prediction, classifier, shares, n_neighbors)
     return columns
 
 
@@ -197,13 +207,17 @@ def _classes(prediction: "Prediction", classes: "AnyArray", n: int) -> list[list
 
 
 def _neighbors(
-    prediction: "Prediction", classes: "AnyArray", shares: "FloatArray", n: int
+    prediction: "Prediction", classifier: "NEDClassifier", shares: "FloatArray", n: int
 ) -> list[list[dict[str, Any]]]:
     import numpy as np
 
+    from nearsure.report.answers import texts_of
+
     found = prediction.neighbors.first(min(n, prediction.neighbors.k))
     ids = np.asarray(found.ids).tolist()
-    labels = classes[found.labels].tolist()
+    has_texts = getattr(classifier.engine_, "has_texts", False)
+    texts = texts_of(classifier, np.unique(np.asarray(found.ids)))
+    labels = classifier.classes_[found.labels].tolist()
     sq_distances, shares_listed = found.sq_distances.tolist(), shares.tolist()
     return [
         [
@@ -212,6 +226,7 @@ def _neighbors(
                 "label": labels[row][place],
                 "sq_distance": sq_distances[row][place],
                 "share": shares_listed[row][place],
+                **({"text": texts.get(ids[row][place])} if has_texts else {}),
             }
             for place in range(count)
         ]

@@ -57,6 +57,7 @@ def recalibrate(
     seed: options.Seed = 0,
     as_json: options.Json = False,
     rows: options.Rows = 20,
+    quiet: options.Quiet = False,
 ) -> None:
     """Adjust confidence to labelled queries that differ from the gallery.
 
@@ -68,6 +69,7 @@ def recalibrate(
 
     Example: nearsure recalibrate labelled.npz --model model.safetensors -o recalibrated.safetensors
     """
+    outputs.set_quiet(quiet)
     settings = inputs.engine_options(engine_option, table=table, collection=collection)
     outputs.check_files(
         {"QUERIES": queries, "--labels": labels_path, "--model": model}, {"--output": output}
@@ -82,7 +84,7 @@ def recalibrate(
         columns = {"labels": "none" if labels_key is None else "optional"}
     columns |= {"vectors_key": vectors_key, "labels_key": labels_key, "ids_key": ids_key}
     with (
-        inputs.open_model(model, gallery, settings) as classifier,
+        inputs.open_model(model, gallery, settings, read_only=choose is not None) as classifier,
         inputs.open_queries(queries, classifier, format=input_format, **columns) as stream,
     ):
         points = stream.read_all()
@@ -128,7 +130,7 @@ def _check_output(model: Path, output: Path | None) -> None:
     if inputs.is_sqlite(model):
         options.refuse({"--output": output}, f": {model.name} keeps its fit inside")
     elif output is None:
-        raise ConfigError("Where shall the recalibrated model go? -o model.safetensors")
+        raise ConfigError("Name an output file: -o model.safetensors")
     elif output.suffix != MODEL_SUFFIX:
         raise ConfigError(f"--output must end in {MODEL_SUFFIX}. Got {output.name} instead.")
 

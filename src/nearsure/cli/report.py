@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from nearsure.atomic import write_text_whole
-from nearsure.cli import inputs, options
+from nearsure.cli import inputs, options, outputs
 from nearsure.cli.inputs import ImagePaths
 from nearsure.cli.outputs import (
     check_files,
@@ -22,6 +22,7 @@ from nearsure.errors import ConfigError
 
 if TYPE_CHECKING:
     from nearsure.classifier import NEDClassifier
+    from nearsure.embedding_files import EmbeddingChunk
     from nearsure.engines.sqlite import SqliteEngine
     from nearsure.report import Report
     from nearsure.report.thumbnails import Picture
@@ -32,7 +33,9 @@ def report(
         str | None,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
-            "standard input; without it the gallery's own points are asked, each without itself."
+            "standard input; or a folder of images or a file of texts, with labels, if the model "
+            "says how to encode them; without it the gallery's own points are scored, each left "
+            "out of its own search."
         ),
     ] = None,
     *,
@@ -58,6 +61,7 @@ def report(
         ),
     ] = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -66,6 +70,7 @@ def report(
     suspects: Annotated[int, Option(min=0, help="Number of suspect labels to list.")] = 50,
     seed: options.Seed = 0,
     resamples: options.Resamples = 1000,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write an HTML report on when to trust a match: accuracy, calibration, thresholds, mistakes.
 
@@ -73,6 +78,7 @@ def report(
 
     Example: nearsure report --model birds.sqlite -o birds.html --json birds.json
     """
+    outputs.set_quiet(quiet)
     from nearsure.report import gallery_report, report_html, report_json
     from nearsure.report.remarks import OWN_POINTS
 
@@ -83,12 +89,13 @@ def report(
         "ids_key": ids_key,
         "pictures_key": pictures_key,
         "format": input_format,
+        "encoder": encoder,
     }
     engine = inputs.engine_options(engine_option, table=table, collection=collection)
     if output is None and json_output is None:
-        raise ConfigError("Where shall the report go? -o report.html, --json report.json or both.")
+        raise ConfigError("Name an output file: -o report.html, --json report.json or both.")
     if queries is None and set(columns.values()) != {None}:
-        raise ConfigError("Names of columns were given without QUERIES, whose they are.")
+        raise ConfigError("Names of columns were given without QUERIES, to which they belong.")
     check_suffix("--output", output, (".html", ".htm"))
     check_suffix("--json", json_output, (".json",))
     read = {"QUERIES": queries, "--labels": labels_path, "--model": model}
@@ -111,7 +118,10 @@ def report(
         else:
             images = ImagePaths(queries, images_root)
             settings["gallery_pictures"] = pictures
-            made = _report_on_queries(classifier, queries, columns, images, settings)
+            columns["labels"] = "required"
+            with inputs.open_queries(queries, classifier, **columns) as stream:
+                points = stream.read_all()
+            made = _report_on_queries(classifier, points, images, settings)
         if isinstance(pictures, NamedImages):
             pictures.images.tell()
     if OWN_POINTS in made.about.notes:
@@ -126,24 +136,29 @@ def report(
         typer.echo(report_json(made))
         return
     print_written(*(path for path in (output, json_output) if path is not None))
+    if queries is not None:
+        inputs.end_encoded(stream)
 
 
 def _report_on_queries(
     classifier: "NEDClassifier",
-    queries: str,
-    columns: dict[str, Any],
+    points: "EmbeddingChunk",
     images: ImagePaths,
     settings: dict[str, Any],
 ) -> "Report":
     from nearsure.report import query_report
 
-    with inputs.open_queries(queries, classifier, labels="required", **columns) as stream:
-        points = stream.read_all()
     pictures = None if points.pictures is None else [images.of(path) for path in points.pictures]
     images.tell()
     labels = inputs.match_labels(inputs.labels_of(points), classifier.classes_)
     return query_report(
-        classifier, points.vectors, labels, ids=points.ids, pictures=pictures, **settings
+        classifier,
+        points.vectors,
+        labels,
+        ids=points.ids,
+        pictures=pictures,
+        texts=points.texts,
+        **settings,
     )
 
 

@@ -56,7 +56,8 @@ def serve(
     encoder: Annotated[
         str | None,
         Option(
-            help="image, text or module:attribute: lets the page and the API take images or text."
+            help="image, text or module:attribute: lets the page and the API take images or text. "
+            "By default the one that the gallery was fitted with."
         ),
     ] = None,
     precision: options.Precision = None,
@@ -102,9 +103,12 @@ def serve(
     logging.getLogger("nearsure").setLevel(log_level.upper())
     from nearsure.cli.inputs import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
+    from nearsure.validation import check_open_fraction
 
     if is_sqlite(gallery):
         check_exists(gallery)
+    if precision is not None:
+        check_open_fraction("precision", precision)
     tokens = read_tokens(tokens_file)
     run_service(
         ServiceSettings(

@@ -108,7 +108,7 @@ class NeighborCurveDisplay:
         ks: Sequence[int],
         rules: Sequence[RuleName] = RULE_NAMES,
     ) -> "Self":
-        """Compute the numbers of the plots from one search; T is fitted anew for each k.
+        """Compute the numbers of the plots from one search; T is refitted for each k.
 
         Parameters
         ----------

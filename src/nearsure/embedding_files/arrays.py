@@ -24,7 +24,7 @@ from nearsure.embedding_files.rows import (
     StoredArray,
     as_float32,
     as_names,
-    as_pictures,
+    as_texts,
     row_place,
 )
 from nearsure.embedding_files.source import Source, translate_errors
@@ -50,10 +50,12 @@ _VECTORS = _Role("vectors", "vectors_key", _VECTOR_NAMES, "fiu")
 _LABELS = _Role("labels", "labels_key", LABEL_NAMES, "biufUSO")
 _IDS = _Role("ids", "ids_key", ("ids", "id"), "iuUS")
 _PICTURES = _Role("pictures", "pictures_key", ("images", "image", "pictures", "picture"), "US")
+_TEXTS = _Role("texts", "", ("texts", "text"), "US")
+_GROUPS = _Role("groups", "groups_key", (), "biuUS")
 
 
 def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]:
-    """The name of the array of vectors, and of those of label, id and picture that are there."""
+    """The name of the array of vectors, and of those of the other roles that are there."""
     choose = partial(_choose, source, stored)
     tables = {name: array for name, array in stored.items() if len(array.shape) == 2}  # noqa: PLR2004
     floats = [name for name, array in tables.items() if array.kind == "f"]
@@ -73,9 +75,11 @@ def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]
 
     ids = choose(_IDS, keys.ids, with_usual_name(_IDS))
     pictures = choose(_PICTURES, keys.pictures, with_usual_name(_PICTURES))
+    texts = choose(_TEXTS, None, with_usual_name(_TEXTS))
+    groups = choose(_GROUPS, keys.groups, [])
     labels = None
     if keys.wanted == "required":
-        others = [name for name in columns if name not in (ids, pictures)]
+        others = [name for name in columns if name not in (ids, pictures, texts, groups)]
         # Floats are labels only under a usual name.
         named = [name for name in others if name.lower() in LABEL_NAMES]
         labels = choose(
@@ -88,7 +92,14 @@ def _choose_arrays(source: Source, stored: Arrays, keys: Keys) -> dict[str, str]
             )
     elif keys.wanted != "none":
         labels = choose(_LABELS, keys.labels, with_usual_name(_LABELS))
-    chosen = {"picture": pictures, "vector": vectors, "label": labels, "id": ids}
+    chosen = {
+        "picture": pictures,
+        "text": texts,
+        "vector": vectors,
+        "label": labels,
+        "id": ids,
+        "group": groups,
+    }
     return {role: name for role, name in chosen.items() if name is not None}
 
 
@@ -326,8 +337,8 @@ class ArrayRows(RowReader):
                     raise EmbeddingsFileError(f"{where} lost rows while it was read.")
                 if role == "vector":
                     columns["vectors"] = as_float32(where, part, place)
-                elif role == "picture":
-                    columns["pictures"] = as_pictures(where, part)
+                elif role in ("picture", "text"):
+                    columns[f"{role}s"] = as_texts(where, part)
                 else:
                     columns[f"{role}s"] = as_names(role, where, part, place)
             yield EmbeddingChunk(**columns, first_row=first)

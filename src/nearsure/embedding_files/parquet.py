@@ -239,7 +239,7 @@ def read_vectors(
         raise EmbeddingsFileError(
             f"The vectors in the column {column!r} of {path} must be finite. Row {row} has NaN, "
             f"infinity or a missing entry ({int((~finite).sum())} such rows among "
-            f"{len(vectors)}): leave them out or compute them anew."
+            f"{len(vectors)}): leave them out or compute them again."
         )
     return vectors
 

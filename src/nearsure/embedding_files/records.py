@@ -310,8 +310,8 @@ def open_records(
         )
     if guard_formulas and format != "csv":
         raise InvalidInputError(
-            f"The 'guard_formulas' parameter is of the format 'csv'. Got it for {format!r}: leave "
-            "it out."
+            f"The 'guard_formulas' parameter applies only to the format 'csv'. Got it for "
+            f"{format!r}: leave it out."
         )
     if format == "parquet":
         arrow("pyarrow.parquet")  # before a file is made

@@ -24,6 +24,10 @@ class EmbeddingChunk:
         Integers or texts; of one kind in all chunks of a file.
     pictures : list of str or None, optional
         Path of each row's picture, as the file has it.
+    texts : list of str or None, optional
+        The text that each vector was made of.
+    groups : array of shape (m,), optional
+        What rows belong together, where a column of groups was named.
     first_row : int
         Place of the first row in the file, from 0.
     """
@@ -32,6 +36,8 @@ class EmbeddingChunk:
     labels: AnyArray | None = None
     ids: AnyArray | None = None
     pictures: list[str | None] | None = None
+    texts: list[str | None] | None = None
+    groups: AnyArray | None = None
     first_row: int = 0
 
     def __len__(self) -> int:
@@ -92,7 +98,7 @@ def as_float32(where: str, array: AnyArray, place: Callable[[int], str]) -> NDAr
         what = "a value beyond the range of float32" if was_finite else "NaN or infinity"
         raise EmbeddingsFileError(
             f"{where} must be finite in float32. {place(row)} has {what} ({bad.size} such rows "
-            f"among {len(vectors)}): leave them out or compute them anew."
+            f"among {len(vectors)}): leave them out or compute them again."
         )
     return vectors
 
@@ -136,11 +142,11 @@ def _check_texts(what: str, names: AnyArray, place: Callable[[int], str]) -> Non
             check_text(place(row), what, name)
 
 
-def as_pictures(where: str, entries: AnyArray) -> list[str | None]:
-    """Paths or addresses of pictures; None where there is none."""
+def as_texts(where: str, entries: AnyArray) -> list[str | None]:
+    """Texts, or paths of pictures; None where there is none."""
     if entries.dtype.kind not in "USO":
         raise EmbeddingsFileError(
-            f"{where} must be texts, the path of a picture for each vector. "
+            f"{where} must be texts, or the path of a picture for each vector. "
             f"Got {entries.dtype} instead."
         )
     if entries.dtype.kind == "S":
@@ -199,6 +205,7 @@ class Keys:
     labels: str | None = None
     ids: str | None = None
     pictures: str | None = None
+    groups: str | None = None
     wanted: LabelsWanted = "optional"
 
 

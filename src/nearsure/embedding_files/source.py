@@ -241,5 +241,5 @@ def translate_errors(source: Source) -> Iterator[None]:
     except BROKEN as error:
         raise EmbeddingsFileError(
             f"{source} cannot be read as .{source.format}: {error}. It may be cut off or of "
-            "another format: copy or write it anew."
+            "another format: copy or write it again."
         ) from error

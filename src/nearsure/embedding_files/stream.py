@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -91,16 +91,15 @@ class EmbeddingStream:
                 own = vectors[chunk.first_row : chunk.first_row + len(chunk)]
                 own[:] = chunk.vectors
                 read.append(replace(chunk, vectors=own))
-        pictures = None
-        if any(chunk.pictures for chunk in read):
-            pictures = [
-                picture for chunk in read for picture in chunk.pictures or [None] * len(chunk)
-            ]
         return EmbeddingChunk(
-            np.concatenate([chunk.vectors for chunk in read]) if vectors is None else vectors,
+            np.concatenate([chunk.vectors for chunk in read])
+            if vectors is None
+            else vectors[: sum(map(len, read))],
             _join([chunk.labels for chunk in read]),
             _join([chunk.ids for chunk in read]),
-            pictures,
+            _join_texts(read, "pictures"),
+            _join_texts(read, "texts"),
+            _join([chunk.groups for chunk in read]),
         )
 
     def close(self) -> None:
@@ -139,6 +138,7 @@ def open_embeddings(
     labels_key: str | None = None,
     ids_key: str | None = None,
     pictures_key: str | None = None,
+    groups_key: str | None = None,
     format: str | None = None,  # noqa: A002
     labels: LabelsWanted = "optional",
 ) -> EmbeddingStream:
@@ -152,19 +152,19 @@ def open_embeddings(
 
         - A Parquet column of lists is an array of vectors; a JSON list in the metadata of a
           safetensors file is an array of labels.
-        - A CSV file has a header. Columns called id, label and image are what their name says; all
-          others are numbers, the vector in their order, or one called vector or embedding holds
-          JSON lists. Labels, and ids, are integers if all of the file are written as such, else
-          texts.
+        - A CSV file has a header. Columns called id, label, image and text are what their name
+          says; all others are numbers, the vector in their order, or one called vector or
+          embedding holds JSON lists. Labels, and ids, are integers if all of the file are written
+          as such, else texts.
         - A line of JSON is ``{"id": 7, "label": "owl", "vector": [0.1, 0.7], "image": "7.jpg"}``;
           all but the vector may be absent, of all lines alike. Labels, and ids, keep the type that
           JSON gives the first.
     labels_path : path, optional
         A file of labels in the order of the vectors, in place of those in `source`: .npy, .txt
         with one a line, or .csv.
-    vectors_key, labels_key, ids_key, pictures_key : str, optional
-        Name of the array or column. With a `labels_path` that ends in .csv, `labels_key` names the
-        column there.
+    vectors_key, labels_key, ids_key, pictures_key, groups_key : str, optional
+        Name of the array or column; there are no groups without one. With a `labels_path` that
+        ends in .csv, `labels_key` names the column there.
     format : str, optional
         npz, npy, parquet, safetensors, csv or jsonl, in place of what the suffix says. By default
         standard input is JSON lines unless its first bytes are another format's. All but JSON
@@ -199,6 +199,7 @@ def open_embeddings(
         labels=None if apart else labels_key,
         ids=ids_key,
         pictures=pictures_key,
+        groups=groups_key,
         wanted="none" if apart else labels,
     )
     with ExitStack() as stack:
@@ -220,6 +221,16 @@ def open_embeddings(
 def _join(parts: list[AnyArray | None]) -> AnyArray | None:
     there = [part for part in parts if part is not None]
     return np.concatenate(there) if there else None
+
+
+def _join_texts(
+    chunks: list[EmbeddingChunk], name: Literal["pictures", "texts"]
+) -> list[str | None] | None:
+    parts: list[list[str | None] | None] = [getattr(chunk, name) for chunk in chunks]
+    if not any(parts):
+        return None
+    empty = ([None] * len(chunk) for chunk in chunks)
+    return [text for part, none in zip(parts, empty, strict=True) for text in part or none]
 
 
 def load_embeddings(

@@ -73,8 +73,9 @@ _LONGEST_SHOWN = 60
 # Where an object stands, for messages, and the object.
 PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 
-# Where a row stands, its vector, label, id and picture.
-_Row: TypeAlias = tuple[str, FloatArray, int | str | None, int | str | None, str | None]
+# Where a row stands, its vector, label, id, picture, text and group.
+_Name: TypeAlias = int | str | None
+_Row: TypeAlias = tuple[str, FloatArray, _Name, _Name, str | None, str | None, _Name]
 
 
 def json_objects(source: Source) -> Generator[PlacedObject, None, None]:
@@ -198,12 +199,14 @@ class _TextRows(RowReader):
                 gathered.append((place, *names))
             if not gathered:
                 return
-            places, labels, ids, pictures = map(list, zip(*gathered, strict=True))
+            places, labels, ids, pictures, texts, groups = map(list, zip(*gathered, strict=True))
             yield EmbeddingChunk(
                 as_float32(self._where, vectors[: len(places)], places.__getitem__),
                 None if labels[0] is None else name_array(labels),
                 None if ids[0] is None else name_array(ids),
                 pictures if any(pictures) else None,
+                texts if any(texts) else None,
+                None if groups[0] is None else name_array(groups),
                 first,
             )
 
@@ -256,6 +259,8 @@ class CsvRows(_TextRows):
         label = self._place(keys.labels, "label", "labels_key")
         self._id = self._place(keys.ids, "id", "ids_key")
         self._picture = self._place(keys.pictures, "image", "pictures_key")
+        self._text = self._place(None, "text", "the other must have another name")
+        self._group = None if keys.groups is None else self._place(keys.groups, "", "groups_key")
         if keys.wanted == "required" and label is None:
             raise self._lacking_column("label", "labels_key")
         if keys.vectors is not None:
@@ -266,7 +271,7 @@ class CsvRows(_TextRows):
             raise EmbeddingsFileError(
                 f"{source} has a column 'vector' and one 'embedding': say which (vectors_key)."
             )
-        taken = (label, self._id, self._picture)
+        taken = (label, self._id, self._picture, self._text, self._group)
         self._numbers = [place for place in range(len(header)) if place not in taken]
         if not self._numbers:
             raise EmbeddingsFileError(
@@ -315,6 +320,8 @@ class CsvRows(_TextRows):
                 self._name(place, row, "label", self._label),
                 self._name(place, row, "id", self._id),
                 None if self._picture is None else row[self._picture] or None,
+                None if self._text is None else row[self._text] or None,
+                self._name(place, row, "group", self._group),
             )
 
     def _name(self, place: str, row: list[str], role: str, column: int | None) -> int | str | None:
@@ -334,8 +341,8 @@ class CsvRows(_TextRows):
             raise EmbeddingsFileError(
                 f"{place} must have a number in the column {self._header[wrong]!r}. "
                 f"Got {row[wrong]!r} instead. Every column is part of the vector, but those called "
-                "id, label and image, or named by labels_key, ids_key and pictures_key: leave out "
-                "others."
+                "id, label, image and text, or named by labels_key, ids_key, pictures_key and "
+                "groups_key: leave out others."
             ) from None
 
 
@@ -386,13 +393,18 @@ class JsonRows(_TextRows):
             raise EmbeddingsFileError(f"{source} is empty: it must hold one JSON object a line.")
         place, fields = first
         self._vector = keys.vectors or _find_vector(place, fields)
-        given = {"vectors_key": self._vector, "labels_key": keys.labels, "ids_key": keys.ids}
+        given = {
+            "vectors_key": self._vector,
+            "labels_key": keys.labels,
+            "ids_key": keys.ids,
+            "groups_key": keys.groups,
+        }
         for option, key in given.items():
             if key is not None and key not in fields:
                 raise _lacking_field(place, fields, key, option)
         self._where = f"{self._vector!r} in {source}"
         self._label, self._id = keys.labels or "label", keys.ids or "id"
-        self._picture = keys.pictures or "image"
+        self._picture, self._group = keys.pictures or "image", keys.groups
         self._take_labels = keys.wanted != "none"
         self._has_labels = self._take_labels and fields.get(self._label) is not None
         self._has_ids = fields.get(self._id) is not None
@@ -408,7 +420,7 @@ class JsonRows(_TextRows):
     def _rows(self) -> Iterator[_Row]:
         objects = self._begun or json_objects(self._source)
         self._begun = None
-        labels, ids = NameColumn("label"), NameColumn("id")
+        labels, ids, groups = NameColumn("label"), NameColumn("id"), NameColumn("group")
         for place, fields in objects:
             if self._vector not in fields:
                 raise _lacking_field(place, fields, self._vector, "vectors_key")
@@ -422,13 +434,19 @@ class JsonRows(_TextRows):
             vector = json_vector(place, fields[self._vector])
             label = labels.check(place, label) if self._has_labels else None
             name = ids.check(place, name) if self._has_ids else None
-            picture = fields.get(self._picture)
-            if picture is not None and not isinstance(picture, str):
-                raise EmbeddingsFileError(
-                    f"{place} must have a text, the path of a picture, as its image. "
-                    f"Got {shorten(picture)} instead."
-                )
-            yield place, vector, label, name, picture or None
+            picture, text = fields.get(self._picture), fields.get("text")
+            for role, value in (
+                ("the path of a picture, as its image", picture),
+                ("its text", text),
+            ):
+                if value is not None and not isinstance(value, str):
+                    raise EmbeddingsFileError(
+                        f"{place} must have a text, {role}. Got {shorten(value)} instead."
+                    )
+            group = None
+            if self._group is not None:
+                group = groups.check(place, fields.get(self._group))
+            yield place, vector, label, name, picture or None, text or None, group
 
 
 def _find_vector(place: str, fields: dict[str, Any]) -> str:

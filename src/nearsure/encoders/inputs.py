@@ -1,4 +1,4 @@
-"""Inputs of encoders: images in folders, texts in a file; each with its id and label."""
+"""Inputs of encoders: images in folders, texts in a file; each with its id, label and group."""
 
 import csv
 import io
@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nearsure.embedding_files.tables import VECTOR_FIELDS
+from nearsure.encoders import EncoderKind
 from nearsure.errors import EmbeddingsFileError
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+# How files of these begin; a file that begins otherwise is no image.
+SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
@@ -29,26 +33,99 @@ class EncoderInput:
         The image.
     text : str
         The text; empty for an image.
+    group : str or None
+        Folder of the image below that of its class, if folders are groups.
     """
 
     id: str | int
     label: str | int | None = None
     image: Path | None = None
     text: str = ""
+    group: str | None = None
 
     def content(self) -> bytes | str:
         """What an encoder takes."""
         return self.text if self.image is None else self.image.read_bytes()
 
 
-def image_inputs(folder: Path) -> list[EncoderInput]:
+def input_kind(source: str) -> EncoderKind | None:
+    """What a path holds that has to be encoded; None for vectors, and for what is not there.
+
+    A folder or an image file holds images; a .txt file texts, and so does a .csv or .jsonl file
+    with a column "text" and none of vectors.
+    """
+    path = Path(source)
+    suffix = path.suffix.lower()
+    if path.is_dir() or (suffix in IMAGE_SUFFIXES and path.is_file()):
+        return "image"
+    if suffix not in READERS or not path.is_file():
+        return None
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = next((line for line in file if line.strip()), "")
+    if suffix == ".csv":
+        names = next(csv.reader([first]), [])
+    elif suffix == ".txt":
+        return "text"
+    else:
+        try:
+            names = list(json.loads(first))
+        except (ValueError, TypeError, RecursionError):
+            return None
+    return "text" if "text" in names and not set(VECTOR_FIELDS).intersection(names) else None
+
+
+def read_inputs(
+    source: Path, kind: EncoderKind, *, groups_from_folder: bool = False
+) -> list[EncoderInput]:
+    """All inputs of a folder or file, each id once; ids, and labels, all texts or all integers."""
+    if kind == "image":
+        inputs = image_inputs(source, groups_from_folder=groups_from_folder)
+    elif groups_from_folder:
+        raise EmbeddingsFileError(f"Groups by folder are of images. {source} holds texts.")
+    else:
+        inputs = text_inputs(source)
+    for name, values in (
+        ("ids", [one.id for one in inputs]),
+        ("labels", [one.label for one in inputs if one.label is not None]),
+    ):
+        if len({type(value) for value in values}) > 1:
+            raise EmbeddingsFileError(
+                f"The {name} of {source} must all be text, or all be integers. Got both."
+            )
+    seen: set[str | int] = set()
+    for one in inputs:
+        if one.id in seen:
+            raise EmbeddingsFileError(f"{source} must name each row once. Got id {one.id!r} twice.")
+        seen.add(one.id)
+    return inputs
+
+
+def why_unreadable(path: Path) -> str | None:
+    """Why a file cannot be an image, by its first bytes; None if it may be one."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        return f"{error.strerror or error}"
+    if not head:
+        return "it is empty"
+    is_known = head.startswith(SIGNATURES) and (head[:4] != b"RIFF" or head[8:12] == b"WEBP")
+    return None if is_known else "it is no image of a known kind"
+
+
+def image_inputs(folder: Path, *, groups_from_folder: bool = False) -> list[EncoderInput]:
     """The images below a folder, by name; the folder that an image lies in is its label.
 
     Parameters
     ----------
     folder : Path
-        Holds a folder for each class; or images, which then have no label.
+        Holds a folder for each class; or images, which then have no label. An image file is taken
+        alone.
+    groups_from_folder : bool
+        Whether images lie in CLASS/GROUP/: the folder above is the label, and this one the group.
     """
+    if folder.is_file() and folder.suffix.lower() in IMAGE_SUFFIXES:
+        return [EncoderInput(folder.name, image=folder)]
     if not folder.is_dir():
         raise EmbeddingsFileError(
             f"{folder} must be a folder of images, with a folder for each class if there are "
@@ -59,15 +136,30 @@ def image_inputs(folder: Path) -> list[EncoderInput]:
         raise EmbeddingsFileError(
             f"{folder} holds no images: no file in it ends in {', '.join(IMAGE_SUFFIXES)}."
         )
-    labels = {path: path.parent.name if path.parent != folder else None for path in files}
-    without = [path for path, label in labels.items() if label is None]
-    if without and len(without) < len(files):
+    classes = {path: path.parent.parent if groups_from_folder else path.parent for path in files}
+    without = [path for path, own in classes.items() if not own.is_relative_to(folder)]
+    without += [path for path, own in classes.items() if own == folder]
+    if without and (groups_from_folder or len(without) < len(files)):
+        needed = "in CLASS/GROUP/, as groups are" if groups_from_folder else "in one of them"
         raise EmbeddingsFileError(
-            f"{without[0]} lies beside the folders of classes. Move it into one of them."
+            f"{without[0]} lies beside the folders of classes. It must lie {needed}."
         )
+    folders: dict[str, Path] = {}
+    for own in classes.values():
+        other = folders.setdefault(own.name, own)
+        if other != own:
+            raise EmbeddingsFileError(
+                f"{other} and {own} have the same name, and would be one class. Rename one of "
+                "them, or name the folder that holds the classes."
+            )
     return [
-        EncoderInput(path.relative_to(folder).as_posix(), label, image=path)
-        for path, label in labels.items()
+        EncoderInput(
+            path.relative_to(folder).as_posix(),
+            None if without else own.name,
+            image=path,
+            group=path.parent.relative_to(folder).as_posix() if groups_from_folder else None,
+        )
+        for path, own in classes.items()
     ]
 
 

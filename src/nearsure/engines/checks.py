@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities
+from nearsure.engines.contract import Capabilities, Effort
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.validation import preview
 
@@ -26,6 +26,17 @@ def checked_k(k: int, capabilities: Capabilities) -> int:
             f"k must be at most {capabilities.largest_k}, the engine's limit. Got {k} instead."
         )
     return int(k)
+
+
+def checked_effort(effort: int, own: Effort | None) -> dict[str, int]:
+    """An effort that the engine can search with, by its name."""
+    if own is None:
+        raise InvalidInputError("This engine has no effort to choose: call search().")
+    if not 1 <= effort <= own.largest:
+        raise InvalidInputError(
+            f"effort ({own.name}) must be from 1 to {own.largest}. Got {effort} instead."
+        )
+    return {own.name: int(effort)}
 
 
 def checked_points(

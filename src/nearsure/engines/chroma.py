@@ -1,12 +1,12 @@
 """Galleries in Chroma: its embedded engine in a folder, or any client of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.contract import Capabilities, Fingerprint, Kind, Metric, Stored
 from nearsure.engines.hits import Hits, array_of_kind, concatenate_points, in_order
 from nearsure.engines.registry import uri_or_variable
 from nearsure.engines.simple import SimpleEngine, translating
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.client import Client
 
-Kind = Literal["integer", "text"]
-MetricName = Literal["euclidean", "cosine"]
 PATH_VARIABLE = "NEARSURE_CHROMA_PATH"
-SPACES: dict[str, MetricName] = {"l2": "euclidean", "cosine": "cosine"}
+SPACES: dict[str, Metric] = {"l2": "euclidean", "cosine": "cosine"}
 # What `create` notes in the collection's metadata: Chroma knows no kinds, and no dimension before
 # the first point.
 NOTE = "nearsure_"
@@ -101,7 +99,7 @@ class ChromaEngine(SimpleEngine):
         ids: Kind = "integer",
         labels: Kind | None = "integer",
         label_field: str = "label",
-        metric: MetricName = "euclidean",
+        metric: Metric = "euclidean",
         M: int = 16,
         ef_construction: int = 200,
         ef: int = 128,
@@ -307,7 +305,7 @@ def _meaning(error: Exception, place: str) -> NearsureError:
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            f"collection must be a new name. Got {place!r}, which already exists. Open it with "
             "ChromaEngine(...), or delete it first."
         )
     if "ermission" in text or "readonly" in text or "Read-only" in text:

@@ -13,6 +13,9 @@ from typing import Literal, Protocol, runtime_checkable
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 
 Fingerprint = Mapping[str, str | int | float | bool | None]
+# Of ids and of labels.
+Kind = Literal["integer", "text"]
+Metric = Literal["euclidean", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Capabilities:
 
     exact: bool
     holds_labels: bool
-    ids: Literal["integer", "text"] = "integer"
-    labels: Literal["integer", "text"] | None = None
+    ids: Kind = "integer"
+    labels: Kind | None = None
     largest_k: int | None = None
 
 
@@ -82,6 +85,41 @@ class Stored:
     vectors: AnyArray | None = None
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much of an approximate index is searched: candidates of a graph, probes of lists.
+
+    Parameters
+    ----------
+    name : str
+        Its key in the fingerprint.
+    value : int
+        What `search` takes.
+    largest : int
+        The most that the engine takes.
+    """
+
+    name: str
+    value: int
+    largest: int
+
+
+@runtime_checkable
+class AdjustableEngine(Protocol):
+    """What an approximate engine may have besides: searches that take more effort than usual.
+
+    A fit measures how many of the true neighbours are found, and raises the effort where they are
+    too few. An engine without this is measured all the same.
+    """
+
+    @property
+    def effort(self) -> Effort | None:
+        """The effort of `search`, and its range; None if there is none to choose."""
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same as `search`, with this effort, from 1 to the largest."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """The contract. Every method raises errors of `nearsure.errors`, which hold no secrets.
@@ -100,7 +138,7 @@ class Engine(Protocol):
         """Length of a vector."""
 
     @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
+    def metric(self) -> Metric:
         """Whether vectors are compared as they are, or at unit length (|z - z_i|^2 = 2 - 2 cos)."""
 
     def fingerprint(self) -> Fingerprint:

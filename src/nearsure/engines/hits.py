@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.engines.checks import check_all_there
-from nearsure.engines.contract import Found, Stored
+from nearsure.engines.contract import Found, Kind, Metric, Stored
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 from nearsure.index.exact import unit_vectors
 
-# Engines rank in single precision. This many more than k are asked for and ranked anew in double
+# Engines rank in single precision. This many more than k are asked for and ranked again in double
 # precision, so that near ties at the k-th place come out as exact search has them.
 SPARE_CANDIDATES = 8
 
@@ -30,7 +30,7 @@ class Hits:
     labels : array of shape (n_hits,), optional
         Int64 or strings.
     vectors : array of shape (n_hits, dimension), optional
-        The points themselves, from which distances are computed anew.
+        The points themselves, from which distances are recomputed.
     sq_distances : array of shape (n_hits,), optional
         Squared Euclidean distances; needed where there are no vectors.
     """
@@ -42,7 +42,7 @@ class Hits:
     sq_distances: FloatArray | None = None
 
 
-def with_vectors(hits: Hits, vectors: AnyArray, metric: Literal["euclidean", "cosine"]) -> Hits:
+def with_vectors(hits: Hits, vectors: AnyArray, metric: Metric) -> Hits:
     """Hits whose distances are computed from their vectors, under cosine at unit length.
 
     A zero vector has no direction, and so no distance under cosine: it is left out.
@@ -226,7 +226,7 @@ def arrange_points(points: Stored, ids: AnyArray) -> Stored:
     return replace(select_points(points, rows), ids=ids)
 
 
-def array_of_kind(values: list[Any], kind: Literal["integer", "text"]) -> AnyArray:
+def array_of_kind(values: list[Any], kind: Kind) -> AnyArray:
     """Ids or labels that a store returned, as nearsure has them."""
     other = set(map(type, values)) - {int if kind == "integer" else str}
     if other:

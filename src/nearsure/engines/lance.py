@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.checks import checked_effort
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Kind, Metric, Stored
 from nearsure.engines.hits import Hits, array_of_kind, in_order
 from nearsure.engines.registry import uri_or_variable
 from nearsure.engines.simple import SimpleEngine, translating
@@ -28,12 +29,11 @@ if TYPE_CHECKING:
     from lancedb.db import DBConnection
     from lancedb.query import LanceVectorQueryBuilder
 
-Kind = Literal["integer", "text"]
-MetricName = Literal["euclidean", "cosine"]
 URI_VARIABLE = "NEARSURE_LANCE_URI"
 DISTANCE_TYPES: dict[str, Literal["l2", "cosine"]] = {"euclidean": "l2", "cosine": "cosine"}
 # Ids are named in an expression.
 MOST_IDS = 1000
+LARGEST_EFFORT = 2**16
 
 
 class LanceEngine(SimpleEngine):
@@ -88,7 +88,7 @@ class LanceEngine(SimpleEngine):
         id_field: str = "id",
         label_field: str | None = "label",
         vector_field: str = "embedding",
-        metric: MetricName | None = None,
+        metric: Metric | None = None,
         exact: bool = False,
         nprobe: int = 20,
         ef: int = 128,
@@ -118,7 +118,7 @@ class LanceEngine(SimpleEngine):
         id_field: str = "id",
         label_field: str = "label",
         vector_field: str = "embedding",
-        metric: MetricName = "euclidean",
+        metric: Metric = "euclidean",
         exact: bool = False,
         nprobe: int = 20,
         ef: int = 128,
@@ -197,13 +197,13 @@ class LanceEngine(SimpleEngine):
                         return about.index_type, about.distance_type
         return None
 
-    def _metric(self) -> MetricName:
-        by_type: dict[str | None, MetricName] = {"l2": "euclidean", "cosine": "cosine"}
+    def _metric(self) -> Metric:
+        by_type: dict[str | None, Metric] = {"l2": "euclidean", "cosine": "cosine"}
         noted = (self._schema.metadata or {}).get(b"nearsure.metric")
         if self._index is not None:
             there = by_type.get(self._index[1])
         else:
-            there = cast("MetricName | None", noted.decode() if noted else None)
+            there = cast("Metric | None", noted.decode() if noted else None)
         asked = self._asked_metric
         if (self._index is not None and there is None) or (asked and there and asked != there):
             raise GalleryMismatchError(
@@ -270,8 +270,24 @@ class LanceEngine(SimpleEngine):
         """How many points there are."""
         return int(self._table.count_rows())
 
+    @property
+    def effort(self) -> Effort | None:
+        """``ef`` of a graph, else ``nprobe``; None where every point is compared."""
+        if self._index is None or self._asks_all:
+            return None
+        name, value = ("ef", self._ef) if "HNSW" in self._index[0] else ("nprobe", self._nprobe)
+        return Effort(name, value, LARGEST_EFFORT)
+
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
         """The nearest points of some queries, with their vectors."""
+        return self._nearest(queries, limit, nprobe=self._nprobe, ef=self._ef)
+
+    def nearest_with_effort(self, queries: AnyArray, limit: int, effort: int) -> Hits:
+        """The same with another ``ef`` or ``nprobe``."""
+        own = checked_effort(effort, self.effort)
+        return self._nearest(queries, limit, **{"nprobe": self._nprobe, "ef": self._ef, **own})
+
+    def _nearest(self, queries: AnyArray, limit: int, *, nprobe: int, ef: int) -> Hits:
         # The interface of tables does not say that a search for vectors is one.
         search = cast(
             "LanceVectorQueryBuilder",
@@ -286,8 +302,8 @@ class LanceEngine(SimpleEngine):
             search = search.bypass_vector_index()
         else:
             # A maximum of 0 is none: all lists, until there are enough points.
-            search = search.minimum_nprobes(self._nprobe).maximum_nprobes(0)
-            search = search.ef(max(self._ef, limit))
+            search = search.minimum_nprobes(nprobe).maximum_nprobes(0)
+            search = search.ef(max(ef, limit))
             if self._refine_factor is not None:
                 search = search.refine_factor(self._refine_factor)
         found = search.to_arrow()
@@ -402,7 +418,7 @@ def _meaning(error: Exception, table: str) -> NearsureError:
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"table must be a new name. Got {table!r}, which is there already. "
+            f"table must be a new name. Got {table!r}, which already exists. "
             "Open it with LanceEngine(...), or drop it first."
         )
     if "ermission" in text:

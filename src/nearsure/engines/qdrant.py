@@ -3,13 +3,13 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Capabilities, Fingerprint, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Kind, Metric, Stored
 from nearsure.engines.hits import Hits, array_of_kind, concatenate_points, in_order
 from nearsure.engines.registry import uri_or_variable, without
 from nearsure.engines.simple import SimpleEngine, translating
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
     from qdrant_client import QdrantClient
 
-Kind = Literal["integer", "text"]
-MetricName = Literal["euclidean", "cosine"]
 URL_VARIABLE, KEY_VARIABLE = "NEARSURE_QDRANT_URL", "NEARSURE_QDRANT_API_KEY"
-METRICS: dict[str, MetricName] = {"Euclid": "euclidean", "Cosine": "cosine"}
+METRICS: dict[str, Metric] = {"Euclid": "euclidean", "Cosine": "cosine"}
 # Where `create` keeps the kinds of ids and labels, and a point its id if Qdrant cannot name it.
 NOTE, ID_KEY = "nearsure", "nearsure_id"
 # A server takes 32 MB at once, and a number may have some twenty characters of JSON.
 REQUEST_NUMBERS = 2**20
+LARGEST_EF = 2**16
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
@@ -128,7 +127,7 @@ class QdrantEngine(SimpleEngine):
         labels: Kind | None = "integer",
         label_field: str = "label",
         vector_name: str = "",
-        metric: MetricName = "euclidean",
+        metric: Metric = "euclidean",
         M: int = 16,
         ef_construction: int = 200,
         exact: bool = False,
@@ -220,15 +219,24 @@ class QdrantEngine(SimpleEngine):
         """How many points there are."""
         return self._client.count(self._collection, exact=True).count
 
+    @property
+    def effort(self) -> Effort | None:
+        """``ef``; None where every point is compared."""
+        return None if self._is_exact else Effort("ef", self._ef, LARGEST_EF)
+
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
-        """The nearest points of some queries, with their vectors.
+        """The nearest points of some queries, with their vectors."""
+        return self.nearest_with_effort(queries, limit, self._ef)
+
+    def nearest_with_effort(self, queries: AnyArray, limit: int, effort: int) -> Hits:
+        """The same with another ``ef``.
 
         Qdrant returns the root of a distance in single precision; the vectors give it better.
         """
         options: dict[str, Any] = {"limit": limit, "with_payload": True, "with_vector": True}
         if self._sends_parameters:
             options["params"] = self._models.SearchParams(
-                exact=self._is_exact, hnsw_ef=max(self._ef, limit)
+                exact=self._is_exact, hnsw_ef=max(effort, limit)
             )
         if self._vector_name:
             options |= {"using": self._vector_name, "with_vector": [self._vector_name]}
@@ -391,7 +399,7 @@ def _meaning(error: Exception, place: str, secrets: tuple[str | None, ...]) -> N
         )
     if "already exists" in text:
         return InvalidInputError(
-            f"collection must be a new name. Got {place!r}, which is there already. Open it with "
+            f"collection must be a new name. Got {place!r}, which already exists. Open it with "
             "QdrantEngine(...), or delete it first."
         )
     if "already accessed" in text:

@@ -25,6 +25,8 @@ ADDRESSES = (
     "chroma:FOLDER, lance:FOLDER, or the path of a .sqlite or .db file"
 )
 HIDDEN = "***"
+# Secrets of fewer characters are parts of ordinary words.
+SHORT = 6
 # Rather too much is hidden than too little: a password may hold spaces, slashes and further @.
 _WITH_SCHEME = re.compile(r"(?<=//)([^\s/:@]*):.*@")
 _TOKEN = re.compile(r"(?<=//)[^\s/:@]+@")
@@ -131,9 +133,18 @@ def redacted(text: str) -> str:
 
 
 def without(text: str, *secrets: str | None) -> str:
-    """A text without these secrets, also where an engine quotes them in a message of its own."""
+    """A text without these secrets, also where an engine quotes them in a message of its own.
+
+    Of a short secret only whole words are hidden: it is a part of many others, and says nothing.
+
+    Examples
+    --------
+    >>> without("password authentication failed: p", "p")
+    'password authentication failed: ***'
+    """
     for secret in secrets:
         if secret:
             for form in {secret, unquote(secret)}:
-                text = text.replace(form, HIDDEN)
+                whole = rf"(?<!\w){re.escape(form)}(?!\w)" if len(form) < SHORT else re.escape(form)
+                text = re.sub(whole, HIDDEN, text)
     return redacted(text)

@@ -6,13 +6,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from threading import RLock
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Engine, Fingerprint, Found, Stored
+from nearsure.engines.contract import (
+    AdjustableEngine,
+    Capabilities,
+    Effort,
+    Engine,
+    Fingerprint,
+    Found,
+    Metric,
+    Stored,
+)
 from nearsure.engines.hits import arrange_points, concatenate_points, merge_found, select_points
 from nearsure.errors import (
     GalleryMismatchError,
@@ -241,7 +250,7 @@ class ShardedEngine:
         return self._engines[0].dimension
 
     @property
-    def metric(self) -> Literal["euclidean", "cosine"]:
+    def metric(self) -> Metric:
         """The metric of every shard."""
         return self._engines[0].metric
 
@@ -262,7 +271,32 @@ class ShardedEngine:
         """The nearest of what every shard found."""
         queries = checks.checked_queries(queries, self.dimension)
         k = checks.checked_k(k, self.capabilities)
-        parts = self._ask_all(lambda engine: engine.search(queries, k))
+        return self._merge(self._ask_all(lambda engine: engine.search(queries, k)), k)
+
+    @property
+    def effort(self) -> Effort | None:
+        """The largest effort of a shard; None unless all have one of the same name."""
+        each = [
+            engine.effort if isinstance(engine, AdjustableEngine) else None
+            for engine in self._engines
+        ]
+        own = [effort for effort in each if effort is not None]
+        if len(own) < len(each) or len({effort.name for effort in own}) > 1:
+            return None
+        largest = min(effort.largest for effort in own)
+        return Effort(own[0].name, min(max(effort.value for effort in own), largest), largest)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The nearest of what every shard found with this effort."""
+        checks.checked_effort(effort, self.effort)
+        queries = checks.checked_queries(queries, self.dimension)
+        k = checks.checked_k(k, self.capabilities)
+        asked = cast(
+            "Callable[[Engine], Found]", lambda e: e.search_with_effort(queries, k, effort)
+        )
+        return self._merge(self._ask_all(asked), k)
+
+    def _merge(self, parts: Sequence[Found], k: int) -> Found:
         try:
             return merge_found(parts, k)
         except InvalidInputError as error:

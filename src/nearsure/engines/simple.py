@@ -3,15 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
 from nearsure.engines.changes import ChangeName, Changes
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Metric, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
@@ -57,7 +58,7 @@ class SimpleEngine(ABC):
 
     capabilities: Capabilities
     dimension: int
-    metric: Literal["euclidean", "cosine"] = "euclidean"
+    metric: Metric = "euclidean"
     name: str = "The engine"
     batch: int = 64
     portion: int | None = None
@@ -100,11 +101,20 @@ class SimpleEngine(ABC):
         """Those ids that are there; by default their points are read whole."""
         return cast("list[Any]", self.get(ids).ids.tolist())
 
+    @property
+    def effort(self) -> Effort | None:
+        """How much of its index the store searches; None if there is nothing to choose."""
+        return None
+
+    def nearest_with_effort(self, queries: AnyArray, limit: int, effort: int) -> Hits:
+        """The same as `nearest` with another effort, where there is one to choose."""
+        raise NotImplementedError
+
     def check_ids(self, ids: AnyArray) -> None:  # noqa: B027 - it need not be overridden
         """Raise an error for ids that the store cannot hold, before anything is written."""
 
     def put_labels(self, ids: AnyArray, labels: AnyArray) -> None:
-        """Give points that are there other labels; by default they are written anew."""
+        """Give points that are there other labels; by default they are rewritten."""
         self.put(np.asarray(self._stored(ids).vectors), ids, labels)
 
     def translate(self, error: Exception) -> NearsureError | None:
@@ -121,6 +131,14 @@ class SimpleEngine(ABC):
 
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
+        return self._search(queries, k, self.nearest)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another effort."""
+        checks.checked_effort(effort, self.effort)
+        return self._search(queries, k, partial(self.nearest_with_effort, effort=effort))
+
+    def _search(self, queries: AnyArray, k: int, nearest: Callable[..., Hits]) -> Found:
         queries = checks.checked_queries(queries, self.dimension)
         limit = checks.checked_k(k, self.capabilities) + SPARE_CANDIDATES
         if self.metric == "cosine":
@@ -130,7 +148,7 @@ class SimpleEngine(ABC):
         parts = []
         for part in _slices(len(queries), self.batch):
             with self.asking():
-                hits = self.nearest(sent[part], limit)
+                hits = nearest(sent[part], limit)
             if hits.vectors is not None:
                 hits = with_vectors(hits, hits.vectors, self.metric)
             parts.append(found_from_hits(queries[part], hits, k))

@@ -217,7 +217,7 @@ def pair_distances(
     """Squared Mahalanobis distances of m pairs under one covariance.
 
     With `removed` and `shares`, query i has the covariance C - shares_i removed_i removed_i',
-    by the formula of Sherman and Morrison: no matrix is factored anew.
+    by the formula of Sherman and Morrison: no matrix is factored again.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _entries_by_class(neighbors: Neighbors) -> Iterator[tuple[int, IntArray]]:
 #
 #     A_j and A lose  n_j / (n_j - 1)  u u'    with u = z_i - mean of class j,
 #
-# so every covariance loses a multiple of u u', and no class has to be measured anew. What is kept
+# so every covariance loses a multiple of u u', and no class has to be measured again. What is kept
 # as it was: a and v, on which one point has next to no influence; w_j, because a class of less
 # weight is thereby wider where it has no points; and the determinant, because a class of one
 # point less has one direction less to be wide in. By either, a point's own class would stand out

@@ -85,7 +85,7 @@ def prior_factors(prior: PriorName | ArrayLike, class_counts: ArrayLike) -> Floa
 def with_prior(
     posterior: Posterior, factors: ArrayLike, *, neighbors: Neighbors | None = None
 ) -> Posterior:
-    """The posterior under another prior, ranked anew.
+    """The posterior under another prior, ranked again.
 
     A query whose probabilities sum to less than 1 keeps its sum: what was left for classes that
     are not among its neighbours stays left.

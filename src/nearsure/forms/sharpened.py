@@ -10,6 +10,7 @@ n_c is the size of the class: what is sharpened is its density, and its frequenc
 = 1 and beta = 0 is the paper's formula.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal, NamedTuple, get_args
@@ -218,14 +219,20 @@ class SharpenedLikelihood:
         keep = np.take_along_axis(neighbors.valid, by_class, axis=1).ravel()
         starts = np.flatnonzero(starts_class.ravel()[keep])
         rows = np.repeat(np.arange(len(codes)), neighbors.counts)
-        self._starts, self._rows = starts, rows[starts]
+        self._rows = rows[starts]
         self._row_starts = np.flatnonzero(np.diff(self._rows, prepend=-1))
         # Shifted by its class's nearest, no sum underflows, however far the class is.
         flat = excess.ravel()[keep]
         self._nearest = flat[starts]
         lengths = np.diff(starts, append=len(flat))
-        self._beyond = flat - np.repeat(self._nearest, lengths)
-        self._row_of_entry = rows
+        # The nearest weighs 1, and has nothing to add up if it is alone, as most of many classes
+        # are.
+        several = lengths > 1
+        self._several = np.flatnonzero(several)
+        among = np.repeat(several, lengths)
+        self._beyond = (flat - np.repeat(self._nearest, lengths))[among]
+        self._row_of_entry = rows[among]
+        self._starts = np.cumsum(lengths[several]) - lengths[several]
         class_of_run = codes.ravel()[keep][starts]
         is_true = class_of_run == labels[self._rows]
         self._true = np.flatnonzero(is_true)
@@ -242,12 +249,15 @@ class SharpenedLikelihood:
         sharpness = np.exp(log_sharpness)
         inverse = np.exp(-log_temperature - adaptivity * self._log_ratios)
         weights = np.exp(-inverse[self._row_of_entry] * self._beyond)
-        sums = np.add.reduceat(weights, self._starts)
-        moments = np.add.reduceat(weights * self._beyond, self._starts)
+        log_sums, means = np.zeros((2, len(self._rows)))
+        if self._several.size:
+            sums = np.add.reduceat(weights, self._starts)
+            moments = np.add.reduceat(weights * self._beyond, self._starts)
+            log_sums[self._several], means[self._several] = np.log(sums), moments / sums
         by_class = inverse[self._rows]
-        sharpened = sharpness * (np.log(sums) - by_class * self._nearest + self._log_factors)
+        sharpened = sharpness * (log_sums - by_class * self._nearest + self._log_factors)
         logits = sharpened + self._log_sizes
-        slopes = sharpness * by_class * (self._nearest + moments / sums)
+        slopes = sharpness * by_class * (self._nearest + means)
         highest = np.maximum.reduceat(logits, self._row_starts)
         shares = np.exp(logits - highest[self._rows])
         totals = np.add.reduceat(shares, self._row_starts)
@@ -262,6 +272,33 @@ class SharpenedLikelihood:
         return losses, np.stack(
             [by_temperature, mean_less_true(sharpened), by_temperature * self._log_ratios], axis=1
         )
+
+
+_Losses = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+# Points whose losses are computed at a time, so that all that takes part stays in the cache.
+BLOCK = 1000
+
+
+def _in_blocks(
+    neighbors: Neighbors,
+    labels: IntArray,
+    log_ratios: FloatArray,
+    own_factors: FloatArray,
+    class_sizes: IntArray | None,
+) -> _Losses:
+    """`SharpenedLikelihood`, to the last bit, in less time."""
+    blocks = [
+        SharpenedLikelihood(
+            neighbors.take(rows), labels[rows], log_ratios[rows], own_factors[rows], class_sizes
+        )
+        for rows in (slice(start, start + BLOCK) for start in range(0, len(labels), BLOCK))
+    ]
+
+    def evaluate(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        losses, slopes = zip(*(block(parameters) for block in blocks), strict=True)
+        return np.concatenate(losses), np.concatenate(slopes)
+
+    return evaluate
 
 
 # Where the search starts, as (T over NED's, gamma, beta): NED itself, wider and sharper, narrower
@@ -329,6 +366,7 @@ def fit_sharpened(
     class_sizes: IntArray | None = None,
     n_draws: int = 1,
     near: SharpenedNED | None = None,
+    with_errors: bool = True,
 ) -> SharpenedFit:
     """Find the parameters under which the support points explain each other best.
 
@@ -353,6 +391,8 @@ def fit_sharpened(
     near : SharpenedNED, optional
         Whose T and beta are taken as far as the points do not determine them; by default gamma is
         taken for 1 and beta for 0.
+    with_errors : bool, default=True
+        Whether standard errors are estimated.
 
     Returns
     -------
@@ -395,11 +435,11 @@ def fit_sharpened(
         neighbors.sq_distances / ned.temperature, neighbors.labels, counts=neighbors.counts
     )
     log_ratios = log_scale_ratios(query_scales(neighbors), typical)
-    every = SharpenedLikelihood(scaled, codes, log_ratios, factors, class_sizes)
+    every = _in_blocks(scaled, codes, log_ratios, factors, class_sizes)
     some = slice(None, None, -(-len(codes) // START_SAMPLE))
     sample = every
     if len(codes[some]) < len(codes):
-        sample = SharpenedLikelihood(
+        sample = _in_blocks(
             scaled.take(some), codes[some], log_ratios[some], factors[some], class_sizes
         )
     # Lowest and highest (log T over NED's, log gamma, beta).
@@ -427,7 +467,7 @@ def fit_sharpened(
         free=free,
         loss=float(every(best)[0].mean()),
         ned_loss=float(every(np.zeros(3))[0].mean()),
-        standard_errors=_standard_errors(every, best, bounds, n_draws),
+        standard_errors=_standard_errors(every, best, bounds, n_draws) if with_errors else None,
         start_losses=tuple(loss for _, loss in ends),
         temperature_fit=ned,
     )
@@ -441,7 +481,7 @@ class _Prior(NamedTuple):
 
 
 def _descend(
-    likelihood: SharpenedLikelihood,
+    likelihood: _Losses,
     start: FloatArray,
     bounds: FloatArray,
     prior: _Prior,
@@ -463,7 +503,7 @@ def _descend(
 
 
 def _standard_errors(
-    likelihood: SharpenedLikelihood, parameters: FloatArray, bounds: FloatArray, n_draws: int
+    likelihood: _Losses, parameters: FloatArray, bounds: FloatArray, n_draws: int
 ) -> tuple[float, float, float] | None:
     """Sandwich estimate: inverse curvature, variance of the slopes, inverse curvature."""
     free = np.flatnonzero(bounds[:, 0] < bounds[:, 1])

@@ -12,7 +12,7 @@ from nearsure.labels import codes_of
 from nearsure.validation import preview
 
 NO_LABELS = "The engine holds no labels. Give them beside it: fit_engine(y, ids)."
-NO_POINTS = "The engine holds no points. Load some: fit(Z, y), or add to the engine itself."
+NO_POINTS = "The engine holds no points. Load some: fit(X, y), or add to the engine itself."
 
 
 def sizes_of_classes(codes: IntArray | None) -> dict[int, int]:
@@ -89,7 +89,7 @@ class ClassCounts:
         )
 
     def not_below(self, before: "ClassCounts") -> "ClassCounts":
-        """The same with no id free that was taken before: a removed point's id is not used anew."""
+        """The same with no id free that was taken before: a removed point's id is not reused."""
         return ClassCounts(self._counts, max(self.next_id, before.next_id), self.n_points)
 
     def after(

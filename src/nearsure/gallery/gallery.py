@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines.checks import checked_ids
-from nearsure.engines.contract import Engine, Fingerprint, Found
+from nearsure.engines.contract import AdjustableEngine, Engine, Fingerprint, Found
 from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import InvalidInputError, UnusableGalleryError
 from nearsure.gallery.counts import (
@@ -26,11 +26,13 @@ from nearsure.index.exact import QUERY_BLOCK, unit_vectors
 from nearsure.index.rows import PointTable, ids_from
 from nearsure.loo import in_places, keep_first, members_left_of_groups
 from nearsure.neighbors import PADDING_LABEL, Neighbors, assemble
+from nearsure.progress import tracked
 from nearsure.validation import check_distinct, integer_ids
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from nearsure.gallery.recall import Recall
     from nearsure.heads.fitted_head import FittedHead
 
 # Points whose vectors are fetched at a time.
@@ -109,8 +111,10 @@ class Gallery:
         self.engine, self.counts, self.labels = engine, counts, labels
         self.codes_beside, self.groups_beside = codes, groups
         self.codes_in_engine = codes_in_engine
-        # What stands beside the neighbours that are found, if anything does.
+        # The head that is used beside the neighbours, if any.
         self.head: FittedHead | None = None
+        # What the engine finds, and with which effort; None if it is exact, or was not asked.
+        self.recall: Recall | None = None
         self._changed: AnyArray = np.empty(0, np.int64)
 
     @classmethod
@@ -172,8 +176,9 @@ class Gallery:
         return self.counts.by_code(len(self.labels))
 
     def fingerprint(self) -> Fingerprint:
-        """Through what the engine finds neighbours."""
-        return self.engine.fingerprint()
+        """Through what the engine finds neighbours, and how many of them."""
+        own = self.engine.fingerprint()
+        return own if self.recall is None else self.recall.mark(own)
 
     @property
     def ids(self) -> AnyArray:
@@ -524,7 +529,11 @@ class Gallery:
         return gallery
 
     def _find(self, queries: AnyArray, k: int) -> Neighbors:
-        found = self.engine.search(queries, k)
+        engine, effort = self.engine, None if self.recall is None else self.recall.effort
+        if effort is not None and isinstance(engine, AdjustableEngine):
+            found = engine.search_with_effort(queries, k, effort)
+        else:
+            found = engine.search(queries, k)
         if not found.counts.any() and not self.engine.size():
             raise UnusableGalleryError(
                 "The gallery must hold points to be answered from. The engine holds none any more: "
@@ -618,13 +627,14 @@ class Gallery:
             As of `leave_one_out`.
         """
         if not len(ids):
-            raise InvalidInputError("At least one point must be asked about. Got none.")
+            raise InvalidInputError("At least one id must be given. Got none.")
         limits = (len(self), self.engine.capabilities.largest_k, largest)
         n_most = min(limit for limit in limits if limit is not None)
         k = min(k, len(self) - 1)
         parts: list[tuple[IntArray, Neighbors]] = []
         first = 0
-        for some in _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION):
+        blocks = _blocks(ids, QUERY_BLOCK if self.in_memory else PORTION)
+        for some in tracked("searching the gallery", blocks, len(ids), len):
             asked = self._points_of(some)
             if move is not None:
                 asked = replace(asked, vectors=move(asked.vectors))

@@ -39,7 +39,7 @@ def resolve_engine(engine: str | Engine) -> Engine:
         return open_engine(engine)
     raise InvalidInputError(
         f"engine must be an engine that holds points, or one of {', '.join(map(repr, ENGINES))}. "
-        "Got the name of an index in memory, which fit(Z, y) fills, or an address, which "
+        "Got the name of an index in memory, which fit(X, y) fills, or an address, which "
         "open_engine opens."
     )
 
@@ -209,7 +209,7 @@ def _check_can_take(engine: Engine, vectors: AnyArray) -> None:
     if n_there:
         raise InvalidInputError(
             f"The engine holds {n_there} points already. fit_engine() fits on these; to have a "
-            "gallery of Z alone, take an empty table or collection."
+            "gallery of X alone, take an empty table or collection."
         )
     if engine.capabilities.ids != "integer":
         raise InvalidInputError(

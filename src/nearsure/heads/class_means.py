@@ -26,6 +26,8 @@ MOST_CORRELATED = 2048
 # What sums of squares leave of a variance of 0, relative to the squares; and the smallest variance
 # whose inverse leaves weights that a file can keep.
 ROUNDING, SMALLEST_VARIANCE = 1e-10, 1e-60
+# Points that set the centre, and that are added up at a time.
+PORTION = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +139,7 @@ class ClassMeans:
     Parameters
     ----------
     means : array of shape (n_classes, d)
-        About the centre.
+        About the centre; in single precision where classes are many, until they change.
     counts : array of shape (n_classes,)
         Members of each class.
     factor : array of shape (d, d) or (d,)
@@ -169,17 +171,19 @@ class ClassMeans:
         """Some of the classes."""
         return replace(self, means=self.means[codes], counts=self.counts[codes])
 
-    def head(self, dtype: type[np.floating] = np.float64) -> LinearHead:
-        """The logits that means and metric give, with weights of a precision."""
+    def head(
+        self, dtype: type[np.floating] = np.float64, out: FloatArray | None = None
+    ) -> LinearHead:
+        """The logits that means and metric give, with weights of a precision, in `out` if given."""
         means = self.means.astype(dtype, copy=False)
         factor = (np.sqrt(self.scale) * self.factor).astype(dtype)
         if factor.ndim == 1:
-            weights = means * factor**2
+            weights = np.multiply(means, factor**2, out=out)
         elif len(means) > len(factor):
             # The inverse of the covariance first, where classes are more than features.
-            weights = means @ (factor @ factor.T)
+            weights = np.matmul(means, factor @ factor.T, out=out)
         else:
-            weights = (means @ factor) @ factor.T
+            weights = np.matmul(means @ factor, factor.T, out=out)
         with np.errstate(divide="ignore"):
             prior = np.log(self.counts)
         intercepts = prior - 0.5 * np.einsum("cd,cd->c", weights, means)
@@ -199,7 +203,8 @@ class ClassMeans:
         sign : {1, -1}
             Whether they come or go.
         """
-        means, counts = lengthen(self.means, n_classes), lengthen(self.counts, n_classes)
+        means = lengthen(np.asarray(self.means, np.float64), n_classes)
+        counts = lengthen(self.counts, n_classes)
         touched = np.unique(codes)
         sums = means[touched] * counts[touched, None]
         moved = np.asarray(vectors, np.float64) - self.centre
@@ -223,6 +228,7 @@ def fit_class_means(
     scale: float = 1.0,
     *,
     covariance: FloatArray | None = None,
+    is_widened: bool = False,
 ) -> ClassMeans:
     """Class means in the metric of the covariance that all classes share.
 
@@ -236,6 +242,8 @@ def fit_class_means(
         t.
     covariance : array of shape (d, d) or (d,), optional
         Of points that have spread; by default that of all.
+    is_widened : bool
+        Whether the metric is one to fit weights in, see `find_factor`, and none of the means.
 
     Examples
     --------
@@ -246,23 +254,34 @@ def fit_class_means(
     >>> bool(logits[0] == logits[1])
     True
     """
-    factor = find_factor(moments.covariance if covariance is None else covariance, shrinkage)
+    shared = moments.covariance if covariance is None else covariance
+    factor = find_factor(shared, shrinkage, is_widened=is_widened)
     return ClassMeans(moments.means, moments.counts, factor, scale, moments.centre)
 
 
-def find_factor(covariance: FloatArray, shrinkage: float) -> FloatArray:
-    """B, with B B' the inverse of a covariance, or of variances, that is shrunk."""
+def find_factor(
+    covariance: FloatArray, shrinkage: float, *, is_widened: bool = False
+) -> FloatArray:
+    """B, with B B' the inverse of a covariance, or of variances, that is shrunk.
+
+    Widened, the plain metric is added to it: B B' = inverse(S) + 1 / usual variance. Weights of
+    points times B are sums of two, one penalised in either metric.
+    """
     if covariance.ndim == 1:
         usual = float(covariance.mean())
         shrunk = (1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual
-        return np.asarray(1.0 / np.sqrt(shrunk))
+        return np.asarray(np.sqrt(1.0 / shrunk + is_widened / usual))
     usual = float(np.trace(covariance)) / len(covariance)
     shrunk = (1.0 - shrinkage) * covariance
     shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
     # inverse(L L') = B B' with B = inverse(L').
     lower = cholesky(shrunk, lower=True, check_finite=False)
     inverse, _ = dtrtri(lower, lower=1)
-    return np.asarray(inverse.T)
+    if not is_widened:
+        return np.asarray(inverse.T)
+    both = inverse.T @ inverse
+    both[np.diag_indices_from(both)] += 1.0 / usual
+    return np.asarray(cholesky(both, lower=True, check_finite=False))
 
 
 def pool_covariance(vectors: AnyArray, codes: IntArray) -> FloatArray | None:
@@ -277,14 +296,22 @@ def pool_covariance(vectors: AnyArray, codes: IntArray) -> FloatArray | None:
     """
     order = np.argsort(codes, kind="stable")
     _, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
-    moved = np.asarray(vectors[order], np.float64)
-    means = np.add.reduceat(moved, starts, axis=0) / sizes[:, None]
-    moved -= np.repeat(means, sizes, axis=0)
-    d = moved.shape[1]
-    squares = moved.T @ moved if d <= MOST_CORRELATED else (moved**2).sum(axis=0)
+    (n, d), n_classes = vectors.shape, len(starts)
+    squares = np.zeros((d, d) if d <= MOST_CORRELATED else d)
+    means = np.empty((n_classes, d))
+    # Some classes at a time, in memory that is used again.
+    portions = np.flatnonzero(np.diff(starts // PORTION)) + 1
+    for some in np.split(np.arange(n_classes), portions):
+        rows = order[starts[some[0]] : starts[some[-1]] + sizes[some[-1]]]
+        moved = np.asarray(vectors[rows], np.float64)
+        sums = np.add.reduceat(moved, starts[some] - starts[some[0]], axis=0)
+        means[some] = sums / sizes[some, None]
+        moved -= np.repeat(means[some], sizes[some], axis=0)
+        squares += moved.T @ moved if d <= MOST_CORRELATED else (moved**2).sum(axis=0)
     within = float(np.trace(squares) if squares.ndim > 1 else squares.sum())
-    between = float((sizes[:, None] * (means - means.mean(axis=0)) ** 2).sum())
-    if within <= max(ROUNDING * (within + between), SMALLEST_VARIANCE * len(moved) * d):
+    means -= means.mean(axis=0)
+    between = float(sizes @ np.vecdot(means, means))
+    if within <= max(ROUNDING * (within + between), SMALLEST_VARIANCE * n * d):
         return None
-    covariance: FloatArray = squares / max(1, len(moved) - len(starts))
+    covariance: FloatArray = squares / max(1, n - n_classes)
     return covariance

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.heads.class_means import (
+    PORTION,
     ClassMeans,
     Moments,
     find_factor,
@@ -19,6 +20,7 @@ from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import CLASS_FOLDS, LabelledFolds, spread_classes
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
+from nearsure.progress import tracked
 
 # With fewer classes, what is left without a fold of them is another problem, and its logits say
 # nothing of the whole.
@@ -32,8 +34,8 @@ USUAL_SHRINKAGE, USUAL_SCALE = 0.3, 0.2
 # From the strongest penalty on, as long as likelihood grows.
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 SCALES = (-7.0, 3.0)  # logarithms
-# Points that set the centre, and that are added up at a time.
-PORTION = 2048
+# Of the logarithms of two heads' weights about a half of each, before any point is seen.
+PRIOR_DEVIATION = 2.0
 # A point counts no less probable than this, or one mislabelled point would outweigh all others.
 LEAST_PROBABILITY = 1e-3
 
@@ -72,7 +74,7 @@ def fit_many_means(
     )
     sums, counts = members @ vectors, sizes.reshape(n_folds, n_classes).astype(np.float64)
     sums = sums.reshape(n_folds, n_classes, -1)
-    total = sums.sum(axis=0)
+    total, n_members = sums.sum(axis=0), counts.sum(axis=0)
     centre = vectors[:PORTION].mean(axis=0, dtype=np.float64)
     factor = find_factor(covariance, USUAL_SHRINKAGE)
 
@@ -83,13 +85,13 @@ def fit_many_means(
         of_class[n == 0] = 0.0
         return ClassMeans(of_class, n, factor, USUAL_SCALE, centre)
 
-    heads = []
-    for fold in range(n_folds):
-        rest = average(total - sums[fold], counts.sum(axis=0) - counts[fold])
-        head = rest.head(np.float32)
+    heads, rest = [], np.empty_like(total)
+    for fold, own in enumerate(sums):
+        means = average(np.subtract(total, own, out=rest), n_members - counts[fold])
+        # Fresh pages would cost as much as the product: weights take the place of the sums.
+        head = means.head(np.float32, out=own if own.dtype == np.float32 else None)
         heads.append(replace(head, intercepts=_in_single(head.intercepts)))
-    means = average(total, counts.sum(axis=0))
-    means = replace(means, means=means.means.astype(np.float64))
+    means = average(total, n_members)
     return FittedHead("means", means.head(np.float32), tuple(heads), means, near_only=True)
 
 
@@ -125,11 +127,20 @@ def fit_means_head(folds: list[Moments], chosen_on: LabelledFolds) -> tuple[Fitt
     return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
 
 
-def _fit_without(fold: Moments, total: Moments, shrinkage: float, scale: float = 1.0) -> ClassMeans:
+def _fit_without(
+    fold: Moments,
+    total: Moments,
+    shrinkage: float,
+    scale: float = 1.0,
+    *,
+    is_widened: bool = False,
+) -> ClassMeans:
     """Class means of all points but a fold."""
     # Where the metric is the same in all directions, its one number is that of all points.
     covariance = total.covariance if shrinkage == 1.0 else None
-    return fit_class_means(total - fold, shrinkage, scale, covariance=covariance)
+    return fit_class_means(
+        total - fold, shrinkage, scale, covariance=covariance, is_widened=is_widened
+    )
 
 
 # Logits to be scaled, logits that are not, and the true classes.
@@ -164,9 +175,17 @@ def _temper(parts: list[_Tempered]) -> tuple[float, float]:
 
 
 def fit_logistic_folds(
-    points: LabelledFolds, folds: list[Moments], shrinkage: float, *, without_classes: bool = False
+    points: LabelledFolds,
+    folds: list[Moments],
+    shrinkage: float,
+    *,
+    beside: FittedHead | None = None,
+    without_classes: bool = False,
 ) -> FittedHead:
     """Logistic regression in the metric of the class means; strength by likelihood left out.
+
+    The metric is widened where likelihood says so: that of the means keeps weights small along
+    directions in which classes vary much, though classes may differ there, too.
 
     Parameters
     ----------
@@ -176,42 +195,61 @@ def fit_logistic_folds(
         As of `fit_means_head`.
     shrinkage : float
         Of the metric.
+    beside : FittedHead, optional
+        Class means, whose logits are added, by a weight that is fitted on points left out. By
+        default none.
     without_classes : bool
         Whether to fit heads without the classes of each fold of these, too.
     """
     total = sum(folds[1:], start=folds[0])
     n_classes = len(total.counts)
 
-    def prepare(fold: int | None, most: int | None = None) -> tuple[ClassMeans, LabelledFolds]:
-        means = (
-            fit_class_means(total, shrinkage)
+    def prepare(
+        fold: int | None, most: int | None = None, *, is_widened: bool
+    ) -> tuple[ClassMeans, LabelledFolds]:
+        metric = (
+            fit_class_means(total, shrinkage, is_widened=is_widened)
             if fold is None
-            else _fit_without(folds[fold], total, shrinkage)
+            else _fit_without(folds[fold], total, shrinkage, is_widened=is_widened)
         )
         rows = np.flatnonzero(points.folds != (-1 if fold is None else fold))[:most]
         others = points.take(rows)
-        return means, replace(others, vectors=means.whiten(others.vectors))
+        return metric, replace(others, vectors=metric.whiten(others.vectors))
 
-    strength, scale = _choose_strength(
-        [(*prepare(fold, MOST_CHOSEN_BY), some) for fold, some in points.by_fold(CHOICE_FOLDS)],
-        n_classes,
-    )
+    chosen = []
+    # The plain metric has nothing to be added to.
+    for is_widened in (False, True) if shrinkage < 1.0 else (False,):
+        tried = [
+            (*prepare(fold, MOST_CHOSEN_BY, is_widened=is_widened), some)
+            for fold, some in points.by_fold(CHOICE_FOLDS)
+        ]
+        chosen.append((*_choose_strength(tried, n_classes), is_widened))
+    _, strength, scale, is_widened = min(chosen)
 
     def fit(
-        means: ClassMeans, others: LabelledFolds, start: FloatArray | None = None
+        metric: ClassMeans, others: LabelledFolds, start: FloatArray | None = None
     ) -> tuple[LinearHead, FloatArray]:
         weights = fit_logistic_head(others.vectors, others.codes, n_classes, strength, start)
-        return _as_head(weights, means, scale), weights
+        return _as_head(weights, metric, scale), weights
 
-    means, whole = prepare(None)
-    full, weights = fit(means, whole)
-    heads = _rounded((full, *(fit(*prepare(fold))[0] for fold in range(len(folds)))))
-    head = FittedHead("logistic", heads[0], heads[1:])
+    metric, whole = prepare(None, is_widened=is_widened)
+    full, weights = fit(metric, whole)
+    without = tracked("fitting a head", range(len(folds)), len(folds))
+    heads = [fit(*prepare(fold, is_widened=is_widened))[0] for fold in without]
+    shares = (1.0, 0.0)
+    if beside is not None:
+        shares = _weigh(
+            [(heads[fold], beside.folds[fold], some) for fold, some in points.by_fold(len(folds))]
+        )
+        full = _blend(full, beside.full, shares)
+        heads = [_blend(*both, shares) for both in zip(heads, beside.folds, strict=True)]
+    full, *heads = _rounded((full, *heads))
+    head = FittedHead("logistic", full, tuple(heads))
     present = np.unique(points.codes)
     if not without_classes or len(present) < FEWEST_CLASSES:
         return head
     fold_of_class = np.zeros(n_classes, np.int64)
-    fold_of_class[present] = spread_classes(means.whiten(means.means[present] + means.centre))
+    fold_of_class[present] = spread_classes(metric.whiten(metric.means[present] + metric.centre))
     class_folds = []
     for fold in range(CLASS_FOLDS):
         others = points.take(np.flatnonzero(fold_of_class[points.codes] != fold))
@@ -219,20 +257,72 @@ def fit_logistic_folds(
         moments = Moments.empty(total.centre, n_classes).add(others.vectors, others.codes)
         is_shared = shrinkage == 1.0 or not moments.has_spread
         covariance = total.covariance if is_shared else None
-        means = fit_class_means(moments, shrinkage, covariance=covariance)
-        others = replace(others, vectors=means.whiten(others.vectors))
+        metric = fit_class_means(moments, shrinkage, covariance=covariance, is_widened=is_widened)
+        others = replace(others, vectors=metric.whiten(others.vectors))
         # From the weights for all classes, few steps are left.
-        class_folds.append(fit(means, others, weights)[0])
+        left, _ = fit(metric, others, weights)
+        if beside is not None and beside.means is not None:
+            means = fit_class_means(moments, shrinkage, beside.means.scale, covariance=covariance)
+            left = _blend(left, means.head(), shares)
+        class_folds.append(left)
     return replace(head, class_folds=_rounded(tuple(class_folds)), fold_of_class=fold_of_class)
+
+
+def _weigh(parts: list[tuple[LinearHead, LinearHead, LabelledFolds]]) -> tuple[float, float]:
+    """Weights of two heads' logits at which the true classes of points are most probable.
+
+    Parameters
+    ----------
+    parts : list of (LinearHead, LinearHead, LabelledFolds)
+        Two heads that have seen the same points, and points that neither has seen.
+    """
+    scored = []
+    for one, other, some in parts:
+        unheard = np.union1d(one.unheard, other.unheard)
+        known = some.take(~np.isin(some.codes, unheard))
+        both = np.stack([one.logits(known.vectors), other.logits(known.vectors)])
+        both[:, :, unheard] = 0.0
+        fixed = np.zeros(len(one.intercepts))
+        fixed[unheard] = -np.inf
+        scored.append((both, fixed, known.codes))
+    n_points = max(1, sum(len(codes) for *_, codes in scored))
+    usual = np.log([0.5, 0.5])
+
+    def loss(logs: FloatArray) -> tuple[float, FloatArray]:
+        shares = np.exp(logs)
+        far = (logs - usual) / PRIOR_DEVIATION**2
+        lost, slopes = 0.5 * float(far @ (logs - usual)), far
+        for both, fixed, codes in scored:
+            p = softmax(np.tensordot(shares, both, axes=1) + fixed, axis=1)
+            rows = np.arange(len(codes))
+            kept = LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p[rows, codes]
+            # d loss / d logit, as of `nearsure.heads.joint`.
+            pull = (1.0 - LEAST_PROBABILITY) * p[rows, codes] / kept
+            p *= pull[:, None]
+            p[rows, codes] -= pull
+            lost -= float(np.log(kept).sum())
+            slopes = slopes + shares * np.tensordot(both, p, axes=2)
+        return lost / n_points, slopes / n_points
+
+    found = minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=[SCALES] * 2)
+    one, other = np.exp(found.x).tolist()
+    return one, other
+
+
+def _blend(one: LinearHead, other: LinearHead, shares: tuple[float, float]) -> LinearHead:
+    """The sum of two heads' logits, of one centre, times their weights: a linear head, too."""
+    weights = shares[0] * one.weights + shares[1] * other.weights
+    intercepts = shares[0] * one.intercepts + shares[1] * other.intercepts
+    return LinearHead(weights, intercepts, one.centre)
 
 
 def _choose_strength(
     tried: list[tuple[ClassMeans, LabelledFolds, LabelledFolds]], n_classes: int
-) -> tuple[float, float]:
-    """Strength and scale; from whitened points to fit on, and points to choose by."""
+) -> tuple[float, float, float]:
+    """Loss, strength and scale; from whitened points to fit on, and points to choose by."""
     starts: list[FloatArray | None] = [None] * len(tried)
     best = (np.inf, STRENGTHS[0], 1.0)
-    for strength in STRENGTHS:
+    for strength in tracked("choosing a head", STRENGTHS, len(STRENGTHS)):
         parts = []
         for i, (means, others, some) in enumerate(tried):
             starts[i] = weights = fit_logistic_head(
@@ -247,7 +337,7 @@ def _choose_strength(
         if loss >= best[0]:
             break
         best = (loss, strength, scale)
-    return best[1:]
+    return best
 
 
 def _as_head(weights: FloatArray, means: ClassMeans, scale: float) -> LinearHead:

@@ -77,7 +77,7 @@ HEAD_ALONE = Joint(neighbors=0.0, head=1.0, floor=1.0)
 
 @dataclass(frozen=True)
 class HeadFit(schema.Document):
-    """Which head stands beside the neighbours, and why; `choose_head` makes it.
+    """Which head is used beside the neighbours, and why; `choose_head` makes it.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ class HeadFit(schema.Document):
     def __str__(self) -> str:
         answer, taken = "The neighbours answer alone", self.name
         if taken is not None:
-            verb = "stand" if taken == "means" else "stands"
-            answer = f"{TITLES[taken].capitalize()} {verb} beside the neighbours"
+            verb = "are" if taken == "means" else "is"
+            answer = f"{TITLES[taken].capitalize()} {verb} used beside the neighbours"
         elif self.gains:
             answer += ", as no head helps beyond chance"
         said: list[str] = []
@@ -204,6 +204,18 @@ class _Candidates:
     def logits(self, joint: Joint) -> FloatArray:
         """Of each entry."""
         return joint.neighbors * np.log(self.near + joint.floor) + joint.head * self.log_head
+
+    def take(self, whole_rows: BoolArray) -> "_Candidates":
+        """Some of the entries, all of a row or none."""
+        rows = self.rows[whole_rows]
+        return _Candidates(
+            rows,
+            self.codes[whole_rows],
+            self.near[whole_rows],
+            self.log_head[whole_rows],
+            self.unseen[whole_rows],
+            _row_starts(rows),
+        )
 
 
 def join_head(
@@ -337,29 +349,29 @@ def fit_joint(
     if not seen.any():
         return Joint(1.0, 0.0, 1e-6), np.zeros(1), np.zeros(1)
     if not seen.all():
-        fitted = np.flatnonzero(seen)
-        return fit_joint(posterior.take(fitted), scores.take(fitted), codes[fitted])
+        fitted = seen[listed.rows]
+        listed, is_true = listed.take(fitted), is_true[fitted]
     true = np.flatnonzero(is_true)
     lengths = np.diff(listed.starts, append=len(listed.rows))
 
-    def probabilities(joint: Joint) -> FloatArray:
-        logits = listed.logits(joint)
+    def probabilities(logits: FloatArray) -> FloatArray:
         logits -= np.repeat(np.maximum.reduceat(logits, listed.starts), lengths)
         shares = np.exp(logits)
         return np.asarray(shares / np.repeat(np.add.reduceat(shares, listed.starts), lengths))
 
     def loss(logs: FloatArray) -> tuple[float, FloatArray]:
         joint = Joint(*np.exp(logs).tolist())
-        shares = probabilities(joint)
+        above = listed.near + joint.floor
+        log_above = np.log(above)
+        shares = probabilities(joint.neighbors * log_above + joint.head * listed.log_head)
         p_true = shares[true]
         kept = LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true
         # d loss / d logit = -(1 - least) p_true / kept (1[true] - share).
         pull = (1.0 - LEAST_PROBABILITY) * p_true / kept
         by_entry = np.repeat(pull, lengths) * shares
         by_entry[true] -= pull
-        above = listed.near + joint.floor
         slopes = (
-            joint.neighbors * (by_entry * np.log(above)).sum(),
+            joint.neighbors * (by_entry * log_above).sum(),
             joint.head * (by_entry * listed.log_head).sum(),
             joint.neighbors * joint.floor * (by_entry / above).sum(),
         )
@@ -376,7 +388,7 @@ def fit_joint(
         return Joint(*np.exp(found.x).tolist())
 
     def losses(joint: Joint) -> FloatArray:
-        p_true = probabilities(joint)[true]
+        p_true = probabilities(listed.logits(joint))[true]
         return -np.log(LEAST_PROBABILITY + (1.0 - LEAST_PROBABILITY) * p_true)
 
     none = BOUNDS[1][0]
@@ -401,10 +413,13 @@ def _align(
     own = posterior.rows * n_classes + posterior.codes
     order = np.argsort(own, kind="stable")
     keys = rows * n_classes + codes
-    places = np.minimum(np.searchsorted(own[order], keys), max(0, len(own) - 1))
-    entries = order[places] if len(own) else places
-    both = own[entries] == keys if len(own) else np.zeros(len(keys), np.bool_)
-    near = np.where(both, posterior.probabilities[entries], 0.0) if len(own) else np.zeros(0)
+    if np.array_equal(own[order], keys):
+        # As where neighbours' classes alone are scored: both name all.
+        near, seen = posterior.probabilities[order], np.zeros(len(rows), np.bool_)
+        return _Candidates(rows, codes, near, log_head, seen, _row_starts(rows))
+    entries = order[np.minimum(np.searchsorted(own[order], keys), len(own) - 1)]
+    both = own[entries] == keys
+    near = np.where(both, posterior.probabilities[entries], 0.0)
     alone = np.ones(len(own), np.bool_)
     alone[entries[both]] = False
     others = np.flatnonzero(alone)
@@ -427,8 +442,12 @@ def _align(
         np.concatenate([near, posterior.probabilities[others]])[by_row],
         np.concatenate([log_head, beside])[by_row],
         np.concatenate([np.zeros(len(rows), np.bool_), unknown])[by_row],
-        np.flatnonzero(np.diff(all_rows, prepend=-1)),
+        _row_starts(all_rows),
     )
+
+
+def _row_starts(rows: IntArray) -> IntArray:
+    return np.flatnonzero(np.diff(rows, prepend=-1))
 
 
 def _is_possible(possible: BoolArray, codes: AnyArray) -> BoolArray:

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression, in the metric of the class means.
+"""Multinomial logistic regression, in the metric of the class means or one widened from it.
 
 In that metric a few steps of L-BFGS suffice, and one strength of the penalty means the same for
 every feature, whatever its unit.

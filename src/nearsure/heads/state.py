@@ -69,7 +69,8 @@ def head_to_state(head: FittedHead) -> tuple[dict[str, Any], dict[str, AnyArray]
         arrays["head_weights"] = head.full.weights
         arrays["head_intercepts"] = head.full.intercepts
     else:
-        arrays["head_means"], arrays["head_counts"] = head.means.means, head.means.counts
+        arrays["head_means"] = np.asarray(head.means.means, np.float64)
+        arrays["head_counts"] = head.means.counts
         arrays["head_factor"] = head.means.factor
     if head.class_folds:
         arrays["head_fold_of_class"] = head.fold_of_class

@@ -2,7 +2,7 @@
 
 faiss computes in float32 and, depending on batch size, by |q|^2 + |z|^2 - 2 q.z, which is a few
 percent off for data far from the origin. So its distances only propose candidates, a few more than
-asked for; the candidates' distances are then computed anew as sums of squared differences in
+asked for; the candidates' distances are then recomputed as sums of squared differences in
 float64. Whether a point that was not proposed could still belong to the answer follows from a bound
 on faiss's rounding error; the rare query where it could is searched again with more candidates.
 Thousands of copies of one vector would make that every query: then each distinct vector is searched
@@ -410,7 +410,7 @@ SPARE_CANDIDATES = 6
 FEW_COPIES = 4 * SPARE_CANDIDATES
 MANY_OPEN = 128
 # Queries that faiss sees at a time: few enough for a keyboard interrupt to be heard between them,
-# and many, as it computes the norms of all support vectors anew each time.
+# and many, as it computes the norms of all support vectors again each time.
 QUERY_BLOCK = 8192
 # Differences computed at a time, so that a block of them stays in the processor's cache.
 DIFFERENCE_BLOCK = 1 << 18

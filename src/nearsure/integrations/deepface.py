@@ -6,7 +6,7 @@ Needs pandas, which deepface brings; deepface itself is not imported.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 
@@ -84,10 +84,8 @@ class FaceConfidence:
             float("nan") if hit is None else float(frame["distance"].min())
             for frame, hit in zip(frames, nearest, strict=True)
         ]
-        table: pd.DataFrame = require(
-            "pandas", extra="batch", purpose="Rescoring frames of deepface"
-        ).DataFrame(columns)
-        return table
+        pandas = require("pandas", extra="batch", purpose="Rescoring frames of deepface")
+        return cast("pd.DataFrame", pandas.DataFrame(columns))
 
 
 def fit_faces(
@@ -148,8 +146,5 @@ def _hits_of(frame: "pd.DataFrame", metric: Metric, person: Callable[[str], str]
     if metric == "angular":
         # The angle as a share of pi.
         distances = 1.0 - np.cos(np.pi * distances)
-    images = frame[column].astype(str).tolist()
-    return [
-        Hit(image, person(image), distance)
-        for image, distance in zip(images, distances.tolist(), strict=True)
-    ]
+    found = zip(frame[column].astype(str), distances.tolist(), strict=True)
+    return [Hit(image, person(image), distance) for image, distance in found]

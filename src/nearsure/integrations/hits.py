@@ -202,7 +202,7 @@ def _to_neighbors(hits: Sequence[Sequence[Hit]], classes: AnyArray, distance: st
         strange = every[int(np.argmax(named == len(classes)))].label
         raise InvalidInputError(
             f"Labels of hits must be among the {len(classes)} of the fit. Got {strange!r}, too: "
-            "fit again on the gallery of now."
+            "fit again on the current gallery."
         )
     ids[valid], labels[valid] = [hit.id for hit in every], named
     values[valid] = [hit.distance for hit in every]

@@ -1,7 +1,4 @@
-"""A LangChain retriever that says how sure it is, and returns nothing that it is not sure of.
-
-Needs langchain-core 1.0 or later.
-"""
+"""A LangChain retriever with the confidence of each document. Needs langchain-core 1.0 or later."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,13 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
 from nearsure.errors import InvalidInputError
-from nearsure.integrations.hits import (
-    MOST_NEIGHBORS,
-    Distance,
-    Hit,
-    HitConfidence,
-    fit_hits,
-)
+from nearsure.integrations.hits import MOST_NEIGHBORS, Distance, Hit, HitConfidence, fit_hits
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,7 +20,8 @@ if TYPE_CHECKING:
 class ConfidentRetriever(BaseRetriever):
     """Documents of a vector store, each with the probability that its label is the query's.
 
-    `fit` makes it. The store is searched as it is, by its ``similarity_search_with_score``.
+    `fit` makes it. The store is searched as it is, by its ``similarity_search_with_score``. The
+    confidence of a document is in its metadata, as "confidence".
 
     Attributes
     ----------
@@ -38,16 +30,12 @@ class ConfidentRetriever(BaseRetriever):
     confidence : HitConfidence
         Fitted on the store's own documents.
     label_key : str, default "label"
-        Where the label stands in the metadata.
+        Key of the label in the metadata.
     threshold : float, default 0.0
-        Documents of less confidence are not returned. Where `fit` was asked for a precision, only
+        Documents of less confidence are not returned. If `fit` was given a precision, only
         documents of the most probable label are, as its promise is about that label.
     k : int, default 4
         The most documents that are returned.
-
-    Notes
-    -----
-    The confidence of a document stands in its metadata, as "confidence".
     """
 
     store: VectorStore
@@ -71,7 +59,7 @@ class ConfidentRetriever(BaseRetriever):
         max_fit_samples: int = 1000,
         random_state: int = 0,
     ) -> "Self":
-        """Ask the store for some of its own documents, and learn from what it finds.
+        """Search the store for some of its own documents, and learn from what it finds.
 
         Parameters
         ----------
@@ -82,17 +70,15 @@ class ConfidentRetriever(BaseRetriever):
         distance : str, default "cosine_similarity"
             What the store's score is: "cosine_similarity" of `InMemoryVectorStore`, "squared_l2"
             of `FAISS`, for example; see `nearsure.integrations.hits.Distance`.
-        label_key : str, default "label"
-            Where the label stands in the metadata.
+        label_key, k
+            As the attributes of these names.
         unknown_share : float, optional
             Share of the queries that no label fits, in [0, 1).
         precision : float, optional
             Return documents only from a threshold above which at least this share of the answers
             is right. None returns all.
-        k : int, default 4
-            The most documents that are returned.
         max_fit_samples : int, default 1000
-            Documents that are asked for, one search each, drawn at random.
+            Documents that are searched for, drawn at random.
         random_state : int, default 0
             Seed of that draw.
         """
@@ -107,18 +93,17 @@ class ConfidentRetriever(BaseRetriever):
             # Without its own label's documents, a document still needs neighbours.
             depth = min(depth + max(counts.values()), len(documents))
         rows = np.random.default_rng(random_state).permutation(len(documents))[:max_fit_samples]
-        asked = [documents[row] for row in rows]
+        drawn = [documents[row] for row in rows]
         confidence: HitConfidence = fit_hits(
-            [_search(store, own.page_content, depth, label_key)[1] for own in asked],
-            [str(own.id) for own in asked],
-            [_label(own, label_key) for own in asked],
+            [_search(store, own.page_content, depth, label_key)[1] for own in drawn],
+            [str(own.id) for own in drawn],
+            [_label(own, label_key) for own in drawn],
             distance=distance,
             unknown_share=unknown_share,
             precision=precision,
             class_counts=counts,
         )
-        accept = confidence.accept
-        threshold = 0.0 if accept is None else accept.threshold
+        threshold = 0.0 if confidence.accept is None else confidence.accept.threshold
         return cls(
             store=store, confidence=confidence, label_key=label_key, threshold=threshold, k=k
         )
@@ -150,12 +135,8 @@ def _search(
     store: VectorStore, query: str, depth: int, label_key: str
 ) -> tuple[list[Document], list[Hit]]:
     found: list[tuple[Document, Any]] = store.similarity_search_with_score(query, k=depth)
-    documents = [document for document, _ in found]
-    hits = [
-        Hit(str(document.id), _label(document, label_key), float(score))
-        for document, score in found
-    ]
-    return documents, hits
+    hits = [Hit(str(own.id), _label(own, label_key), float(score)) for own, score in found]
+    return [document for document, _ in found], hits
 
 
 def _label(document: Document, label_key: str) -> str:

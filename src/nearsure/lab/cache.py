@@ -22,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 from nearsure.arrays import AnyArray
 from nearsure.atomic import atomic_write
 from nearsure.errors import InvalidInputError, NearsureError
+from nearsure.schema import is_array_type
 
 # Raised when the meaning of cached files changes, so that old ones are not taken for new ones.
 FORMAT = 1
@@ -81,8 +82,8 @@ def from_plain(kind: Any, value: Any) -> Any:  # noqa: ANN401, PLR0911
     if origin is Mapping:
         key_kind, entry_kind = parts
         return {from_plain(key_kind, k): from_plain(entry_kind, v) for k, v in value.items()}
-    if origin is np.ndarray:
-        return np.array(value, get_args(parts[1])[0])  # None becomes NaN
+    if is_array_type(kind):
+        return np.array(value, get_args(parts[-1])[0] if origin is np.ndarray else parts[0])
     if kind is int:
         return int(value)  # JSON's keys are text
     return math.nan if kind is float and value is None else value
@@ -189,7 +190,7 @@ class CachedStep:
             if n_found != len(part):
                 raise NearsureError(
                     f"{self.folder / file}.safetensors must hold {len(part)} rows. Got {n_found} "
-                    "instead. Delete it and run again; it will be made anew."
+                    "instead. Delete it and run again; it will be made again."
                 )
             parts.append(arrays)
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -213,5 +214,5 @@ class CachedStep:
             return load(path)
         except (OSError, ValueError, SafetensorError) as error:
             raise NearsureError(
-                f"{path} is damaged ({error}). Delete it and run again; it will be made anew."
+                f"{path} is damaged ({error}). Delete it and run again; it will be made again."
             ) from error

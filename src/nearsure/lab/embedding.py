@@ -245,7 +245,7 @@ def refuse_other_versions(stage: CachedStep, made_with: dict[str, str], steps: i
     if made_with != versions() and path.exists() and read_tensors(path)[1] < steps:
         raise NearsureError(
             f"{path.parent} was begun with {made_with}, and now there is {versions()}. "
-            "Go on with the former, or delete the folder to start anew."
+            "Go on with the former, or delete the folder to start again."
         )
 
 

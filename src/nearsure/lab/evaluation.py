@@ -43,7 +43,7 @@ Others = Callable[[int], Mapping[str, Posterior]]
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """Accuracy and ECE of each rule against k; all is fitted anew for each k.
+    """Accuracy and ECE of each rule against k; all is refitted for each k.
 
     Parameters
     ----------

@@ -153,7 +153,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], int]:
             return {key: file.get_tensor(key) for key in file.keys()}, step  # noqa: SIM118
     except (OSError, SafetensorError, KeyError) as error:
         raise NearsureError(
-            f"{path} is not a checkpoint ({error}). Delete it and run again; training starts anew."
+            f"{path} is not a checkpoint ({error}). Delete it and run again; training "
+            "starts from the beginning."
         ) from error
 
 

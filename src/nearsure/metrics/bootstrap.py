@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.progress import tracked
 from nearsure.validation import (
     check_open_fraction,
     check_positive_integer,
@@ -235,7 +236,7 @@ def bootstrap_interval(
     if isinf(estimate):
         return Interval(estimate, estimate, estimate, level)
     values = np.empty(n_resamples)
-    for draw in range(n_resamples):
+    for draw in tracked("resampling", range(n_resamples), n_resamples):
         rows = rng.integers(0, n_rows, size=n_rows)
         values[draw] = metric(*(_take(source, rows) for source in sources))
     plug_in = float(traits.plug_in(*sources))

@@ -45,6 +45,12 @@ BLOCK = 8192
 # How strongly the weights are held towards 0, in pairs: it matters only where same and different
 # pairs do not overlap.
 PULL = 1.0
+# The log-odds are bent at quantiles of the pairs, into so many pieces. No slope is 0, so that pairs
+# keep their order.
+N_PIECES = 8
+LEAST_SLOPE = 0.05
+# How strongly the slopes are held towards 1, in pairs, so that small galleries bend little.
+BEND_PULL = 20.0
 
 _MANIFEST = {
     "kind": one_of(KIND),
@@ -53,6 +59,9 @@ _MANIFEST = {
     "random_state": COUNT,
     "intercept": NUMBER,
     "coefficients": list_of(NUMBER),
+    "offset": NUMBER,
+    "knots": list_of(NUMBER),
+    "slopes": list_of(POSITIVE),
     "scale": POSITIVE,
     "n_features": nullable(COUNT),
 }
@@ -71,11 +80,12 @@ class _OwnPairs:
 class PairConfidence(BaseEstimator):  # type: ignore[misc]
     """The probability that two vectors are of one class: the same person, product or meaning.
 
-    It depends on the distance of the two, and on how crowded the neighbourhoods of both are: the
-    log-odds are linear in the distance, its logarithm, and the logarithms of the distances from
-    each to the tenth nearest class of the gallery, if it has ten classes. The weights are fitted on
-    pairs of the gallery's own points, with as many pairs of a small class as of a large one, and
-    all points measured without their own class, as vectors of a new class would be.
+    It depends on the distance of the two, and on how crowded the neighbourhoods of both are: a
+    score is linear in the distance, its logarithm, and the logarithms of the distances from each to
+    the tenth nearest class of the gallery, if it has ten classes; the log-odds are a rising, bent
+    line of that score. All is fitted on pairs of the gallery's own points, with as many pairs of a
+    small class as of a large one, and all points measured without their own class, as vectors of a
+    new class would be.
 
     Parameters
     ----------
@@ -93,19 +103,21 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         Weights of minus the logarithm of the distance, of minus the distance, and of crowding; none
         is negative.
     intercept_ : float
-        Log-odds at a base rate of 0.5 where all of these are 0.
+        The score where all of these are 0.
+    offset_, knots_, slopes_ : float, array of shape (m,), array of shape (m + 1,)
+        From the score to log-odds at a base rate of 0.5: where it bends, and its slopes between.
     scale_ : float
         Squared distance that all are measured in: the median of the pairs that were drawn.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> Z, y = load_digits(return_X_y=True)
-    >>> pairs = PairConfidence(base_rate=0.1).fit(Z[:900], y[:900])
-    >>> p = pairs.probability(Z[900:1100], Z[1100:1300])
+    >>> X, y = load_digits(return_X_y=True)
+    >>> pairs = PairConfidence(base_rate=0.1).fit(X[:900], y[:900])
+    >>> p = pairs.probability(X[900:1100], X[1100:1300])
     >>> same = y[900:1100] == y[1100:1300]
     >>> round(float(p[same].mean()), 2), round(float(p[~same].mean()), 2)
-    (0.39, 0.03)
+    (0.42, 0.03)
     """
 
     def __init__(
@@ -119,12 +131,12 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.random_state = random_state
 
-    def fit(self, Z: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> "Self":
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> "Self":
         """Learn from the pairs of a gallery.
 
         Parameters
         ----------
-        Z : array of shape (n, n_features)
+        X : array of shape (n, n_features)
             Vectors, of two classes or more.
         y : array-like of shape (n,)
             Their classes.
@@ -133,7 +145,7 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             group are no evidence, as they are nearer than what comes later will be.
         """
         self._check_parameters()
-        vectors, labels = validate_data(self, Z, y, dtype=[np.float64, np.float32], order="C")
+        vectors, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         classes, codes = classes_and_codes(labels)
         own_groups = np.arange(len(codes))
         if groups is not None:
@@ -317,6 +329,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             "random_state": int(self.random_state),
             "intercept": self.intercept_,
             "coefficients": self.coefficients_.tolist(),
+            "offset": self.offset_,
+            "knots": self.knots_.tolist(),
+            "slopes": self.slopes_.tolist(),
             "scale": self.scale_,
             "n_features": None if cohort is None else int(self.n_features_in_),
         }
@@ -346,6 +361,9 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             raise unreadable(owner, "it lacks pairs or points")
         if len(manifest["coefficients"]) != (2 if n_features is None else 3):
             raise unreadable(owner, "'coefficients' are too few or too many")
+        knots, slopes = (np.array(manifest[name], np.float64) for name in ("knots", "slopes"))
+        if len(slopes) != len(knots) + 1 or (np.diff(knots) <= 0.0).any():
+            raise unreadable(owner, "'knots' must ascend, with one slope more than knots")
         pairs = cls(
             base_rate=manifest["base_rate"],
             metric=manifest["metric"],
@@ -355,6 +373,7 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
             pairs._check_parameters()
         pairs.intercept_, pairs.scale_ = float(manifest["intercept"]), float(manifest["scale"])
         pairs.coefficients_ = np.array(manifest["coefficients"], np.float64)
+        pairs.offset_, pairs.knots_, pairs.slopes_ = float(manifest["offset"]), knots, slopes
         pairs._own = _OwnPairs(
             tensors["log_odds"], same, tensors["weights"], tensors.get("classes")
         )
@@ -375,17 +394,24 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         # Of all pairs 0 where most are copies; then any number will do.
         scale = float(np.median(between)) or float(between.max()) or 1.0
         columns = _columns(between, to_classes, scale)
-        # Each kind counts as much as there are same pairs, so that the intercept is for equal odds.
+        # Each kind counts as much as there are same pairs, so that the offset is for equal odds.
+        counts = weights * same.sum()
         intercept, coefficients = fit_bounded_logistic(
-            columns, same, weights * same.sum(), lowest=0.0, usual=0.0, pull=PULL
+            columns, same, counts, lowest=0.0, usual=0.0, pull=PULL
+        )
+        scores = intercept + columns @ coefficients
+        knots = np.unique(np.quantile(scores, np.arange(1, N_PIECES) / N_PIECES))
+        self.offset_, self.slopes_ = fit_bounded_logistic(
+            _pieces(scores, knots), same, counts, lowest=LEAST_SLOPE, usual=1.0, pull=BEND_PULL
         )
         self.scale_, self.intercept_, self.coefficients_ = scale, intercept, coefficients
+        self.knots_ = knots
         self._own = _OwnPairs(self._log_odds(between, to_classes), same, weights, classes)
 
     def _log_odds(self, between: FloatArray, to_classes: FloatArray | None) -> FloatArray:
         """Log-odds at equal odds, shape (n,)."""
-        columns = _columns(between, to_classes, self.scale_)
-        return np.asarray(self.intercept_ + columns @ self.coefficients_)
+        scores = self.intercept_ + _columns(between, to_classes, self.scale_) @ self.coefficients_
+        return np.asarray(self.offset_ + _pieces(scores, self.knots_) @ self.slopes_)
 
     def _probability(self, log_odds: FloatArray) -> FloatArray:
         """For the stated base rate: the prior odds of the fit, 1, become those of the rate."""
@@ -421,8 +447,15 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         return self._cohort
 
 
+def _pieces(scores: FloatArray, knots: FloatArray) -> FloatArray:
+    """What lies of each score between knots, (n, m + 1); their sum is the score."""
+    starts = np.concatenate([[-np.inf], knots])
+    ends = np.concatenate([knots, [np.inf]])
+    return np.clip(scores[:, None], starts, ends) - np.where(np.isinf(starts), 0.0, starts)
+
+
 def _columns(between: FloatArray, to_classes: FloatArray | None, scale: float) -> FloatArray:
-    """What the log-odds are linear in: (n, 3), or (n, 2) without neighbourhoods."""
+    """What the score is linear in: (n, 3), or (n, 2) without neighbourhoods."""
     in_scale = between / scale
     columns = [-np.log(in_scale + SMALLEST_SHARE), -in_scale]
     if to_classes is not None:

@@ -1,7 +1,7 @@
 """The probability from which two count as the same, with a bound on false accepts.
 
 Pairs are not independent: one class that resembles many others is in hundreds of them. What is
-bounded is the share of accepted pairs of two classes that come anew, so classes are what is drawn.
+bounded is the share of accepted pairs of two new classes, so classes are what is drawn.
 The exact bound of Clopper and Pearson is taken for an effective number of trials, as Korn and
 Graubard do for surveys: so many independent pairs would vary as much as the measured share does
 when each class is left out in turn (the jackknife). It is never more than the number of pairs of

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -117,6 +118,13 @@ def codes_in_gallery(truth: AnyArray, classes: AnyArray, class_sizes: IntArray) 
 
 def _kind(labels: AnyArray) -> str:
     return "numbers" if labels.dtype.kind in "biuf" else "text"
+
+
+def texts_of(classifier: NEDClassifier, ids: AnyArray) -> dict[Any, str]:
+    """The texts of points of a gallery by id, as far as its engine keeps them."""
+    find = getattr(classifier.engine_, "texts", None)
+    found: dict[Any, str] = {} if find is None else find(ids)
+    return found
 
 
 def engine_name(classifier: NEDClassifier) -> str:

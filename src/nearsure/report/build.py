@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import BoolArray, FloatArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.decisions import AcceptThreshold, choose_threshold
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
@@ -23,9 +24,13 @@ from nearsure.report.answers import (
     one_each,
     probes_of,
 )
-from nearsure.report.document import About, Report
+from nearsure.report.confusion import Examples, confusion_of
+from nearsure.report.document import About, PromiseCheck, Report
+from nearsure.report.map import Plane, map_gallery
 from nearsure.report.sections import (
+    Confirmed,
     audit_of,
+    check_promise,
     class_rows,
     compare_methods,
     confidence_histogram,
@@ -35,11 +40,14 @@ from nearsure.report.sections import (
     operating_points,
     promise_of,
     reliability_bins,
+    surest_mistakes,
 )
 from nearsure.report.thumbnails import Picture, Pictures, Thumbnails, picture_under
 
 # Precisions that thresholds are chosen for.
 TARGETS = (0.9, 0.95, 0.99, 0.995)
+# The one whose check is shown first.
+SHOWN_TARGET = 0.99
 # Every point is searched for an audit.
 LARGEST_AUDITED = 200_000
 # Rows that the bootstrap may draw for each number: some seconds.
@@ -63,7 +71,12 @@ def _assemble(
     n_suspects: int,
     picture_of_row: Callable[[int], Picture | None],
     gallery_pictures: Pictures | None,
+    vectors_of: Callable[[IntArray], AnyArray],
+    checks: tuple[PromiseCheck, ...] = (),
+    texts: Sequence[str | None] | None = None,
     with_audit: bool = True,
+    confirmed: Confirmed | None = None,
+    plane: Plane | None = None,
 ) -> Report:
     """Compute all that does not depend on where the queries came from.
 
@@ -83,10 +96,14 @@ def _assemble(
         Which thresholds may be promised, by the same answers.
     notes : sequence of str or None
         On these queries.
-    title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, with_audit
+    title, seed, n_resamples, n_mistakes, n_suspects, gallery_pictures, texts, with_audit
         As of `query_report`.
-    picture_of_row : callable
-        From the row of a query to its picture.
+    picture_of_row, vectors_of : callable
+        From the row of a query to its picture, and from rows to vectors.
+    checks : tuple of PromiseCheck
+        What these queries say of the promises of the fit.
+    confirmed, plane
+        As of `gallery_report`.
     """
     for name, value in (("n_mistakes", n_mistakes), ("n_suspects", n_suspects)):
         if value < 0:
@@ -102,7 +119,7 @@ def _assemble(
     thumbnails = Thumbnails()
     promises = tuple(map(promise_of, chosen))
     probes = probes_of(classifier, queries, seed=seed)
-    methods, own = compare_methods(
+    methods = compare_methods(
         answered,
         title=f"nearsure ({rule})"
         if calibration == "none"
@@ -119,6 +136,7 @@ def _assemble(
         thumbnails=thumbnails,
         picture_of_row=picture_of_row,
         gallery_pictures=gallery_pictures,
+        texts=texts,
     )
     audit = on_audit = None
     if with_audit and classifier.n_support_ > LARGEST_AUDITED:
@@ -130,12 +148,20 @@ def _assemble(
     elif with_audit:
         try:
             audit = audit_of(
-                classifier, n_suspects=n_suspects, thumbnails=thumbnails, pictures=gallery_pictures
+                classifier,
+                n_suspects=n_suspects,
+                thumbnails=thumbnails,
+                pictures=gallery_pictures,
+                confirmed=confirmed,
             )
         except InvalidInputError as error:
             on_audit = f"The gallery was not audited. {error}"
+    metrics = headline_metrics(answered, methods[-1], seed=seed, n_resamples=n_drawn)
+    confusion = confusion_of(answered, Examples(answered, thumbnails, picture_of_row))
+    examples = Examples(answered, thumbnails, picture_of_row)
     every_note = (
         *notes,
+        remarks.on_gap(metrics[0].estimate, float(confidence.mean())),
         remarks.on_near_copies(classifier.bursts_),
         remarks.on_missing_temperature(temperature),
         remarks.on_probes(probes, len(classifier.fit_indices_), classifier.n_support_),
@@ -162,17 +188,58 @@ def _assemble(
             nearsure_version=version("nearsure"),
             notes=tuple(note for note in every_note if note is not None),
         ),
-        metrics=headline_metrics(answered, own, seed=seed, n_resamples=n_drawn),
+        metrics=metrics,
         reliability=reliability_bins(confidence, correct),
         histogram=confidence_histogram(confidence, correct),
         operating_points=operating_points(*scores, promises),
         promises=promises,
         methods=methods,
-        classes=class_rows(answered, class_sizes),
+        classes=class_rows(answered, class_sizes, examples),
         mistakes=mistakes,
         audit=audit,
         fit=fit_of(classifier),
+        checks=checks,
+        confusion=confusion,
+        map=map_gallery(
+            classifier,
+            vectors_of(surest_mistakes(answered, n_mistakes)),
+            plane=plane,
+            seed=seed,
+        ),
     )
+
+
+def _check_promises(
+    classifier: NEDClassifier, queries: ArrayLike, answered: Answered
+) -> tuple[PromiseCheck, ...]:
+    """What labelled queries say of the fit's promises; the one that is shown comes first.
+
+    That is the promise of 99%, or else the strictest that the fit makes.
+    """
+    scores = answered.confidence, answered.correct
+    try:
+        chosen = [classifier.accept_threshold(precision=target) for target in TARGETS]
+    except InvalidInputError:
+        return ()
+    reached = [place for place, one in enumerate(chosen) if one.reached]
+    shown = TARGETS.index(SHOWN_TARGET)
+    if shown not in reached:
+        shown = max(reached, default=shown)
+    checks = [check_promise(one, *scores) for one in chosen]
+    first = checks.pop(shown)
+    if answered.prediction.differences and first.threshold is not None:
+        adjusted = classifier.accept_threshold(precision=first.precision, queries=queries)
+        remark = {
+            "holds": "holds nevertheless",
+            "adjusted": f"is kept by a stricter threshold, {adjusted.threshold:.4g}",
+            "withdrawn": "is withdrawn",
+        }[adjusted.state]
+        first = replace(
+            first,
+            sentence=f"{first.sentence} The queries are not like the gallery: asked with them, "
+            f"the promise {remark}.",
+        )
+    return (first, *checks)
 
 
 def query_report(
@@ -184,6 +251,7 @@ def query_report(
     ids: ArrayLike | None = None,
     pictures: Sequence[Picture | None] | None = None,
     gallery_pictures: Pictures | None = None,
+    texts: Sequence[str | None] | None = None,
     seed: int = 0,
     n_resamples: int = 1000,
     n_mistakes: int = 20,
@@ -209,6 +277,8 @@ def query_report(
         is a note.
     gallery_pictures : mapping of id to path, optional
         Images of points of the gallery.
+    texts : sequence of n str or None, optional
+        What the queries were made of; a gallery in an .sqlite file has its own.
     seed : int
         Of the bootstrap.
     n_resamples : int
@@ -237,11 +307,12 @@ def query_report(
     n_queries, classes = len(prediction.labels), classifier.classes_
     truth = check_truth(labels, n_queries, classes)
     names = np.arange(n_queries) if ids is None else one_each("ids", ids, n_queries)
-    if pictures is not None and len(pictures) != n_queries:
-        raise InvalidInputError(
-            f"The 'pictures' parameter must have one entry, which may be None, for each of the "
-            f"{n_queries} queries. Got {len(pictures)} instead."
-        )
+    for name, given in (("pictures", pictures), ("texts", texts)):
+        if given is not None and len(given) != n_queries:
+            raise InvalidInputError(
+                f"The {name!r} parameter must have one entry, which may be None, for each of the "
+                f"{n_queries} queries. Got {len(given)} instead."
+            )
     codes = codes_in_gallery(truth, classes, classifier.class_counts_)
     answered = Answered(prediction, classes, names, truth, codes)
     scores = answered.confidence, answered.correct
@@ -266,6 +337,9 @@ def query_report(
         n_suspects=n_suspects,
         picture_of_row=lambda row: None if pictures is None else pictures[row],
         gallery_pictures=gallery_pictures,
+        texts=[None] * n_queries if texts is None else texts,
+        vectors_of=np.asarray(queries).__getitem__,
+        checks=_check_promises(classifier, queries, answered),
         with_audit=with_audit,
     )
 
@@ -279,6 +353,8 @@ def gallery_report(
     n_resamples: int = 1000,
     n_mistakes: int = 20,
     n_suspects: int = 50,
+    confirmed: Confirmed | None = None,
+    plane: Plane | None = None,
 ) -> Report:
     """Report on a gallery without any other data: each point of the fit is left out in turn.
 
@@ -293,6 +369,11 @@ def gallery_report(
         those that are shown are asked for.
     seed, n_resamples, n_mistakes, n_suspects : int
         See `query_report`.
+    confirmed : callable, optional
+        From ids, shape (n,), to whether a person has confirmed their labels: the audit does not
+        list these.
+    plane : Plane, optional
+        Of an earlier map, so that points stay where they were.
 
     Returns
     -------
@@ -326,4 +407,7 @@ def gallery_report(
         n_suspects=n_suspects,
         picture_of_row=lambda row: picture_under(pictures, ids[row]),
         gallery_pictures=pictures,
+        vectors_of=lambda rows: classifier.own_points(ids[rows])[0],
+        confirmed=confirmed,
+        plane=plane,
     )

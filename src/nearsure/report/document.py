@@ -14,9 +14,10 @@ from nearsure.arrays import IntArray
 from nearsure.decisions.thresholds import lower_bound, upper_bound
 from nearsure.metrics import Interval
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Label = str | int
+Verdict = Literal["kept", "within chance", "not kept", "untested", "not promised"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,35 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class PromiseCheck:
+    """A promise of the fit, held against the labels of queries that it has not seen.
+
+    Parameters
+    ----------
+    precision : float
+        What the fit promises of accepted answers.
+    threshold : float or None
+        From which confidence on; None if the fit promises nothing of the kind.
+    accepted : int
+        Queries that reach it.
+    measured : Estimate
+        Share of these that is right.
+    verdict : {"kept", "within chance", "not kept", "untested", "not promised"}
+        "within chance" is below the promise, but its interval holds it; "untested" is without
+        accepted queries.
+    sentence : str
+        The same for people.
+    """
+
+    precision: float
+    threshold: float | None
+    accepted: int
+    measured: Estimate
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True)
 class CurvePoint:
     """One point of a line."""
 
@@ -152,6 +182,8 @@ class Method:
         The headline numbers.
     ece_floor : float
         See `Metric.floor`.
+    debiased_ece : Estimate or None
+        The calibration error less an estimate of what chance adds to it, with the interval.
     risk_coverage : tuple of CurvePoint
         Share accepted (x) against the share of them that is wrong (y), at most 100 points.
     """
@@ -163,6 +195,7 @@ class Method:
     brier: Estimate
     ece_floor: float | None
     risk_coverage: tuple[CurvePoint, ...]
+    debiased_ece: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -174,8 +207,20 @@ class Confused:
 
 
 @dataclass(frozen=True)
+class Example:
+    """A query of a class, or of a cell of the confusion matrix."""
+
+    id: Label
+    confidence: float
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
 class ClassRow:
-    """One true class of the queries; classes that the gallery lacks have n_gallery 0."""
+    """One true class of the queries; classes that the gallery lacks have n_gallery 0.
+
+    `examples` are the surest of its right answers.
+    """
 
     label: Label
     n_gallery: int
@@ -183,17 +228,90 @@ class ClassRow:
     accuracy: Estimate
     mean_confidence: float
     confused_with: tuple[Confused, ...]
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConfusionCell:
+    """Queries of one class that were taken for another: how many, and the surest of them.
+
+    `truth` and `answer` are places in the labels of the matrix.
+    """
+
+    truth: int
+    answer: int
+    count: int
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A confusion matrix of those classes alone that are confused, the most confused first.
+
+    Parameters
+    ----------
+    labels : tuple of Label
+        Rows, the true classes, and columns, the answers.
+    cells : tuple of ConfusionCell
+        All that are not empty.
+    n_confused : int
+        Classes that have been confused at all; more than there are labels if some are left out.
+    n_wrong, n_shown : int
+        Wrong answers in all, and those in the matrix.
+    """
+
+    labels: tuple[Label, ...]
+    cells: tuple[ConfusionCell, ...]
+    n_confused: int
+    n_wrong: int
+    n_shown: int
+
+
+@dataclass(frozen=True)
+class GalleryMap:
+    """The gallery in two dimensions, by its principal components.
+
+    Parameters
+    ----------
+    n_points : int
+        Size of the gallery; more than there are ids if a sample is shown.
+    explained : tuple of float
+        Share of the variance along x and y.
+    labels : tuple of Label
+        The classes that occur.
+    ids : tuple of Label
+        Of the points.
+    codes : tuple of int
+        Their classes, as places in `labels`.
+    x, y : tuple of float
+        Their places.
+    queries : tuple of CurvePoint
+        Places of the mistakes that are listed, in their order.
+    """
+
+    n_points: int
+    explained: tuple[float, float]
+    labels: tuple[Label, ...]
+    ids: tuple[Label, ...]
+    codes: tuple[int, ...]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    queries: tuple[CurvePoint, ...] = ()
 
 
 @dataclass(frozen=True)
 class SupportingNeighbor:
-    """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses."""
+    """A neighbour and its share of the vote, in [0, 1]; pictures are data: addresses.
+
+    Here as elsewhere, `text` is what the vector was made of, where the gallery keeps it.
+    """
 
     id: Label
     label: Label
     sq_distance: float
     share: float
     picture: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -215,6 +333,7 @@ class Mistake:
     picture: str | None = None
     p_neighbors: float | None = None
     p_head: float | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +355,7 @@ class Suspect:
     p_suggested: float
     trust: float
     picture: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -277,7 +397,9 @@ class Audit:
     n_wrong, n_wrong_low, n_wrong_high : int
         Estimated number of wrong labels, and its range.
     n_suspects : int
-        Suspects that are worth a look: as many as labels may be wrong.
+        Suspects that are worth a look: as many as labels may be wrong, less `n_confirmed`.
+    n_confirmed : int
+        Suspects that are not listed, as a person has confirmed their labels.
     """
 
     n_points: int
@@ -291,6 +413,7 @@ class Audit:
     duplicates: tuple[DuplicatePair, ...]
     confusable: tuple[ConfusablePair, ...]
     small: tuple[SmallClass, ...]
+    n_confirmed: int = 0
 
 
 @dataclass(frozen=True)
@@ -328,7 +451,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Report:
-    """All of it."""
+    """All of it.
+
+    `checks` begins with the promise that is shown first; they are of held-out queries alone.
+    """
 
     about: About
     metrics: tuple[Metric, ...]
@@ -341,6 +467,9 @@ class Report:
     mistakes: tuple[Mistake, ...]
     audit: Audit | None
     fit: Fit | None
+    checks: tuple[PromiseCheck, ...] = ()
+    confusion: Confusion | None = None
+    map: GalleryMap | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -384,15 +513,21 @@ def plain_number(value: float | None) -> float | None:
 
 
 def estimate_of(interval: Interval) -> Estimate:
-    """A bootstrapped number.
+    """A bootstrapped number, which its interval always holds.
 
     All resamples of a single row, or of rows that are all alike, are the same. An interval without
-    width then carries no information, and is left out.
+    width then carries no information, and is left out. A basic interval is one for the truth, and
+    lies beside an estimate that is strongly biased: it is drawn out to the estimate.
+
+    Examples
+    --------
+    >>> estimate_of(Interval(0.05, 0.01, 0.04, 0.95))
+    Estimate(value=0.05, low=0.01, high=0.05)
     """
-    low, high = plain_number(interval.low), plain_number(interval.high)
-    if low is None or high is None or not low < high:
-        low = high = None
-    return Estimate(plain_number(interval.estimate), low, high)
+    value, low, high = map(plain_number, (interval.estimate, interval.low, interval.high))
+    if value is None or low is None or high is None or not low < high:
+        return Estimate(value)
+    return Estimate(value, min(low, value), max(high, value))
 
 
 def share_of(successes: int, trials: int) -> Estimate:

@@ -6,6 +6,7 @@ from nearsure.arrays import AnyArray, BoolArray
 from nearsure.bursts import Bursts
 from nearsure.comparison import ProbeScores
 from nearsure.report.answers import Answered, are_most
+from nearsure.report.document import Estimate
 from nearsure.report.sections import LARGEST_TABLE
 from nearsure.shift import describe_differences
 
@@ -24,7 +25,7 @@ def on_leaving_out(n_asked: int, n_gallery: int) -> str:
     if n_asked < n_gallery:
         which = f"{n_asked:,} of the {n_gallery:,} points of the gallery, those of the fit"
     return (
-        f"The queries are {which}. Each is searched without itself, and so has one fellow less "
+        f"The queries are {which}. Each is searched without itself, and so has one member fewer "
         "than a new query of its class: where classes are small, accuracy and confidence come out "
         "a little low. Duplicates and bursts make them come out high, unless they were fitted as "
         "groups."
@@ -46,7 +47,7 @@ def on_another_prior(prior: object) -> str | None:
     if isinstance(prior, str) and prior == "support":
         return None
     return (
-        "Answers reckon with other frequencies of the classes than the gallery's, in which these "
+        "Answers allow for other frequencies of the classes than the gallery's, in which these "
         "points come. Only the promised thresholds are chosen on the expected frequencies."
     )
 
@@ -56,7 +57,7 @@ def on_missing_unknowns(unknown_share: float | None) -> str | None:
     if unknown_share is None:
         return None
     return (
-        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery. "
+        f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery. "
         "Its own points are all of one, so that confidence looks too low here. Where thresholds "
         "are judged, points that leave their whole class out play such queries."
     )
@@ -68,9 +69,9 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     if missing.size:
         n_unknown = int((~answered.known).sum())
         expected = (
-            "Answers take every query for known: unknown_share would reckon with others."
+            "Answers take every query for known: unknown_share would allow for others."
             if unknown_share is None
-            else f"Answers reckon with {unknown_share:.1%} of such queries."
+            else f"Answers allow for {unknown_share:.1%} of such queries."
         )
         return (
             f"{n_unknown:,} of {len(answered):,} queries ({n_unknown / len(answered):.1%}) are of "
@@ -80,7 +81,7 @@ def on_unknown_queries(answered: Answered, unknown_share: float | None) -> str |
     if unknown_share is None:
         return None
     return (
-        f"Answers reckon with {unknown_share:.1%} of queries that are of no class of the gallery, "
+        f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery, "
         "but all of these are of one, so that confidence may look too low here."
     )
 
@@ -106,6 +107,25 @@ def on_near_copies(bursts: Bursts | None) -> str | None:
 def on_own_points(found: BoolArray) -> str | None:
     """On queries that are not new; see `nearsure.report.answers.nearly_found`."""
     return OWN_POINTS if are_most(found) else None
+
+
+def on_gap(accuracy: Estimate, mean_confidence: float) -> str | None:
+    """On confidence that is not the accuracy, as far as one decimal of percent shows it."""
+    right, low, high = accuracy.value, accuracy.low, accuracy.high
+    if right is None or low is None or high is None:
+        return None
+    gap = round(100 * mean_confidence, 1) - round(100 * right, 1)
+    if round(gap, 1) == 0:
+        return None
+    chance = (
+        "Chance alone may do that with so many queries."
+        if low <= mean_confidence <= high
+        else "That is more than chance: the confidence of these queries is off."
+    )
+    return (
+        f"Answers claim {mean_confidence:.1%} on average, and {right:.1%} are right: confidence is "
+        f"{abs(gap):.1f} points too {'high' if gap > 0 else 'low'} here. {chance}"
+    )
 
 
 def on_few_queries(n_queries: int) -> str | None:

@@ -1,14 +1,17 @@
 """The sections of a report, a function for each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearsure.arrays import BoolArray, FloatArray, IntArray
+from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.comparison import RuleResult, compare_rules, score_by, title_of
 from nearsure.decisions import AcceptThreshold
+from nearsure.embedding_files.rows import plain_value
 from nearsure.metrics import (
     area_under_risk_coverage,
     bin_by_confidence,
@@ -20,7 +23,8 @@ from nearsure.metrics import (
 )
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.posterior import Posterior
-from nearsure.report.answers import Answered
+from nearsure.report.answers import Answered, texts_of
+from nearsure.report.confusion import Examples
 from nearsure.report.document import (
     Audit,
     ClassRow,
@@ -29,6 +33,7 @@ from nearsure.report.document import (
     CurvePoint,
     DuplicatePair,
     Estimate,
+    Example,
     Fit,
     HistogramBin,
     Method,
@@ -36,10 +41,12 @@ from nearsure.report.document import (
     Mistake,
     OperatingPoint,
     Promise,
+    PromiseCheck,
     ReliabilityBin,
     SmallClass,
     SupportingNeighbor,
     Suspect,
+    Verdict,
     estimate_of,
     plain_label,
     plain_number,
@@ -51,6 +58,7 @@ from nearsure.rules import RULE_NAMES, RuleName
 
 # Pairs of classes and small classes that are listed.
 ROWS_SHOWN = 50
+Confirmed: TypeAlias = Callable[[AnyArray], BoolArray]
 
 
 def audit_of(
@@ -59,6 +67,7 @@ def audit_of(
     n_suspects: int,
     thumbnails: Thumbnails | None = None,
     pictures: Pictures | None = None,
+    confirmed: Confirmed | None = None,
 ) -> Audit:
     """Audit a gallery: every point is searched, left out of its own neighbours.
 
@@ -70,19 +79,28 @@ def audit_of(
         Suspects and near-duplicates that are listed at most.
     thumbnails, pictures : Thumbnails, mapping of id to picture
         For pictures of the suspects.
+    confirmed : callable, optional
+        From ids, shape (n,), to whether a person has confirmed their labels, shape (n,): these are
+        not listed.
     """
     found = classifier.audit()
     small_pictures = thumbnails or Thumbnails()
     classes = [plain_label(label) for label in classifier.classes_]
-    doubted = found.suspects.first(min(n_suspects, found.suspects.n_doubted))
+    doubted = found.suspects.first(found.suspects.n_doubted)
+    if confirmed is not None and len(doubted):
+        doubted = doubted[~confirmed(doubted.ids)]
+    n_left = len(doubted)
+    doubted = doubted.first(n_suspects)
     pairs, confusable, small = found.duplicates, found.confusable, found.small
     low, high = found.suspects.wrong.between
+    texts = texts_of(classifier, doubted.ids)
     return Audit(
         n_points=found.n_points,
         n_wrong=found.suspects.wrong.n,
         n_wrong_low=low,
         n_wrong_high=high,
-        n_suspects=found.suspects.n_doubted,
+        n_suspects=n_left,
+        n_confirmed=found.suspects.n_doubted - n_left,
         n_duplicates=len(pairs),
         n_small=len(small),
         suspects=tuple(
@@ -96,6 +114,7 @@ def audit_of(
                 p_suggested=float(doubted.p_suggested[i]),
                 trust=float(doubted.trust[i]),
                 picture=small_pictures.of(picture_under(pictures, doubted.ids[i])),
+                text=texts.get(doubted.ids[i].item()),
             )
             for i in range(len(doubted))
         ),
@@ -126,11 +145,14 @@ def audit_of(
 
 
 CONFUSED_SHOWN = 3
+EXAMPLES_SHOWN = 4
 # A row takes about 200 bytes.
 LARGEST_TABLE = 5000
 
 
-def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...]:
+def class_rows(
+    answered: Answered, class_sizes: IntArray, examples: Examples
+) -> tuple[ClassRow, ...]:
     """Rows by accuracy, then by more queries, then by label; at most 5,000 of them.
 
     Parameters
@@ -139,6 +161,8 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
         The queries.
     class_sizes : array of shape (n_classes,)
         Points of each class in the gallery.
+    examples : Examples
+        Shows some of them.
     """
     labels, place = np.unique(answered.truth, return_inverse=True)
     n_queries = np.bincount(place)
@@ -152,6 +176,12 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
     shares = shares_of(n_right[shown], n_queries[shown])
     by_class = np.argsort(place, kind="stable")
     starts = np.append(0, np.cumsum(n_queries))
+
+    def show(rows: IntArray) -> tuple[Example, ...]:
+        right = rows[answered.correct[rows]]
+        surest = np.argsort(-answered.confidence[right], kind="stable")
+        return examples.of(right[surest[:EXAMPLES_SHOWN]])
+
     return tuple(
         ClassRow(
             label=plain_label(labels[row]),
@@ -160,6 +190,7 @@ def class_rows(answered: Answered, class_sizes: IntArray) -> tuple[ClassRow, ...
             accuracy=share,
             mean_confidence=float(mean_confidence[row]),
             confused_with=_count_confusions(answered, by_class[starts[row] : starts[row + 1]]),
+            examples=show(by_class[starts[row] : starts[row + 1]]),
         )
         for row, share in zip(shown, shares, strict=True)
     )
@@ -229,8 +260,8 @@ MEANINGS = {
     "accuracy": "Share of the answers that are right.",
     "mean_confidence": "What the answers claim on average; it should equal the accuracy.",
     "ece": "How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
-    "calibrated method would show its floor by chance. The interval is for the true "
-    "error, without what chance adds to this estimate, and may lie below it.",
+    "calibrated method would show its floor by chance: the debiased error, with the interval, has "
+    "an estimate of that taken off.",
     "debiased_ece": "The calibration error less an estimate of what chance adds to it; it may be "
     "below 0.",
     "brier": "Squared error of all class probabilities, from 0 to 2: accuracy and "
@@ -248,7 +279,7 @@ MEANINGS = {
 
 
 def headline_metrics(
-    answered: Answered, own: RuleResult, *, seed: int, n_resamples: int
+    answered: Answered, own: Method, *, seed: int, n_resamples: int
 ) -> tuple[Metric, ...]:
     """Accuracy, calibration, ranking, and what fits where queries may be unknown.
 
@@ -256,7 +287,7 @@ def headline_metrics(
     ----------
     answered : Answered
         The queries.
-    own : RuleResult
+    own : Method
         What the comparison of methods has measured of the classifier.
     seed, n_resamples : int
         Of the bootstrap.
@@ -276,9 +307,9 @@ def headline_metrics(
     return (
         _metric("accuracy", share_of(int(correct.sum()), len(correct))),
         _metric("mean_confidence", resampled(np.mean, confidence, bounds=(0.0, 1.0))),
-        _metric("ece", estimate_of(own.ece), floor=plain_number(own.ece_floor)),
-        _metric("debiased_ece", resampled(debiased_calibration_error, confidence, correct)),
-        _metric("brier", estimate_of(own.brier)),
+        _metric("ece", own.ece, floor=own.ece_floor),
+        _metric("debiased_ece", own.debiased_ece or Estimate(None)),
+        _metric("brier", own.brier),
         _metric("nll", resampled(np.mean, losses, bounds=(0.0, -np.log(LEAST_PROBABILITY)))),
         _metric("aurc", resampled(area_under_risk_coverage, confidence, correct)),
         _metric("error_auroc", resampled(error_detection_auroc, confidence, correct)),
@@ -328,8 +359,8 @@ def compare_methods(
     probes: Mapping[str, Posterior],
     seed: int,
     n_resamples: int,
-) -> tuple[tuple[Method, ...], RuleResult]:
-    """Score the neighbours by every rule: all methods, and what was measured of the classifier.
+) -> tuple[Method, ...]:
+    """Score the neighbours by every rule: all methods, the classifier itself last.
 
     Parameters
     ----------
@@ -363,29 +394,26 @@ def compare_methods(
         others=others,
         n_resamples=n_resamples,
     )
-    methods = tuple(
-        _method(
-            result,
-            title if result.rule == OWN_NAME else title_of(result.rule),
-            posteriors[result.rule],
-            answered,
+    debiased = partial(
+        bootstrap_interval, debiased_calibration_error, seed=seed, n_resamples=n_resamples
+    )
+
+    def describe(result: RuleResult) -> Method:
+        posterior = posteriors[result.rule]
+        confidence, correct = posterior.confidence, posterior.labels == answered.codes
+        return Method(
+            name=result.rule,
+            title=title if result.rule == OWN_NAME else title_of(result.rule),
+            accuracy=share_of(int(correct.sum()), len(correct)),
+            # Its interval is that of the debiased error.
+            ece=Estimate(plain_number(result.ece.estimate)),
+            brier=estimate_of(result.brier),
+            ece_floor=plain_number(result.ece_floor),
+            risk_coverage=thin_curve(confidence, correct),
+            debiased_ece=estimate_of(debiased(confidence, correct)),
         )
-        for result in comparison.results
-    )
-    return methods, comparison.results[-1]
 
-
-def _method(result: RuleResult, title: str, posterior: Posterior, answered: Answered) -> Method:
-    correct = posterior.labels == answered.codes
-    return Method(
-        name=result.rule,
-        title=title,
-        accuracy=share_of(int(correct.sum()), len(correct)),
-        ece=estimate_of(result.ece),
-        brier=estimate_of(result.brier),
-        ece_floor=plain_number(result.ece_floor),
-        risk_coverage=thin_curve(posterior.confidence, correct),
-    )
+    return tuple(map(describe, comparison.results))
 
 
 def thin_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
@@ -401,6 +429,12 @@ def thin_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, 
 NEIGHBORS_SHOWN = 8
 
 
+def surest_mistakes(answered: Answered, n_mistakes: int) -> IntArray:
+    """Rows of wrong answers, the most confident first, at most so many."""
+    wrong = np.flatnonzero(~answered.correct)
+    return wrong[np.argsort(-answered.confidence[wrong], kind="stable")][:n_mistakes]
+
+
 def confident_mistakes(
     answered: Answered,
     classifier: NEDClassifier,
@@ -409,6 +443,7 @@ def confident_mistakes(
     thumbnails: Thumbnails,
     picture_of_row: Callable[[int], Picture | None],
     gallery_pictures: Pictures | None,
+    texts: Sequence[str | None] | None,
 ) -> tuple[Mistake, ...]:
     """Wrong answers, the most confident first, each with its nearest neighbours.
 
@@ -426,14 +461,18 @@ def confident_mistakes(
         From the row of a query to its picture.
     gallery_pictures : mapping of id to picture
         Of the neighbours.
+    texts : sequence of str or None
+        Of the queries; None if they are points of the gallery.
     """
-    wrong = np.flatnonzero(~answered.correct)
-    first = wrong[np.argsort(-answered.confidence[wrong], kind="stable")][:n_mistakes]
+    first = surest_mistakes(answered, n_mistakes)
     if not first.size:
         return ()
     neighbors = answered.prediction.neighbors.take(first)
     shares = classifier.vote_shares(neighbors)
     support = classifier.support(answered.prediction)
+    near = np.empty(0, int) if neighbors.ids is None else np.unique(neighbors.ids)
+    known = texts_of(classifier, near)
+    own = texts_of(classifier, answered.ids[first]) if texts is None else {}
 
     def describe(place: int, rank: int) -> SupportingNeighbor:
         # Neighbours without ids are known by their rank.
@@ -444,6 +483,7 @@ def confident_mistakes(
             sq_distance=float(neighbors.sq_distances[place, rank]),
             share=float(shares[place, rank]),
             picture=thumbnails.of(picture_under(gallery_pictures, name)),
+            text=known.get(plain_value(name)),
         )
 
     return tuple(
@@ -459,6 +499,7 @@ def confident_mistakes(
             picture=thumbnails.of(picture_of_row(int(row))),
             p_neighbors=None if support.head is None else float(support.neighbors[row]),
             p_head=None if support.head is None else plain_number(float(support.head[row])),
+            text=own.get(plain_value(answered.ids[row])) if texts is None else texts[row],
         )
         for place, row in enumerate(first)
     )
@@ -503,6 +544,53 @@ def promise_of(chosen: AcceptThreshold) -> Promise:
         coverage=float(chosen.coverage) if chosen.reached else None,
         sentence=str(chosen),
     )
+
+
+def check_promise(
+    chosen: AcceptThreshold, confidence: FloatArray, correct: BoolArray
+) -> PromiseCheck:
+    """Hold a promise of the fit against answers that it has not seen.
+
+    Parameters
+    ----------
+    chosen : AcceptThreshold
+        What the fit promises; of the kind "precision".
+    confidence, correct : array of shape (n,)
+        Of the answers.
+
+    Examples
+    --------
+    >>> from nearsure.decisions import choose_threshold
+    >>> chosen = choose_threshold([0.9] * 400, [True] * 400, precision=0.99)
+    >>> check_promise(chosen, np.full(80, 0.9), np.arange(80) < 60).sentence
+    'The promise of 99% is not kept: 75.0% instead of 99% of 80 accepted answers are right \
+(64.1% to 84.0%).'
+    """
+    if not chosen.reached:
+        return PromiseCheck(chosen.target, None, 0, Estimate(None), "not promised", str(chosen))
+    accepted = chosen.accepts(confidence)
+    measured = share_of(int(correct[accepted].sum()), int(accepted.sum()))
+    promise = f"The promise of {100 * chosen.target:g}%"
+    if measured.value is None or measured.low is None or measured.high is None:
+        verdict: Verdict = "untested"
+        sentence = f"{promise} is not tested: no answer reaches its threshold."
+    else:
+        kept = measured.value >= chosen.target
+        verdict = (
+            "kept" if kept else "within chance" if measured.high >= chosen.target else "not kept"
+        )
+        n_accepted = f"{accepted.sum():,} accepted answer{'' if accepted.sum() == 1 else 's'}"
+        interval = f"({measured.low:.1%} to {measured.high:.1%})"
+        sentence = {
+            "kept": f"{promise} is kept: {measured.value:.1%} of {n_accepted} are right "
+            f"{interval}.",
+            "within chance": f"{promise} is kept as far as {n_accepted} can tell: "
+            f"{measured.value:.1%} are right {interval}.",
+            "not kept": f"{promise} is not kept: {measured.value:.1%} instead of "
+            f"{100 * chosen.target:g}% of {n_accepted} are right {interval}.",
+        }[verdict]
+    threshold = float(chosen.threshold)
+    return PromiseCheck(chosen.target, threshold, int(accepted.sum()), measured, verdict, sentence)
 
 
 # The bins of every calibration error in nearsure.

@@ -20,6 +20,8 @@ Picture: TypeAlias = str | PathLike[str] | bytes
 Pictures: TypeAlias = Mapping[Any, Picture]
 
 LONGEST_SIDE = 128
+# Of pictures that a gallery keeps: large enough to be looked at.
+KEPT_SIDE = 320
 QUALITY = 80
 NAMES_SHOWN = 3
 # More is no photograph for a gallery, but a file that is made to fill the memory.
@@ -28,9 +30,16 @@ DATA_PREFIX = "data:image/"
 
 
 class Thumbnails:
-    """Makes each picture small once, and lists what could not be shown."""
+    """Makes each picture small once, and lists what could not be shown.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    longest_side : int
+        Pixels.
+    """
+
+    def __init__(self, longest_side: int = LONGEST_SIDE) -> None:
+        self._longest_side = longest_side
         self._made: dict[Picture, str | None] = {}
         self._broken: list[str] = []
         self._lacking: str | None = None
@@ -60,7 +69,7 @@ class Thumbnails:
             self._lacking = str(error)
             return None
         try:
-            jpeg = _small_jpeg(image, operations, _source(picture))
+            jpeg = _small_jpeg(image, operations, _source(picture), self._longest_side)
         except Exception:  # noqa: BLE001  # A decoder may raise anything about a broken picture.
             self._broken.append(_name_of(picture))
             return None
@@ -84,12 +93,15 @@ def _source(picture: Picture) -> str | PathLike[str] | io.BytesIO:
 
 
 def _small_jpeg(
-    image: ModuleType, operations: ModuleType, source: str | PathLike[str] | io.BytesIO
+    image: ModuleType,
+    operations: ModuleType,
+    source: str | PathLike[str] | io.BytesIO,
+    longest_side: int,
 ) -> bytes:
     with image.open(source, formats=KNOWN_FORMATS) as opened:
-        ImageLimits(LARGEST_AREA, enough=2 * LONGEST_SIDE).apply(opened)
+        ImageLimits(LARGEST_AREA, enough=2 * longest_side).apply(opened)
         # Small before anything else, of which each makes a copy.
-        opened.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+        opened.thumbnail((longest_side, longest_side))
         turned = operations.exif_transpose(opened)
         if turned.mode != "RGB":
             turned = turned.convert("RGBA")

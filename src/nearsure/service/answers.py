@@ -1,6 +1,7 @@
 """What the service answers, and the threshold from which answers are accepted."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any, Literal
@@ -136,6 +137,8 @@ class Answers:
         Number of the fit.
     promise : {"holds", "adjusted", "withdrawn"} or None
         State of what the threshold promises; None if that is nothing.
+    texts : callable or None
+        From ids of items to their texts, read from the engine; None if it keeps none.
     """
 
     prediction: Prediction
@@ -145,6 +148,7 @@ class Answers:
     threshold: ThresholdInUse
     model: int
     promise: PromiseState | None
+    texts: Callable[[AnyArray], dict[Any, str]] | None = None
 
     def document(self, row: int, *, neighbors: int, classes: int) -> dict[str, Any]:
         """The `Answer` of one query, as JSON has it."""
@@ -174,17 +178,23 @@ class Answers:
         """The nearest neighbours of one query, as `NeighborShown`."""
         found = self.prediction.neighbors
         shown = slice(min(most, int(found.counts[row])))
+        ids = np.asarray(found.ids)[row, shown]
         names = zip(
-            show_names(np.asarray(found.ids)[row, shown]),
+            show_names(ids),
             show_names(self.classes[found.labels[row, shown]]),
             found.sq_distances[row, shown].tolist(),
             self.shares[row, shown].tolist(),
             strict=True,
         )
-        return [
+        described: list[dict[str, Any]] = [
             {"id": own, "label": label, "sq_distance": sq_distance, "share": share}
             for own, label, sq_distance, share in names
         ]
+        if self.texts is not None:
+            texts = self.texts(ids)
+            for neighbor, own in zip(described, ids.tolist(), strict=True):
+                neighbor["text"] = texts.get(own)
+        return described
 
     def _classes(self, row: int, most: int) -> list[dict[str, Any]]:
         posterior = self.prediction.posterior
@@ -206,6 +216,7 @@ def make_answers(
     promise: PromiseState | None = None,
 ) -> Answers:
     """A prediction with all that is shown beside it."""
+    engine = classifier.engine_
     return Answers(
         prediction,
         classifier.classes_,
@@ -214,4 +225,5 @@ def make_answers(
         threshold,
         model,
         promise,
+        getattr(engine, "texts", None) if getattr(engine, "has_texts", False) else None,
     )

@@ -82,7 +82,7 @@ class Tokens:
             return Rights.WRITE
         rights = self._rights_of(bearer_digest(headers))
         if rights is Rights.NOTHING:
-            raise _unauthorized("The token is not known. Ask whoever runs the service for one.")
+            raise _unauthorized("The token is unknown. Ask whoever runs the service for one.")
         return rights
 
     def known_digest(self, headers: HeaderList) -> bytes | None:
@@ -181,7 +181,7 @@ def bearer_digest(headers: HeaderList) -> bytes:
     if not _is_well_formed(token):
         raise _unauthorized(
             f"A token has {SHORTEST_TOKEN} to {LONGEST_TOKEN} printable ASCII characters without "
-            "spaces. The one that came has not."
+            "spaces. The one that was sent does not."
         )
     return sha256(token).digest()
 

@@ -72,7 +72,7 @@ class WorkThreads:
             if self._is_closed:
                 raise RuntimeError("Nothing can be submitted after the end.")
             if self._largest is not None and len(self._under_way) >= self._largest:
-                raise Overloaded(f"{self._largest} wait for this already. Ask again shortly.")
+                raise Overloaded(f"{self._largest} wait for this already. Try again shortly.")
             self._under_way.add(future)
             self._work.put((future, work))
         # Also called for what is cancelled.
@@ -125,7 +125,7 @@ async def _within(patience: float | None, answer: Awaitable[Result]) -> Result:
     except TimeoutError:
         if not limit.expired():
             raise  # The answer's own.
-        raise Overloaded(f"There was no answer within {patience:g} s. Ask again shortly.") from None
+        raise Overloaded(f"There was no answer within {patience:g} s. Try again shortly.") from None
 
 
 Answered = TypeVar("Answered")
@@ -202,10 +202,10 @@ class MicroBatcher(Generic[Answered]):
             If the queue is full, no answer came in time, or the service is stopping.
         """
         if self._closing:
-            raise Overloaded("The service is stopping. Ask again shortly.")
+            raise Overloaded("The service is stopping. Try again shortly.")
         if len(self._waiting) >= self._largest_queue:
             raise Overloaded(
-                f"{self._largest_queue} queries wait already. Ask again shortly, or less often."
+                f"{self._largest_queue} queries wait already. Try again shortly, or less often."
             )
         loop = asyncio.get_running_loop()
         question: _Question[Answered] = _Question(vector, loop.create_future())
@@ -282,5 +282,5 @@ class MicroBatcher(Generic[Answered]):
     def _answer_checked(self, vectors: list[AnyArray]) -> Sequence[Answered]:
         answers = self._answer(np.stack(vectors))
         if len(answers) != len(vectors):
-            raise RuntimeError(f"{len(vectors)} rows were asked, {len(answers)} answers came.")
+            raise RuntimeError(f"{len(vectors)} rows were sent, {len(answers)} answers came.")
         return answers

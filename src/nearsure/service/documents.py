@@ -9,6 +9,7 @@ from threading import Lock
 from time import monotonic
 from typing import TypeAlias
 
+import numpy as np
 from starlette.responses import Response
 
 from nearsure.arrays import AnyArray
@@ -16,6 +17,8 @@ from nearsure.classifier import NEDClassifier
 from nearsure.errors import EngineError, NearsureError
 from nearsure.report import audit_of, gallery_report, report_json
 from nearsure.report.document import Label
+from nearsure.report.map import Plane, plane_of
+from nearsure.report.sections import Confirmed
 from nearsure.service.batching import WorkThreads
 from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.gallery import ServedGallery
@@ -169,7 +172,7 @@ class LiveDocument:
         except (NearsureError, ProblemError) as error:
             failure = ProblemError(409, "no_document", str(error))
         except Exception:
-            reason = "It failed for a reason that the log of the service tells."
+            reason = "It failed for a reason that the log of the service gives."
             failure = ProblemError(409, "no_document", reason)
             log.exception("A report failed.")
         end = monotonic()
@@ -178,18 +181,42 @@ class LiveDocument:
         return _Made(version, document, failure, shown_until)
 
 
-def report_document(classifier: NEDClassifier) -> bytes:
+class KeptPlane:
+    """The plane of the map, chosen once for each fit, so that points stay where they are."""
+
+    def __init__(self) -> None:
+        self._chosen: tuple[AnyArray, Plane] | None = None
+
+    def of(self, classifier: NEDClassifier) -> Plane:
+        """The plane of a classifier's gallery."""
+        fitted, chosen = classifier.fit_indices_, self._chosen
+        if chosen is None or not np.array_equal(chosen[0], fitted):
+            chosen = fitted, plane_of(classifier)
+            self._chosen = chosen
+        return chosen[1]
+
+
+def report_document(
+    classifier: NEDClassifier, plane: KeptPlane | None = None, confirmed: Confirmed | None = None
+) -> bytes:
     """The report on a gallery by its own points."""
     report = gallery_report(
         classifier,
         title="The gallery",
         pictures=open_pictures(classifier),
         n_resamples=RESAMPLES,
+        plane=None if plane is None else plane.of(classifier),
+        confirmed=confirmed,
     )
     return report_json(report).encode()
 
 
-def audit_document(classifier: NEDClassifier) -> bytes:
+def audit_document(classifier: NEDClassifier, confirmed: Confirmed | None = None) -> bytes:
     """The part of it that is about labels, duplicates and classes."""
-    audit = audit_of(classifier, n_suspects=SUSPECTS, pictures=open_pictures(classifier))
+    audit = audit_of(
+        classifier,
+        n_suspects=SUSPECTS,
+        pictures=open_pictures(classifier),
+        confirmed=confirmed,
+    )
     return json.dumps(asdict(audit)).encode()

@@ -91,7 +91,7 @@ def engine_unavailable() -> ProblemError:
     return ProblemError(
         503,
         "engine_unavailable",
-        "The gallery cannot be reached or cannot do this now. Ask again shortly.",
+        "The gallery cannot be reached or cannot do this now. Try again shortly.",
         {"retry-after": str(SHORTLY)},
     )
 

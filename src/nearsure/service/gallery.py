@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from nearsure.arrays import AnyArray
+from nearsure.arrays import AnyArray, BoolArray
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import EngineError, InvalidInputError, NearsureError, PartialGalleryError
@@ -28,6 +28,7 @@ from nearsure.service.errors import Overloaded, ProblemError, engine_unavailable
 from nearsure.service.items import free_integers, new_ids
 from nearsure.service.labels import learn_labels
 from nearsure.service.promise import PENDING, UNCHECKED, Promise, leave_promise
+from nearsure.service.reviews import ConfirmedLabels, RemovedItems
 from nearsure.service.schemas import RefitState
 from nearsure.service.store import (
     THRESHOLD,
@@ -95,6 +96,7 @@ class ServedGallery:
         self._written_since: list[AnyArray] | None = None
         self._unsaved = False
         self._free: range | None = None
+        self._confirmed, self._removed = ConfirmedLabels(notes), RemovedItems(engine)
 
     @property
     def fit(self) -> Fit:
@@ -199,6 +201,19 @@ class ServedGallery:
                 self._free = free_integers([np.sort(ids)], 1, self._free)
             return ids
 
+    def keep_looks(
+        self, ids: AnyArray, pictures: Sequence[bytes | None], texts: Sequence[str | None]
+    ) -> None:
+        """Keep small pictures and texts of points, in an engine that can."""
+        names = ids.tolist()
+        small = {name: own for name, own in zip(names, pictures, strict=True) if own is not None}
+        written = {name: own for name, own in zip(names, texts, strict=True) if own is not None}
+        with self._writing:
+            if small:
+                self.engine.put_pictures(small)  # type: ignore[attr-defined]
+            if written:
+                self.engine.put_texts(written)  # type: ignore[attr-defined]
+
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
         self._check_writable()
@@ -215,7 +230,10 @@ class ServedGallery:
         self._check_writable()
         with self._writing:
             try:
+                found = self.stored(ids)
+                kept = self._removed.read(ids, np.asarray(found.labels), np.asarray(found.vectors))
                 self._remove(ids)
+                self._removed.keep(kept)
             except PartialGalleryError:
                 # An addition or a removal was cut off: until it is taken back or completed, the
                 # engine lets nothing be read or counted.
@@ -225,8 +243,62 @@ class ServedGallery:
                         self._fit.classifier.recount(ids)
         return len(ids)
 
+    def restore(self, ids: AnyArray) -> int:
+        """Undo the removal of points, all or none; how many there were.
+
+        Raises
+        ------
+        ProblemError
+            404 if one was not removed here, or is forgotten by now.
+        """
+        with self._writing:
+            missing = self._removed.missing(ids)
+            if missing:
+                message = f"Item {missing[0]!r} is none of those that were removed last."
+                raise ProblemError(404, "not_removed", message)
+            vectors, labels = self._removed.points(ids)
+            self.add(vectors, labels, list(map(str, ids.tolist())))
+            self._removed.put_back(ids.tolist())
+        return len(ids)
+
+    def confirm(self, ids: AnyArray, label: AnyArray) -> int:
+        """Take the label of points for right until it or the vector changes; how many there were.
+
+        Raises
+        ------
+        ProblemError
+            409 if one has another label.
+        """
+        with self._writing:
+            labels, vectors = self._labelled(ids)
+            others = ids[labels != label]
+            if len(others):
+                raise ProblemError(
+                    409,
+                    "other_label",
+                    f"Item {others.tolist()[0]!r} has another label by now. Look at it again.",
+                )
+            self._confirmed.add(ids, labels, vectors)
+            self._n_writes += 1
+        return len(ids)
+
+    def unconfirm(self, ids: AnyArray) -> int:
+        """Take the label of points for neither right nor wrong; how many there were."""
+        with self._writing:
+            self.stored(ids)
+            self._confirmed.discard(ids)
+            self._n_writes += 1
+        return len(ids)
+
+    def confirmed(self, ids: AnyArray) -> BoolArray:
+        """Which points, shape (n,), have a label that was confirmed as it is, shape (n,)."""
+        found = self._confirmed.named(ids)
+        if found.any():
+            found[found] = self._confirmed.match(ids[found], *self._labelled(ids[found]))
+        return found
+
     def refit(self) -> Fit:
-        """Fit on the gallery of now; the old fit answers until the new one takes over."""
+        """Fit on the current gallery; the old fit answers until the new one takes over."""
         try:
             # Queries that are labelled meanwhile have to be known to the new fit.
             while (new := self._repeat(self._refit_once)) is None:
@@ -349,6 +421,12 @@ class ServedGallery:
                 raise ProblemError(409, "last_item", message)
             with self._noting(ids):
                 self._fit.classifier.remove(ids, allow_empty_class=True)
+
+    def _labelled(self, ids: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Labels and vectors of points; 404 if one is not there."""
+        stored = self.stored(ids)
+        labels = self.labels_beside(ids) if stored.labels is None else stored.labels
+        return np.asarray(labels), np.asarray(stored.vectors)
 
     def _free_integers(self, texts: Sequence[str | None]) -> range:
         """As many integers that are no ids as there are items, or more, if any is needed."""
@@ -564,7 +642,7 @@ class Refits:
             return str(engine_unavailable() if isinstance(error, EngineError) else error)
         except Exception:
             log.exception("The fit failed.")
-            return "The fit failed for a reason that the log of the service tells."
+            return "The fit failed for a reason that the log of the service gives."
         log.info("Fit %d answers from now on.", fit.number)
         self._on_fit()
         return None

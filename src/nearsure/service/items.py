@@ -166,9 +166,10 @@ def find_page(
     else:
         found, total = _scan_page(engine, labels_beside, start, limit + 1, wanted)
     ids, labels = show_names(found.ids), show_names(np.asarray(found.labels))
+    texts = texts_in(engine, found.ids[:limit])
     items = [
-        {"id": own, "label": name, "vector": None}
-        for own, name in zip(ids[:limit], labels[:limit], strict=True)
+        {"id": own, "label": name, "vector": None, "text": texts.get(key)}
+        for own, name, key in zip(ids[:limit], labels[:limit], found.ids.tolist(), strict=False)
     ]
     return {
         "items": items,
@@ -200,6 +201,12 @@ def _scan_page(
         labels.append(names[rest])
     # Without the empty ones, whose kind would be mixed in.
     return Stored(np.concatenate(ids[1:] or ids), np.concatenate(labels[1:] or labels)), total
+
+
+def texts_in(engine: Engine, ids: AnyArray) -> dict[Any, str]:
+    """The texts of items by id, if the engine keeps any."""
+    find: Callable[[AnyArray], dict[Any, str]] | None = getattr(engine, "texts", None)
+    return {} if find is None else find(ids)
 
 
 def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) -> AnyArray:

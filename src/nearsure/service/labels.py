@@ -69,7 +69,7 @@ def _digest_rows(classifier: NEDClassifier, vectors: AnyArray) -> list[bytes]:
 
 
 def learn_labels(classifier: NEDClassifier, *, vectors: AnyArray, labels: AnyArray) -> None:
-    """Recalibrate with labelled queries, and those before unless they are labelled anew."""
+    """Recalibrate with labelled queries, and those before unless they are labelled again."""
     # Copies of a query are one piece of evidence; the last label counts.
     new = {digest: row for row, digest in enumerate(_digest_rows(classifier, vectors))}
     last = sorted(new.values())

@@ -115,7 +115,7 @@ class Problems:
             problem = problem_of(error)
             if problem is None:
                 log.exception("A request failed.")
-                message = "The service failed. Its log tells why."
+                message = "The service failed. Its log says why."
                 problem = ProblemError(500, "internal_error", message)
             await problem.answer(send)
 
@@ -144,7 +144,7 @@ class InFlightLimit:
             await self.app(scope, receive, send)
             return
         if self.under_way >= self.largest:
-            raise Overloaded(f"{self.largest} requests are under way already. Ask again shortly.")
+            raise Overloaded(f"{self.largest} requests are under way already. Try again shortly.")
         self.under_way += 1
         try:
             await self.app(scope, receive, send)
@@ -257,7 +257,7 @@ class BodyLimit:
                 self.under_way += n_new
                 self._check_size(n_bytes)
                 if self.under_way > self.largest_together:
-                    raise Overloaded("Too much is being sent. Ask again shortly.")
+                    raise Overloaded("Too much is being sent. Try again shortly.")
             return message
 
         try:
@@ -337,7 +337,7 @@ class RateLimit:
                 raise ProblemError(
                     429,
                     "too_many_requests",
-                    f"A client may ask {self.rate:g} times a second on average. Ask again later.",
+                    f"A client may ask {self.rate:g} times a second on average. Try again later.",
                     {"retry-after": str(math.ceil(wait))},
                 )
         await self.app(scope, receive, send)

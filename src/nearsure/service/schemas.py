@@ -85,12 +85,22 @@ class Query(Message):
     classes: Count = Field(5, ge=1, le=1000, description="How many classes to show at most.")
 
 
-class BatchQuery(Message):
-    """Several vectors at once."""
+QueryText = Annotated[str, Field(min_length=1, max_length=10_000)]
+Image = Annotated[str, Field(min_length=1, description="An image file in base64.")]
 
-    vectors: Annotated[list[Vector], Field(min_length=1, fail_fast=True)]
+
+class BatchQuery(Message):
+    """Several at once: exactly one of vectors, texts and images."""
+
+    vectors: Annotated[list[Vector], Field(min_length=1, fail_fast=True)] | None = None
+    texts: Annotated[list[QueryText], Field(min_length=1, fail_fast=True)] | None = Field(
+        None, description="Where a text encoder is configured."
+    )
+    images: Annotated[list[Image], Field(min_length=1, fail_fast=True)] | None = Field(
+        None, description="In base64, where an image encoder is configured."
+    )
     names: Annotated[list[QueryName], Field(fail_fast=True)] | None = Field(
-        None, description="As many as vectors."
+        None, description="As many as vectors, texts or images."
     )
     neighbors: Count = Field(0, ge=0, le=1000)
     classes: Count = Field(1, ge=1, le=1000)
@@ -110,6 +120,9 @@ class NeighborShown(Message):
     label: Label
     sq_distance: float
     share: float
+    text: str | None = Field(
+        None, description="What it was made of; only of a gallery that keeps texts."
+    )
 
 
 PromiseState = Literal["holds", "adjusted", "withdrawn"]
@@ -148,7 +161,7 @@ class Answer(Message):
 
 
 class BatchAnswer(Message):
-    """One answer for each vector."""
+    """One answer for each vector, text or image."""
 
     answers: list[Answer]
 
@@ -182,6 +195,28 @@ class PairQuery(Message):
     )
 
 
+MOST_PLACED = 100
+
+
+class Placing(Message):
+    """Queries and items to be placed on the map."""
+
+    points: Annotated[list[Compared], Field(min_length=1, max_length=MOST_PLACED)]
+
+
+class Place(Message):
+    """Coordinates on the map."""
+
+    x: float
+    y: float
+
+
+class Places(Message):
+    """Of each point, in their order."""
+
+    places: list[Place]
+
+
 class Comparison(Message):
     """Whether two are of one class."""
 
@@ -198,11 +233,19 @@ class Comparison(Message):
 
 
 class NewItem(Message):
-    """A labelled vector; without an id it is given one."""
+    """A labelled vector, or a text or an image to be encoded; without an id it is given one."""
 
     id: ItemId | None = None
     label: LabelText
-    vector: Vector
+    vector: Vector | None = Field(
+        None, description="Without it, the text or the image is encoded, where there is an encoder."
+    )
+    text: QueryText | None = Field(
+        None, description="Kept with the item, beside a vector, too, by an .sqlite gallery."
+    )
+    image: Image | None = Field(
+        None, description="In base64; kept as a small picture, as a text is."
+    )
 
 
 class NewItems(Message):
@@ -223,6 +266,7 @@ class Item(Message):
     id: Label
     label: Label
     vector: list[float] | None = None
+    text: str | None = Field(None, description="What it was made of, if that is kept.")
 
 
 class ItemPage(Message):
@@ -353,7 +397,7 @@ class ProposedQueries(Message):
 class LabelledQuery(Message):
     """A query and its true label: exactly one of key and vector."""
 
-    key: Annotated[Count, Field(ge=0)] | None = Field(None, description="Of a recent query.")
+    key: Annotated[Count, Field(ge=0)] | None = Field(None, description="Key of a recent query.")
     vector: Vector | None = None
     label: LabelText | None = Field(
         description="null if it is of no class of the gallery, where such queries are expected."
@@ -379,7 +423,7 @@ class Labels(Message):
 
 
 class InTheMaking(Message):
-    """The document is being made; ask again after the seconds of Retry-After."""
+    """The document is being made; ask again after Retry-After seconds."""
 
     status: Literal["making"]
 
@@ -396,6 +440,7 @@ BODIES = (
     Query,
     BatchQuery,
     PairQuery,
+    Placing,
     NewItems,
     NewLabel,
     Relabelling,
@@ -446,12 +491,12 @@ def check_parts(body: bytes, rows: int, dimension: int) -> None:
     answered meanwhile; their brackets are counted in milliseconds.
     """
     most = {
-        # A row is an object with a vector at most, and has three keys and two texts.
+        # A row is an object with a vector at most, and has five keys and four texts.
         b"[": rows + TOLERATED,
         b"{": rows + TOLERATED,
-        b":": 3 * rows + TOLERATED,
-        b'"': 2 * (5 * rows + TOLERATED),
-        b",": rows * (dimension + 3) + LARGEST_VECTOR,
+        b":": 5 * rows + TOLERATED,
+        b'"': 2 * (9 * rows + TOLERATED),
+        b",": rows * (dimension + 5) + LARGEST_VECTOR,
     }
     if all(body.count(mark) <= limit for mark, limit in most.items()):
         return

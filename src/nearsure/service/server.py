@@ -54,7 +54,7 @@ def run_service(settings: ServiceSettings) -> None:
     tokens = Tokens(settings.read_tokens, settings.write_tokens)
     check_listening(settings.host, tokens)
     if not tokens:
-        log.warning("Authentication is off: every program on this machine may ask and change.")
+        log.warning("Authentication is off: every program here may read and change the gallery.")
     listener = _listener(settings.host, settings.port)
     with listener:
         app = create_app(settings, opened=open_gallery(settings))

@@ -8,26 +8,34 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from time import monotonic
-from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from fastapi import Request
 
 from nearsure.arrays import AnyArray
-from nearsure.encoders import Encoder, open_encoder
+from nearsure.encoders import BATCH, Encoder, EncoderKind, check_encoder, open_encoder
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
-from nearsure.errors import ConfigError, EngineError, InvalidInputError
+from nearsure.errors import (
+    BrokenImageError,
+    ConfigError,
+    EngineError,
+    InvalidInputError,
+    NearsureError,
+)
+from nearsure.model_file import read_model_bytes
 from nearsure.report.thumbnails import Thumbnails
 from nearsure.service.answers import Answers, ThresholdInUse, choose_again, make_pending_threshold
 from nearsure.service.batching import MicroBatcher, WorkThreads
 from nearsure.service.compare import ServedPairs
-from nearsure.service.documents import LiveDocument, audit_document, report_document
+from nearsure.service.documents import KeptPlane, LiveDocument, audit_document, report_document
 from nearsure.service.errors import Overloaded, ProblemError
 from nearsure.service.gallery import SMALLEST_GALLERY, Refits, ServedGallery
 from nearsure.service.items import parse_vectors
 from nearsure.service.settings import ServiceSettings
 from nearsure.service.store import (
+    MODEL,
     THRESHOLD,
     FileStore,
     Fit,
@@ -84,8 +92,14 @@ def open_gallery(
         encoder = open_encoder(settings.encoder)
     own = open_engine(settings.gallery, **settings.engine_options) if engine is None else engine
     try:
-        _check_encoder(encoder, own)
         notes = _find_notes(settings, own, is_given=engine is not None)
+        made_by = _stored_encoder(notes)
+        if encoder is None and made_by is not None:
+            encoder = _open_stored(made_by, own)
+        elif encoder is not None:
+            # One that was given as an object has no name to be known by.
+            named = settings.encoder
+            check_encoder(made_by if named else None, named or "", encoder, own.dimension)
         gallery = _open_served(own, notes, settings.precision)
     except BaseException:
         if engine is None:
@@ -94,12 +108,22 @@ def open_gallery(
     return Opened(gallery, encoder)
 
 
-def _check_encoder(encoder: Encoder | None, engine: Engine) -> None:
-    if encoder is not None and encoder.dimension != engine.dimension:
-        raise ConfigError(
-            f"The encoder makes vectors of {encoder.dimension} numbers. "
-            f"Those of the gallery have {engine.dimension}."
-        )
+def _stored_encoder(notes: Notes) -> str | None:
+    """Name and version of the encoder that made the vectors, if the fit that was kept says so."""
+    model = notes.get(MODEL)
+    return None if model is None else read_model_bytes(model)[0].get("encoder")
+
+
+def _open_stored(made_by: str, engine: Engine) -> Encoder | None:
+    """The encoder of the gallery; None if it is not installed, as vectors can still be sent."""
+    name = made_by.partition(" ")[0]
+    try:
+        encoder = open_encoder(name)
+        check_encoder(made_by, name, encoder, engine.dimension)
+    except NearsureError as error:
+        log.warning("Images and texts are not taken, only vectors: %s", error)
+        return None
+    return encoder
 
 
 def _find_notes(settings: ServiceSettings, engine: Engine, *, is_given: bool) -> Notes:
@@ -159,7 +183,8 @@ def _continue_fit(
 ) -> Fit:
     """The fit that was kept, with the gallery counted as it is now."""
     classifier = load_counted(kept.model, engine)
-    if dict(engine.fingerprint()) != classifier.fingerprint_:
+    recall, now = classifier.recall_, engine.fingerprint()
+    if dict(now if recall is None else recall.mark(now)) != classifier.fingerprint_:
         log.warning("The fit was made through another engine or index; a refit is due.")
     n_unseen, last_change = count_least_changes(classifier, kept.model), kept.last_change
     if changes is not None and last_change is not None:
@@ -219,8 +244,11 @@ class RunningService:
         self._writer, self._background = WorkThreads(1, "writes"), WorkThreads(4, "background")
         self.watch = PromiseWatch(self.gallery, self._background, measurements)
         self.refits = Refits(self.gallery, self._background, self.watch.start_if_due)
-        self.report = LiveDocument(self.gallery, report_document, self._background)
-        self.audit = LiveDocument(self.gallery, audit_document, self._background)
+        self.plane, confirmed = KeptPlane(), self.gallery.confirmed
+        make_report = partial(report_document, plane=self.plane, confirmed=confirmed)
+        self.report = LiveDocument(self.gallery, make_report, self._background)
+        make_audit = partial(audit_document, confirmed=confirmed)
+        self.audit = LiveDocument(self.gallery, make_audit, self._background)
         self.pairs = ServedPairs(self.gallery)
         self.measurements = measurements
         self.batcher: MicroBatcher[tuple[Answers, int]] = MicroBatcher(
@@ -280,8 +308,10 @@ class RunningService:
             )
         return await outcome
 
-    async def encode(self, kind: Literal["image", "text"], content: str | bytes) -> AnyArray:
-        """The vector of an image or a text, shape (dimension,)."""
+    async def encode(
+        self, kind: EncoderKind, contents: Sequence[bytes] | Sequence[str]
+    ) -> AnyArray:
+        """The vectors of images or texts, shape (n, dimension)."""
         encoder = self.encoder
         if encoder is None or encoder.kind != kind:
             raise ProblemError(
@@ -289,7 +319,14 @@ class RunningService:
                 f"no_{kind}_encoder",
                 f"No {kind} encoder is configured: start the service with one, or send a vector.",
             )
-        return await self._encoding.run(partial(_encode, encoder, content))
+        # Others may be encoded between two portions of many.
+        portions = [
+            await self._encoding.run(
+                partial(_encode, encoder, contents[start : start + BATCH], start)
+            )
+            for start in range(0, len(contents), BATCH)
+        ]
+        return np.concatenate(portions)
 
     def keep_picture(self, vector: AnyArray, image: bytes) -> None:
         """Keep a small picture of an image that was asked about, beside the answer."""
@@ -356,7 +393,7 @@ def get_service(request: Request) -> RunningService:
     """The service that a request is for."""
     service: RunningService | None = getattr(request.app.state, "service", None)
     if service is None:
-        raise Overloaded("The service is starting. Ask again shortly.")
+        raise Overloaded("The service is starting. Try again shortly.")
     return service
 
 
@@ -374,6 +411,12 @@ def _describe_image(window: QueryWindow, vector: AnyArray, image: bytes) -> None
     window.describe(vector, Look(picture=Thumbnails().of(image)))
 
 
-def _encode(encoder: Encoder, content: str | bytes) -> AnyArray:
-    contents = cast("Sequence[str]", [content])
-    return np.array(encoder.encode(contents)[0], np.float32)
+def _encode(encoder: Encoder, contents: Sequence[bytes] | Sequence[str], first: int) -> AnyArray:
+    try:
+        return np.array(encoder.encode(contents), np.float32)
+    except BrokenImageError as error:
+        # It counts from the first of this portion.
+        words = str(error).split(" ", 2)
+        if words[0] == "Image" and words[1].isdigit():
+            words[1] = str(int(words[1]) + first)
+        raise BrokenImageError(" ".join(words)) from error

@@ -29,7 +29,8 @@ class ServiceSettings:
         A request with either may read; only one with a write token may change anything. Without
         tokens every program on this machine may do everything, and no other may connect.
     encoder : str, optional
-        What turns images or text into vectors; see `nearsure.encoders.open_encoder`.
+        What turns images or text into vectors; see `nearsure.encoders.open_encoder`. By default
+        what made the gallery's vectors, if its fit says so.
     precision : float, optional
         Target of the threshold in use, if none was set before.
     largest_body : int

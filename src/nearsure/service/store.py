@@ -202,7 +202,7 @@ def watch_changes(engine: Engine) -> RecordedChanges | None:
 
 @dataclass(frozen=True, eq=False)
 class KeptFit:
-    """What is needed to go on with a fit, on the gallery of now or by fitting again.
+    """What is needed to go on with a fit, on the current gallery or by fitting again.
 
     Parameters
     ----------

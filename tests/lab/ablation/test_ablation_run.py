@@ -43,10 +43,10 @@ def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "HALF_SEEDS", {"cub200": 2, "digits": 0})
     monkeypatch.setattr(plan, "SCARCE_SEEDS", 1)
     monkeypatch.setattr(plan, "SLOW_SEEDS", 1)
-    monkeypatch.setattr(run, "glyphs", _no_glyphs)
+    monkeypatch.setattr(run, "load_embedded", _nothing_embedded)
 
 
-def _no_glyphs(cache: Path) -> Labelled:
+def _nothing_embedded(_dataset: str, _data: Path | None, cache: Path) -> Labelled:
     raise AbsentError(f"not in {cache.name}")
 
 

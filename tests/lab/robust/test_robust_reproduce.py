@@ -137,7 +137,7 @@ def test_run_again_nothing_is_computed_and_every_byte_is_the_same(
 def test_interrupted_in_an_attack_and_run_again_it_is_the_same(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The adversarial training, too, is made anew."""
+    """The adversarial training, too, is rebuilt."""
     for name in ("tree", "runs"):
         shutil.copytree(whole / name, tmp_path / name)
     shutil.copy(whole / "small.toml", tmp_path)

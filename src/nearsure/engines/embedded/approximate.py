@@ -23,6 +23,7 @@ from nearsure.engines.embedded.ivf import IvfRows, training_rows
 from nearsure.engines.embedded.serialization import index_bytes
 from nearsure.errors import InvalidInputError
 from nearsure.index.rows import PointTable
+from nearsure.progress import tracked
 
 if TYPE_CHECKING:
     from typing import Self
@@ -146,7 +147,8 @@ def load_rows(
     """
     rows = _empty_rows(index, settings, vectors_of, n_points)
     rows.reserve(n_points)
-    for start in range(0, n_points, LOAD_BLOCK):
+    starts = range(0, n_points, LOAD_BLOCK)
+    for start in tracked("building the index", starts, len(starts)):
         rows.add(vectors_of(slice(start, start + LOAD_BLOCK)))
         if progress is not None:
             progress(rows.n_rows)
@@ -162,7 +164,7 @@ def _empty_rows(
     return IvfRows.for_points(sample, n_points, settings)
 
 
-# When more than this share of the rows is dead, the index is made anew without them.
+# When more than this share of the rows is dead, the index is rebuilt without them.
 DEAD_SHARE = 0.2
 # Queries that found too few are searched for again, first with this much more effort.
 MORE_EFFORT = 8
@@ -190,19 +192,19 @@ class ApproximateStorage:
     def __len__(self) -> int:
         return self._table.n_alive
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
         """The k nearest points, nearly always; k in any case, if there are so many."""
         moved = self._centre.move(queries, "queries")
         n_found, selection = min(k, len(self)), self._selection
-        distances, rows = self._rows.search(moved, n_found, selection)
-        for effort in (MORE_EFFORT, None):
+        distances, rows = self._rows.search(moved, n_found, selection, effort)
+        for times in (MORE_EFFORT, None):
             lacking = np.flatnonzero(rows[:, -1] < 0)
             if not lacking.size:
                 break
             distances[lacking], rows[lacking] = (
                 self._rows.search_all(moved[lacking], n_found, selection)
-                if effort is None
-                else self._rows.search(moved[lacking], n_found, selection, effort)
+                if times is None
+                else self._rows.search(moved[lacking], n_found, selection, effort, times)
             )
         sq_distances = distances.astype(np.float64)
         if self._centre.scale != 1.0:
@@ -211,7 +213,7 @@ class ApproximateStorage:
         return found_of(sq_distances, self._table.ids.of(rows), labels, k, sorted_ties=False)
 
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> Change:
-        """Add points; into an index made anew if this one is far too small for them."""
+        """Add points; into a new index if this one is far too small for them."""
         self._table.check_new(ids)
         moved = self._centre.move(vectors, "vectors")
         if self._rows.is_outgrown_by(len(self) + len(ids)):
@@ -237,7 +239,7 @@ class ApproximateStorage:
         return add
 
     def removing(self, ids: IntArray) -> Change:
-        """Remove points; by an index made anew if too many rows would be dead."""
+        """Remove points; with a new index if too many rows would be dead."""
         removed = self._table.rows_of(ids)
         n_left = len(self) - len(removed)
         if not n_left:
@@ -314,6 +316,6 @@ class ApproximateStorage:
         return type(self)(rows, self._centre, PointTable(ids, labels))
 
     def _select(self) -> None:
-        """See anew which rows a search may find."""
+        """Update which rows a search may find."""
         is_alive = self._table.is_alive
         self._selection = None if is_alive is None else self._rows.selected(is_alive)

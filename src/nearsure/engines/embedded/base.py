@@ -10,7 +10,7 @@ import faiss as _faiss
 import numpy as np
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from nearsure.engines.contract import Found, Stored
+from nearsure.engines.contract import Effort, Found, Stored
 from nearsure.errors import InvalidInputError
 
 Arrays: TypeAlias = dict[str, AnyArray]
@@ -27,7 +27,7 @@ class Storage(Protocol):
 
     def __len__(self) -> int: ...
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
         """The k nearest points, padded where there are fewer."""
 
     def adding(self, vectors: AnyArray, ids: IntArray, labels: IntArray) -> "Change":
@@ -74,7 +74,7 @@ class IndexSettings:
     ivf_cells : int, optional
         How many cells there are, though not more than one for 39 points; by default four times the
         square root of the number of points. When there are four times as many points as the cells
-        were made for, and more cells are due, they are made anew.
+        were made for, and more cells are due, they are rebuilt.
     ivf_probes : int
         How many cells a query opens.
     seed : int
@@ -118,6 +118,12 @@ class IndexSettings:
                 raise InvalidInputError(
                     f"{name} must be an integer of at least {least}. Got {value!r} instead."
                 )
+
+    def effort(self, index: str) -> Effort | None:
+        """How much of this index is searched; None if all of it is."""
+        if index == "hnsw":
+            return Effort("ef_search", self.hnsw_ef_search, 2**31 - 1)
+        return Effort("probes", self.ivf_probes, 2**31 - 1) if index == "ivf" else None
 
     def of(self, index: str) -> dict[str, int | None]:
         """Those that decide which neighbours this index finds."""
@@ -220,11 +226,17 @@ class FaissRows(Protocol):
         """Add float32 rows behind the last."""
 
     def search(
-        self, queries: AnyArray, k: int, selection: Selection | None, effort: int = 1
+        self,
+        queries: AnyArray,
+        k: int,
+        selection: Selection | None,
+        effort: int | None = None,
+        times: int = 1,
     ) -> tuple[AnyArray, IntArray]:
         """The k nearest rows, as faiss finds them: squared distances and rows, padded with -1.
 
-        `effort` is how many times as much of the index as usual is searched.
+        `effort` is how much of the index is searched, None as much as the settings say; `times`
+        is how many times as much.
         """
 
     def search_all(

@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Metric, Stored
 from nearsure.engines.embedded.approximate import (
     ApproximateStorage,
     CoarseCentre,
@@ -173,7 +173,6 @@ PORTION = 100_000
 DEFAULTS = IndexSettings()
 log = logging.getLogger("nearsure.engines")
 
-Metric = Literal["euclidean", "cosine"]
 _STORED = {
     "dimension": integer(1),
     "metric": one_of(*get_args(Metric)),
@@ -193,7 +192,7 @@ class FaissEngine:
     that was removed, nor fewer than k if there are k. They hold vectors once, in single precision,
     and compute distances by differences, which are right to about one part in a million.
 
-    Removed points are passed over until a fifth of the index is dead; then it is made anew without
+    Removed points are passed over until a fifth of the index is dead; then it is rebuilt without
     them, which takes the time of a first load and, until it is done, the memory of both. Others can
     search meanwhile. A vector that many points share has one node in the graph of ``"hnsw"``.
 
@@ -322,14 +321,27 @@ class FaissEngine:
         storage = self._storage
         return 0 if storage is None else len(storage)
 
+    @property
+    def effort(self) -> Effort | None:
+        """How much of the index a search looks at; None for ``"exact"`` and before a load."""
+        return self.settings.effort(self.index_type)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
+        return self._find(queries, k, None)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another effort than that of the settings."""
+        checks.checked_effort(effort, self.effort)
+        return self._find(queries, k, effort)
+
+    def _find(self, queries: AnyArray, k: int, effort: int | None) -> Found:
         asked = self._scaled(checks.checked_queries(queries, self._dimension))
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
             if self._storage is None:
                 return empty_found(len(asked), k)
-            return self._storage.search(asked, k)
+            return self._storage.search(asked, k, effort)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""

@@ -61,8 +61,9 @@ class ExactStorage:
     def __len__(self) -> int:
         return len(self._index)
 
-    def search(self, queries: AnyArray, k: int) -> Found:
-        """The k nearest points, without fail."""
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
+        """The k nearest points, without fail, whatever the effort."""
+        del effort
         sq_distances, rows = self._index.search_rows(queries, min(k, len(self)))
         ids, labels = self._index.ids_of(rows), self._labels.rows[rows]
         if k <= len(self):

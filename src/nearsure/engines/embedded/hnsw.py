@@ -230,10 +230,15 @@ class HnswRows:
         self._note(nodes[firsts], prints[is_new])
 
     def search(
-        self, queries: AnyArray, k: int, selection: Selection | None, effort: int = 1
+        self,
+        queries: AnyArray,
+        k: int,
+        selection: Selection | None,
+        effort: int | None = None,
+        times: int = 1,
     ) -> tuple[AnyArray, IntArray]:
         """The k nearest rows, nearly always."""
-        ef = effort * max(self.settings.hnsw_ef_search, k + SPARE_CANDIDATES)
+        ef = times * max(effort or self.settings.hnsw_ef_search, k + SPARE_CANDIDATES)
         if ef >= self.index.ntotal:
             return self.search_all(queries, k, selection)
         options = faiss.SearchParametersHNSW(efSearch=ef)

@@ -96,10 +96,15 @@ class IvfRows:
             raise
 
     def search(
-        self, queries: AnyArray, k: int, selection: Selection | None, effort: int = 1
+        self,
+        queries: AnyArray,
+        k: int,
+        selection: Selection | None,
+        effort: int | None = None,
+        times: int = 1,
     ) -> tuple[AnyArray, IntArray]:
         """The k nearest rows of the nearest cells."""
-        return self._search(queries, k, selection, effort * self.settings.ivf_probes)
+        return self._search(queries, k, selection, times * (effort or self.settings.ivf_probes))
 
     def search_all(
         self, queries: AnyArray, k: int, selection: Selection | None

@@ -155,7 +155,7 @@ def address_of(uri: str, token: str | None = None) -> Address:
     if parts.scheme not in SCHEMES:
         raise _unreadable(f"It must begin with one of {', '.join(f'{own}://' for own in SCHEMES)}")
     if "@" in parts.path + parts.query + parts.fragment:
-        raise _unreadable("An @ stands behind the first /, ? or #")
+        raise _unreadable("An @ follows the first /, ? or #")
     if parts.path.endswith(FILE_ENDING):
         raise _unreadable("A server's address ends in .db, as only a path may")
     user_info, _, host = parts.netloc.rpartition("@")
@@ -274,11 +274,11 @@ _ERRORS: dict[Failure, tuple[type[NearsureError], str, str]] = {
     Failure.GONE: (
         EngineUnavailableError,
         "cannot be reached, or went away",
-        "Once it is there again, the engine need not be made anew.",
+        "Once it is there again, the engine need not be created again.",
     ),
     Failure.SLOW: (EngineUnavailableError, "did not answer in time", "Wait longer with timeout=."),
-    Failure.WAKING: (EngineUnavailableError, "is not ready", "Ask again later."),
-    Failure.RELEASED: (EngineUnavailableError, "is not ready", "Ask again later."),
+    Failure.WAKING: (EngineUnavailableError, "is not ready", "Try again later."),
+    Failure.RELEASED: (EngineUnavailableError, "is not ready", "Try again later."),
     Failure.MISSING: (
         GalleryNotFoundError,
         "has no such collection",

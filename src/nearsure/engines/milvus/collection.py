@@ -9,12 +9,11 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from nearsure.arrays import AnyArray
-from nearsure.engines.contract import Fingerprint
+from nearsure.engines.contract import Effort, Fingerprint, Kind, Metric
 from nearsure.engines.milvus.client import Connection, TooLargeError
 from nearsure.errors import EngineUnavailableError, GalleryMismatchError, InvalidInputError
 from nearsure.neighbors import ROUNDING
 
-Kind = Literal["integer", "text"]
 IndexName = Literal["flat", "hnsw", "ivf"]
 MetricName = Literal["euclidean", "cosine", "inner_product"]
 
@@ -65,7 +64,7 @@ class Layout:
         return self.index_type in EXACT_INDEX_TYPES
 
     @property
-    def meaning(self) -> Literal["euclidean", "cosine"]:
+    def meaning(self) -> Metric:
         """Whether vectors are compared as they are, or at unit length."""
         return "euclidean" if self.metric_type == "L2" else "cosine"
 
@@ -399,6 +398,15 @@ class Settings:
         elif layout.index_type.startswith("IVF"):
             params["nprobe"] = nprobe or self._lists_looked_through(layout)
         return {"metric_type": layout.metric_type, "params": params}
+
+    def effort(self, layout: Layout) -> Effort | None:
+        """How much of the index is searched, and at most; None if all of it is."""
+        if layout.index_type.startswith("HNSW"):
+            return Effort("ef", self.ef, LARGEST_EF)
+        if layout.index_type.startswith("IVF"):
+            n_probes = self._lists_looked_through(layout)
+            return Effort("nprobe", n_probes, layout.built_with.get("nlist", n_probes))
+        return None
 
     def lists_left(self, layout: Layout) -> int | None:
         """How many lists there are, if a search does not look through them all."""

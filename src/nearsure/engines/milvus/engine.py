@@ -4,14 +4,15 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from nearsure.arrays import AnyArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Kind, Stored
 from nearsure.engines.milvus import collection as layouts
 from nearsure.engines.milvus.client import Connection, address_of
-from nearsure.engines.milvus.collection import Consistency, IndexName, Kind, MetricName, Settings
+from nearsure.engines.milvus.collection import Consistency, IndexName, MetricName, Settings
 from nearsure.engines.milvus.points import Points
 from nearsure.engines.registry import uri_or_variable
 from nearsure.errors import InvalidInputError
@@ -60,7 +61,7 @@ class MilvusEngine:
     nprobe : int, optional
         For IVF, how many lists a search looks through; by default 16, or all if there are fewer.
     refine : bool
-        Whether distances are computed anew in double precision from the vectors that Milvus
+        Whether distances are recomputed in double precision from the vectors that Milvus
         returns. Otherwise its own are converted.
     consistency : {"Strong", "Session", "Bounded", "Eventually"}
         What a search must see. With ``"Strong"`` it sees every write that was acknowledged before,
@@ -195,7 +196,7 @@ class MilvusEngine:
         with closing(_connection(uri, token, timeout, may_create=True)) as connection:
             if connection.ask("has_collection", collection):
                 raise InvalidInputError(
-                    f"collection must be a new name. Got {collection!r}, which is there already. "
+                    f"collection must be a new name. Got {collection!r}, which already exists. "
                     "Open it with MilvusEngine(...), or drop it first."
                 )
             layouts.make(connection, collection, layout)
@@ -224,14 +225,27 @@ class MilvusEngine:
         self._points.changes.check_whole()
         return self._points.count()
 
+    @property
+    def effort(self) -> Effort | None:
+        """``ef`` or ``nprobe``, and its limit; None where every point is compared."""
+        return self._settings.effort(self._layout)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
+        return self._search(queries, k, self._settings)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another ``ef`` or ``nprobe``."""
+        own: dict[str, Any] = {**checks.checked_effort(effort, self.effort)}
+        return self._search(queries, k, replace(self._settings, **own))
+
+    def _search(self, queries: AnyArray, k: int, settings: Settings) -> Found:
         queries = checks.checked_queries(queries, self.dimension)
         k = checks.checked_k(k, self.capabilities)
         if self.metric == "cosine":
             queries = unit_vectors(queries)
         self._points.changes.check_whole()
-        return self._points.search(queries, k)
+        return self._points.search(queries, k, settings)
 
     def add(
         self,

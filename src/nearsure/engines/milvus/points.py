@@ -134,25 +134,27 @@ class Points:
         """Call a method of the client for this collection."""
         return self.connection.ask(method, self.name, *arguments, **options)
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, settings: Settings) -> Found:
         """The k nearest points; `queries` have unit length where the metric asks for it.
 
         The lists that IVF looks through may hold fewer than k points. Such queries are asked again,
         of all lists.
         """
-        found = self._search(queries, k)
-        n_lists = self._settings.lists_left(self.layout)
+        found = self._search(queries, k, settings)
+        n_lists = settings.lists_left(self.layout)
         short = np.flatnonzero(found.counts < k)
         if n_lists is None or not len(short):
             return found
-        return replace_rows(found, short, self._search(queries[short], k, n_lists))
+        return replace_rows(found, short, self._search(queries[short], k, settings, n_lists))
 
-    def _search(self, queries: AnyArray, k: int, nprobe: int | None = None) -> Found:
+    def _search(
+        self, queries: AnyArray, k: int, settings: Settings, nprobe: int | None = None
+    ) -> Found:
         n_candidates = min(k + SPARE_CANDIDATES, LARGEST_K)
         sent = single_precision(queries, "queries")
         outputs = [] if self.layout.label_field is None else [self.layout.label_field]
         hit_bytes = SMALL_ROW
-        if self._settings.refine:
+        if settings.refine:
             outputs.append(self.layout.vector_field)
             hit_bytes = self.layout.row_bytes
 
@@ -163,14 +165,14 @@ class Points:
                 anns_field=self.layout.vector_field,
                 limit=n_candidates,
                 output_fields=outputs,
-                search_params=self._settings.search_params(self.layout, n_candidates, nprobe),
-                consistency_level=self._settings.consistency,
+                search_params=settings.search_params(self.layout, n_candidates, nprobe),
+                consistency_level=settings.consistency,
             )
 
         parts = portions(len(queries), n_candidates * hit_bytes, MOST_QUERIES)
         found = []
         for part, answer in ask_in_portions(parts, ask):
-            hits = hits_of(answer, self.layout, refine=self._settings.refine)
+            hits = hits_of(answer, self.layout, refine=settings.refine)
             found.append(found_from_hits(queries[part], hits, k))
         return concatenate_found(found)
 
@@ -317,7 +319,7 @@ class Points:
     def relabel(self, ids: AnyArray, labels: AnyArray) -> None:
         """Give points other labels, or complete doing so.
 
-        A row is written anew as a whole, with what other fields it has. How large these are is
+        A row is rewritten as a whole, with what other fields it has. How large these are is
         known once they have been read, so that the first two requests are made up first.
         """
         with self.connection.write_lock:

@@ -4,6 +4,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from psycopg import errors
 
 from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Kind, Stored
 from nearsure.engines.hits import (
     SPARE_CANDIDATES,
     Hits,
@@ -24,7 +25,7 @@ from nearsure.engines.hits import (
 )
 from nearsure.engines.postgres import schema
 from nearsure.engines.postgres.pool import Connection, Connections, address_of
-from nearsure.engines.postgres.schema import Kind, MetricName, Names
+from nearsure.engines.postgres.schema import MetricName, Names
 from nearsure.engines.postgres.sql import (
     LARGEST_EF_SEARCH,
     LARGEST_PROBES,
@@ -115,7 +116,7 @@ class PostgresEngine:
     probes : int
         For "ivfflat": how many lists are looked into; more where they hold fewer than k points.
     refine : bool
-        Whether distances are computed anew in double precision, from the vectors of k + 8
+        Whether distances are recomputed in double precision, from the vectors of k + 8
         candidates; otherwise they are PostgreSQL's, in single precision, and fewer bytes travel.
     pool_size : int
         How many connections may be open for several threads.
@@ -277,15 +278,30 @@ class PostgresEngine:
         """How many points there are now."""
         return int(self._number(self._statements.count))
 
+    @property
+    def effort(self) -> Effort | None:
+        """``ef_search`` or ``probes``, and its limit; None for "exact"."""
+        return self._settings.effort(self._layout)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query."""
+        return self._search(queries, k, self._settings)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another ``ef_search`` or ``probes``."""
+        own = checks.checked_effort(effort, self.effort)
+        return self._search(queries, k, replace(self._settings, **own))
+
+    def _search(self, queries: AnyArray, k: int, settings: Settings) -> Found:
         queries = checks.checked_queries(queries, self.dimension)
         k = checks.checked_k(k, self.capabilities)
         if self.metric == "cosine":
             queries = unit_vectors(queries.astype(np.float64))
         n_asked = k + SPARE_CANDIDATES if self._refine else k
         parts = self._parts(len(queries), n_asked)
-        return concatenate_found([self._nearest(queries[part], k, n_asked) for part in parts])
+        return concatenate_found(
+            [self._nearest(queries[part], k, n_asked, settings) for part in parts]
+        )
 
     def add(
         self,
@@ -298,7 +314,7 @@ class PostgresEngine:
         """Add points, all or none.
 
         The index of an empty table is built after its first points, which is faster than to grow
-        it. Give a large gallery in one call; after many calls, `create_index` builds it anew.
+        it. Give a large gallery in one call; after many calls, `create_index` rebuilds it.
 
         Parameters
         ----------
@@ -404,7 +420,7 @@ class PostgresEngine:
         ef_construction: int | None = None,
         lists: int | None = None,
     ) -> None:
-        """Build an approximate index, or build it anew; others cannot write meanwhile.
+        """Build or rebuild an approximate index; others cannot write meanwhile.
 
         Engines that are open keep what they search with; open one with this `index` to use it.
 
@@ -463,21 +479,21 @@ class PostgresEngine:
         for start in range(0, n_queries, size):
             yield slice(start, start + size)
 
-    def _nearest(self, queries: AnyArray, k: int, n_asked: int) -> Found:
-        by_index = self._settings.index_can_give(self._layout, n_asked)
-        found = found_from_hits(queries, self._hits(queries, n_asked, by_index=by_index), k)
+    def _nearest(self, queries: AnyArray, k: int, n_asked: int, settings: Settings) -> Found:
+        by_index = settings.index_can_give(self._layout, n_asked)
+        hits = self._hits(queries, n_asked, settings, by_index=by_index)
+        found = found_from_hits(queries, hits, k)
         if not by_index or (found.counts >= k).all():
             return found
         # An index may give fewer than there are. They are counted, and looked for without it.
         short = np.flatnonzero(found.counts < self._number(self._statements.count_up_to, k))
         if not short.size:
             return found
-        again = found_from_hits(
-            queries[short], self._hits(queries[short], n_asked, by_index=False), k
-        )
+        hits = self._hits(queries[short], n_asked, settings, by_index=False)
+        again = found_from_hits(queries[short], hits, k)
         return replace_rows(found, short, again)
 
-    def _hits(self, queries: AnyArray, n_asked: int, *, by_index: bool) -> Hits:
+    def _hits(self, queries: AnyArray, n_asked: int, settings: Settings, *, by_index: bool) -> Hits:
         """What PostgreSQL finds: all queries in one statement by an index, else one for each."""
         codec, statements = self._layout.asked, self._statements
         values: Sequence[bytes] = (
@@ -489,9 +505,9 @@ class PostgresEngine:
             codec.register(connection)
             with connection.pipeline():
                 if by_index:
-                    self._settings.of_index_scan(connection, self._layout, n_asked)
+                    settings.of_index_scan(connection, self._layout, n_asked)
                 else:
-                    self._settings.apply(connection)
+                    settings.apply(connection)
                 cursors = [connection.cursor(binary=True) for _ in values]
                 for cursor, value in zip(cursors, values, strict=True):
                     cursor.execute(statement, [value, n_asked])

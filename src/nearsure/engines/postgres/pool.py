@@ -121,14 +121,14 @@ _BY_STATE: tuple[tuple[tuple[str, ...], type[EngineError], str], ...] = (
     (("3D000",), GalleryNotFoundError, "Check the database's name."),
     (("42P01", "3F000"), GalleryNotFoundError, "Check the table's name, or create it."),
     (("42P07",), GalleryMismatchError, "Open it with PostgresEngine(...), or choose another name."),
-    (("08", "57P", "53300"), EngineUnavailableError, "Ask again when it is back."),
+    (("08", "57P", "53300"), EngineUnavailableError, "Try again when it is back."),
     (("57014",), EngineError, "Raise statement_timeout, or ask for less at once."),
     (("53100",), EngineError, "Nothing was changed. Make room on the server's disk, and repeat."),
     (("53",), EngineError, "Nothing was changed. Free the server's resources, and repeat."),
     (("40", "55P03"), EngineError, "Nothing was changed, as others changed the same; repeat it."),
     (("58P01",), EngineError, "pgvector may not be installed on the server."),
     (("0A000",), EngineError, "This server, or a table of this kind, cannot do it."),
-    (("22", "23", "42", "54"), GalleryMismatchError, "Compare the table with what is asked of it."),
+    (("22", "23", "42", "54"), GalleryMismatchError, "Check that the table matches the request."),
 )
 # libpq gives no code when it fails to connect, so its text decides.
 _REFUSED = (
@@ -164,7 +164,7 @@ def _connection_error(raw: str, text: str, address: Address) -> EngineError:
     if (is_missing and 'FATAL:  role "' in raw) or any(sign in raw for sign in _REFUSED):
         return EngineAccessError(f"{where}: {text}. Check user, password and rights.")
     return EngineUnavailableError(
-        f"{where} cannot be reached, or went away: {text}. Check that it runs, and ask again."
+        f"{where} cannot be reached, or went away: {text}. Check that it runs, and try again."
     )
 
 
@@ -307,7 +307,7 @@ class Connections:
     def _new_pool(self) -> Pool:
         return ConnectionPool(
             self._address.conninfo,
-            # Statements are planned anew each time: a plan that was kept would ignore the
+            # Statements are planned again each time: a plan that was kept would ignore the
             # settings of later transactions, and poolers before the server would lose it.
             kwargs={"prepare_threshold": None},
             min_size=0,

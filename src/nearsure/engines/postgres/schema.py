@@ -10,6 +10,7 @@ from psycopg import errors, sql
 
 from nearsure import neighbors
 from nearsure.arrays import AnyArray, FloatArray
+from nearsure.engines.contract import Kind
 from nearsure.engines.postgres.codec import VectorCodec, VectorType
 from nearsure.engines.postgres.pool import Connection
 from nearsure.errors import (
@@ -45,7 +46,7 @@ class Column:
     type: str
 
     @property
-    def kind(self) -> Literal["integer", "text"]:
+    def kind(self) -> Kind:
         """What it is to nearsure."""
         return "integer" if self.type in _INTEGERS else "text"
 
@@ -121,7 +122,7 @@ class Column:
         bad = [text for text in texts if not is_uuid(text)]
         if bad:
             raise InvalidInputError(
-                f"Values of the column {self.name!r} must be UUIDs in small letters. "
+                f"Values of the column {self.name!r} must be lower-case UUIDs. "
                 f"Got {bad[0]!r} instead."
             )
         return [UUID(text) for text in texts]
@@ -237,7 +238,7 @@ class Layout:
     index : VectorIndex or None
         The approximate index that answers; None for an exact search.
     may_rebuild : bool
-        Whether the user owns the table, and may therefore drop its index and build it anew.
+        Whether the user owns the table, and may therefore drop its index and rebuild it.
     """
 
     relation: sql.Identifier
@@ -452,7 +453,7 @@ def _table(connection: Connection, names: Names) -> tuple[int, sql.Identifier, b
     if row is None:
         raise GalleryNotFoundError(
             f"The database has no table {names.table!r} that this user can see. Check the name "
-            "(small and capital letters differ; 'schema.table' names a schema), or make the table "
+            "(names are case-sensitive; 'schema.table' names a schema), or make the table "
             "with PostgresEngine.create."
         )
     oid, schema, name, kind, may_rebuild = row
@@ -487,8 +488,8 @@ def _dimension_of_data(
     row = connection.execute(statement).fetchone()
     if row is None:
         raise GalleryMismatchError(
-            f"The column {vector.name!r} must say its dimension, as in {vector.type}(128), or hold "
-            "vectors. Got neither: ALTER TABLE ... ALTER COLUMN ... TYPE."
+            f"The column {vector.name!r} must declare its dimension, as in {vector.type}(128), or "
+            "hold vectors. Got neither: ALTER TABLE ... ALTER COLUMN ... TYPE."
         )
     return int(row[0])
 
@@ -514,7 +515,6 @@ def _chosen_index(
     return chosen[0]
 
 
-Kind: TypeAlias = Literal["integer", "text"]
 # Text sorts as in Python, so that the primary key serves scans in that order.
 _TYPES = {"integer": sql.SQL("bigint"), "text": sql.SQL('text COLLATE "C"')}
 LARGEST_DIMENSION = 16_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
+from nearsure.engines.contract import Effort
 from nearsure.engines.postgres.pool import Connection
 from nearsure.engines.postgres.schema import INDEX_OPTIONS, Column, Layout, Metric, read_indexes
 from nearsure.errors import InvalidInputError
@@ -28,7 +29,7 @@ class Statements:
     metric : Metric
         How its vectors are compared.
     refined : bool
-        Whether a search reads vectors, from which distances are computed anew, or the distances of
+        Whether a search reads vectors, from which distances are recomputed, or the distances of
         PostgreSQL.
     """
 
@@ -222,6 +223,15 @@ class Settings:
     def of_method(self, method: str) -> dict[str, int]:
         """What a kind of index heeds of these."""
         return {"ef_search": self.ef_search} if method == "hnsw" else {"probes": self.probes}
+
+    def effort(self, layout: Layout) -> Effort | None:
+        """How much of the index is searched, and at most; None without an index."""
+        if layout.index is None:
+            return None
+        if layout.index.method == "hnsw":
+            return Effort("ef_search", self.ef_search, LARGEST_EF_SEARCH)
+        n_lists = int(layout.index.options.get("lists", LARGEST_PROBES))
+        return Effort("probes", self.probes, max(n_lists, self.probes))
 
     def index_can_give(self, layout: Layout, n_asked: int) -> bool:
         """Whether there is an index that returns as many hits."""

@@ -15,7 +15,7 @@ import numpy as np
 from nearsure.arrays import AnyArray
 from nearsure.atomic import Draft, resolved
 from nearsure.engines import checks
-from nearsure.engines.contract import Capabilities, Fingerprint, Found, Stored
+from nearsure.engines.contract import Capabilities, Effort, Fingerprint, Found, Kind, Metric, Stored
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.engines.embedded.base import ReadersAndWriter
 from nearsure.engines.sqlite import schema
@@ -30,11 +30,12 @@ from nearsure.engines.sqlite.file import (
     translate_errors,
 )
 from nearsure.engines.sqlite.index import CACHE_SUFFIX, Memory, write_cache
-from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows
-from nearsure.engines.sqlite.schema import Kind, Layout, Metric, Precision
+from nearsure.engines.sqlite.points import READ_AT_ONCE, Changes, Notes, PointRows, has_texts
+from nearsure.engines.sqlite.schema import Layout, Precision
 from nearsure.errors import (
     EngineAccessError,
     EngineError,
+    EngineUnavailableError,
     GalleryMismatchError,
     GalleryNotFoundError,
     InvalidInputError,
@@ -56,11 +57,12 @@ def create_gallery(path: Path, layout: Layout) -> None:
     It is made under another name and renamed, so that no moment leaves half a gallery.
     """
     shown = shown_as(path)
+    with translate_errors(shown):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with closing(FileLock(path, shown)):
         if path.exists():
             raise GalleryMismatchError(
-                f"{shown} is there already. Open it with SqliteEngine(path), or choose another "
-                "name."
+                f"{shown} already exists. Open it with SqliteEngine(path), or choose another name."
             )
         try:
             draft = Draft.of(path)
@@ -86,7 +88,12 @@ def put_in_place(made: Path, path: Path) -> None:
     if path.exists():
         # Its log goes into it first: should this process end here, it is as it was.
         with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as old:
-            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            _, n_logged, n_moved = old.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if n_moved < n_logged:
+                raise EngineUnavailableError(
+                    f"{shown_as(path)} is being read as it was before its last change, and cannot "
+                    "be replaced meanwhile. Wait until it has been read, and ask again."
+                )
     for suffix in LEFTOVERS:
         beside(path, suffix).unlink(missing_ok=True)
     made.replace(path)
@@ -177,11 +184,13 @@ class SqliteEngine:
     process at any moment, and a loss of power. Searches go on meanwhile, and see a change whole or
     not at all. Vectors come back to the last bit in the precision of the gallery.
 
-    One process has a gallery open at a time; the lock is the system's, and goes when the process
-    does. Other programs may read the file, but must not write it. It needs a local disk, and one
-    name: a file with hard links is refused. If it is removed or replaced while it is open, or its
-    log or lock is, every change, and everything that is read from it, is an
-    ``EngineUnavailableError`` from then on: nothing is acknowledged that would not be found again.
+    A gallery has one writer at a time; the lock is the system's, and goes when the process does.
+    Any number of readers (``read_only=True``) may have it open meanwhile: each sees it as it was
+    when it was opened, whole, until it is closed. Other programs must not write the file. It needs
+    a local disk, and one name: a file with hard links is refused. If it is removed or replaced
+    while a writer has it open, or its log or lock is, every change, and everything that is read
+    from it, is an ``EngineUnavailableError`` from then on: nothing is acknowledged that would not
+    be found again.
 
     Beside the file stand SQLite's own ``-wal`` and ``-shm`` while it is open, a ``.lock``, and for
     ``"hnsw"`` and ``"ivf"`` an ``.index``, which may be deleted: it only saves the time to build
@@ -201,6 +210,8 @@ class SqliteEngine:
         created with.
     timeout : float
         Seconds to wait for other programs that lock the file.
+    read_only : bool
+        Whether to be a reader: it takes no lock, and every change is an ``EngineAccessError``.
 
     Attributes
     ----------
@@ -209,6 +220,8 @@ class SqliteEngine:
     notes : mutable mapping of str to bytes
         Anything that is to be kept with the gallery, such as a fitted model; each assignment is a
         transaction, and so is an ``update`` of several.
+    has_texts : bool
+        Whether any text is kept.
     changes : Changes
         Which points were changed since some moment, also by a process that was killed.
 
@@ -233,9 +246,10 @@ class SqliteEngine:
         index: str = "auto",
         settings: IndexSettings | None = None,
         timeout: float = 5.0,
+        read_only: bool = False,
     ) -> None:
         chosen_index(index, 0)
-        self._file = file = DatabaseFile(_resolve(path), timeout)
+        self._file = file = DatabaseFile(_resolve(path), timeout, read_only=read_only)
         # An engine that is forgotten lets others have the file, too.
         weakref.finalize(self, file.close)
         self._lock = ReadersAndWriter()
@@ -248,6 +262,8 @@ class SqliteEngine:
             self._index = self._layout.index if index == "auto" else index
             self._memory: Memory | None = self._load()
             self.changes = Changes(file, self._layout)
+            with file.reading() as connection:
+                self.has_texts = has_texts(connection)
         except BaseException:
             file.close()
             raise
@@ -284,7 +300,7 @@ class SqliteEngine:
         Parameters
         ----------
         path : str or path-like
-            Where nothing is yet.
+            Where nothing is yet; missing folders are made.
         dimension : int
             Length of a vector.
         metric : {"euclidean", "cosine"}
@@ -312,11 +328,24 @@ class SqliteEngine:
         self._file.check_in_place()
         return n_points
 
+    @property
+    def effort(self) -> Effort | None:
+        """How much of the index a search looks at; None for ``"exact"``."""
+        return self._settings.effort(self.index_type)
+
     def search(self, queries: AnyArray, k: int) -> Found:
         """The k nearest points of each query; see `Engine.search`."""
+        return self._find(queries, k, None)
+
+    def search_with_effort(self, queries: AnyArray, k: int, effort: int) -> Found:
+        """The same with another effort than that of the settings."""
+        checks.checked_effort(effort, self.effort)
+        return self._find(queries, k, effort)
+
+    def _find(self, queries: AnyArray, k: int, effort: int | None) -> Found:
         k = checks.checked_k(k, self.capabilities)
         with self._lock.reading():
-            return self._require_open().search(queries, k)
+            return self._require_open().search(queries, k, effort)
 
     def add(self, vectors: AnyArray, ids: AnyArray, labels: AnyArray | None = None) -> None:
         """Add points, all or none; see `Engine.add`."""
@@ -341,7 +370,7 @@ class SqliteEngine:
                 memory.index.add_rows(rows, stored)
 
     def remove(self, ids: AnyArray) -> None:
-        """Remove points and their pictures, all or none; see `Engine.remove`."""
+        """Remove points, their pictures and texts, all or none; see `Engine.remove`."""
         own = checks.checked_ids(ids, self.capabilities)
         with self._changing() as memory:
             with self._file.reading() as connection:
@@ -426,6 +455,18 @@ class SqliteEngine:
         with self._file.reading() as connection:
             return self._points.picture(connection, wanted)
 
+    def texts(self, ids: AnyArray) -> dict[str | int, str]:
+        """The texts of points by id; what has none, or is not there, is left out."""
+        if not self.has_texts:
+            return {}
+        with self._file.reading() as connection:
+            return self._points.texts(connection, np.asarray(ids))
+
+    def text(self, own_id: str | int) -> str | None:
+        """The text of a point; None if there is none, or no such point."""
+        wanted = self._checked_id(own_id)
+        return self.texts(np.array([wanted])).get(wanted)
+
     def check(self) -> None:
         """An error unless the file can be read now, whatever was read of it before.
 
@@ -452,6 +493,20 @@ class SqliteEngine:
         with self._changing(), self._file.writing() as writer:
             rows = self._points.rows_of(writer, own)
             self._points.put_pictures(writer, rows, list(pictures.values()))
+
+    def put_texts(self, texts: Mapping[str, str] | Mapping[int, str]) -> None:
+        """Keep the texts that points were made of, all or none, in the place of earlier ones.
+
+        Parameters
+        ----------
+        texts : mapping of id to str
+            A text goes when its point is removed.
+        """
+        own = checks.checked_ids(np.array(list(texts)), self.capabilities)
+        with self._changing(), self._file.writing() as writer:
+            rows = self._points.rows_of(writer, own)
+            self._points.put_texts(writer, rows, list(texts.values()))
+        self.has_texts = True
 
     def close(self) -> None:
         """Keep the index beside the file, and let others have the gallery."""

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
@@ -70,12 +70,12 @@ _BY_KIND: dict[int, tuple[type[NearsureError], str]] = {
     PERM: (EngineAccessError, "refuses access. Check the rights of this user."),
     BUSY: (
         EngineUnavailableError,
-        f"is locked by another program. {NOTHING_CHANGED} End it there, and ask again.",
+        f"is locked by another program. {NOTHING_CHANGED} End it there, and try again.",
     ),
-    LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Ask again."),
+    LOCKED: (EngineUnavailableError, f"is locked. {NOTHING_CHANGED} Try again."),
     IOERR: (
         EngineUnavailableError,
-        "cannot be read or written: the disk, or the network that it is on, failed. Ask again.",
+        "cannot be read or written: the disk, or the network that it is on, failed. Try again.",
     ),
     NOMEM: (EngineError, f"needs more memory than there is. {NOTHING_CHANGED}"),
     TOOBIG: (
@@ -184,8 +184,9 @@ class FileLock:
         except OSError as error:
             self.close()
             raise EngineUnavailableError(
-                f"{shown} is open already, here or in another process, and only one may have it. "
-                "Close it there, or ask the service that owns it."
+                f"{shown} has a writer already, here or in another process, and may have one only: "
+                "close it there, or let the service that owns it make the change. predict, audit "
+                "and report only read, and may run beside it."
             ) from error
 
     def close(self) -> None:
@@ -230,7 +231,10 @@ log = logging.getLogger("nearsure.engines")
 
 
 class DatabaseFile:
-    """A gallery's file, owned by this process until it is closed.
+    """A gallery's file, which no other process writes until it is closed; or one state of it.
+
+    A reader takes no lock: it sees the file as it is when it is opened, in one transaction, until
+    it is closed. It never removes SQLite's log, which may be that of another file of this name.
 
     Parameters
     ----------
@@ -238,6 +242,8 @@ class DatabaseFile:
         Absolute, without symbolic links.
     timeout : float
         Seconds to wait for programs that lock the file.
+    read_only : bool
+        Whether this is a reader.
 
     Attributes
     ----------
@@ -250,9 +256,10 @@ class DatabaseFile:
         may have written it.
     """
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, path: Path, timeout: float, *, read_only: bool = False) -> None:
         self.path = path
         self.shown = shown_as(path)
+        self.read_only = read_only
         self.n_commits = 0
         self.is_lost = False
         self._timeout = timeout
@@ -261,20 +268,30 @@ class DatabaseFile:
         self._idle_lock = Lock()
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
+        self._opened: dict[Path, Identity | None] = {}
+        # One connection, whose transaction is the state that is read.
+        self._state: sqlite3.Connection | None = None
+        self._reading_state = RLock()
         if not path.is_file():
             raise GalleryNotFoundError(
                 f"There is no file {self.shown}. SqliteEngine.create(path, dimension) makes one."
             )
         # SQLite opens a write-protected file without a word, and fails at the first change.
-        if not os.access(path, os.R_OK | os.W_OK):
+        if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
+            needed = "read" if read_only else "read and written"
             raise EngineAccessError(
-                f"{self.shown} may not be read and written by this user. Change its rights."
+                f"{self.shown} may not be {needed} by this user. Change its rights."
             )
+        if read_only:
+            check_only_name(path, self.shown)
+            with translate_errors(self.shown):
+                self._state = self._state_connection()
+            return
         self._lock = FileLock(path, self.shown)
         try:
             check_only_name(path, self.shown)
             remove_dead_drafts(path.parent)
-            self._opened: dict[Path, Identity | None] = {
+            self._opened = {
                 self._lock.path: identity_of(self._lock.descriptor),
                 path: identity_of(path),
             }
@@ -289,6 +306,11 @@ class DatabaseFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one state of the file from the first statement to the last."""
+        if self._state is not None:
+            with self._reading_state, translate_errors(self.shown, reading=True):
+                self._check_open()
+                yield self._state
+            return
         connection = self._borrow()
         try:
             with translate_errors(self.shown, reading=True):
@@ -300,6 +322,11 @@ class DatabaseFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: committed at the end, on the disk then, and undone after an exception."""
+        if self.read_only:
+            raise EngineAccessError(
+                f"{self.shown} was opened to be read only. {NOTHING_CHANGED} Open it without "
+                "read_only to change it."
+            )
         with self._writing:
             self._check_open()
             self.check_in_place()
@@ -344,6 +371,10 @@ class DatabaseFile:
             if self._is_closed:
                 return
             self._is_closed = True
+            if self._state is not None:
+                with self._reading_state:
+                    self._state.close()
+                return
             try:
                 with self._idle_lock:
                     for connection in self._idle:
@@ -358,7 +389,7 @@ class DatabaseFile:
         return EngineUnavailableError(
             f"{self._lost_parts} was removed or replaced while {self.shown} was open, so that "
             "changes would be lost, and none is made any more. Put the right file in place, "
-            "nearsure restore does so, and open it anew."
+            "nearsure restore does so, and open it again."
         )
 
     def _check_mode(self, mode: str) -> None:
@@ -387,6 +418,17 @@ class DatabaseFile:
                 connection.execute(f"PRAGMA {setting}")
             # The log is made by what is read first.
             connection.execute("SELECT COUNT(*) FROM settings").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _state_connection(self) -> sqlite3.Connection:
+        connection = connect(self.path, "ro", self._timeout)
+        try:
+            connection.execute("BEGIN")
+            check_is_gallery(connection, self.shown)
+            check_tables(connection, self.shown)
         except BaseException:
             connection.close()
             raise

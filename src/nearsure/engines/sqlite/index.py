@@ -15,13 +15,13 @@ import numpy as np
 from safetensors import SafetensorError
 
 from nearsure.arrays import AnyArray, BoolArray, IntArray
-from nearsure.engines.contract import Found
+from nearsure.engines.contract import Found, Kind
 from nearsure.engines.embedded import FaissEngine, IndexSettings, chosen_index
 from nearsure.engines.embedded.base import Change
 from nearsure.engines.hits import SPARE_CANDIDATES, nothing_of
 from nearsure.engines.sqlite.file import DatabaseFile, beside
 from nearsure.engines.sqlite.points import PointRows
-from nearsure.engines.sqlite.schema import RESTORE, Kind, Layout
+from nearsure.engines.sqlite.schema import RESTORE, Layout
 from nearsure.errors import EngineError, InvalidInputError, NearsureError
 from nearsure.index.rows import GrowingRows, PointTable
 from nearsure.model_file import read_model, sha256_of, write_model
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CACHE_SUFFIX = ".index"
 CHECKSUM = "index_cache"
-# An index that has less than this share in common with the gallery is built anew.
+# An index that has less than this share in common with the gallery is rebuilt.
 LEAST_COMMON = 0.5
 # Names of points that are gone are cleared away when they are more than this, and than the others.
 FEW_GONE = 1024
@@ -99,7 +99,7 @@ def read_cache(file: DatabaseFile, like: CommittedIndex) -> CommittedIndex | Non
 
 def write_cache(file: DatabaseFile, index: CommittedIndex) -> None:
     """Keep an index that fits what the gallery holds now; whatever goes wrong is no error."""
-    if index.index_type == "exact" or not index.size():
+    if file.read_only or index.index_type == "exact" or not index.size():
         return
     path = beside(file.path, CACHE_SUFFIX)
     try:
@@ -107,7 +107,7 @@ def write_cache(file: DatabaseFile, index: CommittedIndex) -> None:
         state, arrays = index.to_state()
         write_model(path, {"state": state}, arrays)
         checksum = sha256_of(path)
-        # Last: a gallery with no checksum, or another one, builds its index anew.
+        # Last: a gallery with no checksum, or another one, rebuilds its index.
         with file.writing() as connection:
             connection.execute("REPLACE INTO settings VALUES (?, ?)", (CHECKSUM, checksum))
     except (NearsureError, OSError, SafetensorError, MemoryError) as error:
@@ -267,9 +267,15 @@ class Memory:
         write_cache(file, built)
         return cls(built, names, is_cached=True)
 
-    def search(self, queries: AnyArray, k: int) -> Found:
+    def search(self, queries: AnyArray, k: int, effort: int | None = None) -> Found:
         """The k nearest points of each query."""
-        return self.names.named(self.index.search(queries, k + SPARE_CANDIDATES), k)
+        asked = queries, k + SPARE_CANDIDATES
+        found = (
+            self.index.search(*asked)
+            if effort is None
+            else self.index.search_with_effort(*asked, effort)
+        )
+        return self.names.named(found, k)
 
 
 def _bring_up_to_date(

@@ -1,4 +1,4 @@
-"""Points, pictures, notes and recorded changes in SQL."""
+"""Points, pictures, texts, notes and recorded changes in SQL."""
 
 import sqlite3
 from collections.abc import Iterator, MutableMapping
@@ -10,7 +10,7 @@ from nearsure.arrays import AnyArray, IntArray
 from nearsure.engines.checks import check_all_there, check_none_there
 from nearsure.engines.contract import Stored
 from nearsure.engines.sqlite.file import DatabaseFile
-from nearsure.engines.sqlite.schema import Layout, changes_table
+from nearsure.engines.sqlite.schema import Layout, changes_table, texts_table
 from nearsure.errors import InvalidInputError
 
 # SQLite binds 999 values to a statement in its oldest builds.
@@ -142,9 +142,34 @@ class PointRows:
         ).fetchone()
         return None if found is None else bytes(found[0])
 
+    def put_texts(self, connection: sqlite3.Connection, rows: IntArray, texts: list[str]) -> None:
+        """Keep the texts of points, in the place of earlier ones."""
+        for text in texts:
+            if not isinstance(text, str):
+                raise InvalidInputError(
+                    f"The text of a point must be a string. Got {type(text).__name__} instead."
+                )
+            check_text(text, "The text of a point")
+        if not has_texts(connection):
+            connection.execute(texts_table())
+        connection.executemany(
+            "REPLACE INTO texts VALUES (?, ?)", zip(rows.tolist(), texts, strict=True)
+        )
+
+    def texts(self, connection: sqlite3.Connection, ids: AnyArray) -> dict[Any, str]:
+        """The texts of those points that have one, by id."""
+        distinct = list(dict.fromkeys(ids.tolist()))
+        return dict(_select(connection, "id, text", distinct, "points JOIN texts USING (row)"))
+
+
+def has_texts(connection: sqlite3.Connection) -> bool:
+    """Whether a gallery has a table of texts."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'")
+    return found.fetchone() is not None
+
 
 def _select(
-    connection: sqlite3.Connection, columns: str, values: list[Any]
+    connection: sqlite3.Connection, columns: str, values: list[Any], table: str = "points"
 ) -> Iterator[tuple[Any, ...]]:
     """Columns of those points that are there, of which the first column has some values."""
     key = columns.partition(",")[0]
@@ -152,7 +177,7 @@ def _select(
         part = values[start : start + PORTION]
         places = ", ".join("?" * len(part))
         yield from connection.execute(
-            f"SELECT {columns} FROM points WHERE {key} IN ({places})",  # noqa: S608
+            f"SELECT {columns} FROM {table} WHERE {key} IN ({places})",  # noqa: S608
             part,
         )
 
@@ -219,13 +244,16 @@ def _checked(name: str) -> str:
         raise InvalidInputError(
             f"The name of a note must be text. Got {type(name).__name__} instead."
         )
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(
-            "The name of a note must be valid Unicode. Got a lone surrogate."
-        ) from None
+    check_text(name, "The name of a note")
     return name
+
+
+def check_text(text: str, what: str) -> None:
+    """An error if SQLite could not keep a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{what} must be valid Unicode. Got a lone surrogate.") from None
 
 
 class Changes:

@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 
 from nearsure.arrays import AnyArray
+from nearsure.engines.contract import Kind, Metric
 from nearsure.engines.embedded import IndexSettings, chosen_index
 from nearsure.errors import GalleryMismatchError, InvalidInputError
 
-Kind: TypeAlias = Literal["integer", "text"]
-Metric: TypeAlias = Literal["euclidean", "cosine"]
 Precision: TypeAlias = Literal["float32", "float64"]
 
 APPLICATION_ID = int.from_bytes(b"nsur", "big")
@@ -142,6 +141,14 @@ def changes_table(layout: Layout) -> str:
     )
 
 
+def texts_table() -> str:
+    """The statement that makes the table of texts, which not every gallery has."""
+    return (
+        "CREATE TABLE texts (row INTEGER PRIMARY KEY REFERENCES points (row) ON DELETE CASCADE, "
+        "text TEXT NOT NULL)"
+    )
+
+
 def check_is_gallery(connection: sqlite3.Connection, shown: str) -> None:
     """An error unless the file is a gallery that this version can read."""
     application, version = (
@@ -216,8 +223,11 @@ def check_contents(connection: sqlite3.Connection, layout: Layout, shown: str) -
         "notes": "typeof(name) != 'text' OR typeof(content) != 'blob'",
         "sqlite_sequence": "typeof(seq) != 'integer' OR seq NOT BETWEEN 0 AND :largest",
     }
-    if ("table", "changes", "changes") in _objects(connection):
+    there = _objects(connection)
+    if ("table", "changes", "changes") in there:
         strange["changes"] = "typeof(id) != :ids"
+    if ("table", "texts", "texts") in there:
+        strange["texts"] = "typeof(text) != 'text'"
     for table, condition in strange.items():
         found = connection.execute(
             f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1",  # noqa: S608
@@ -242,6 +252,7 @@ def _expected(layout: Layout) -> tuple[dict[Name, str], dict[Name, str]]:
         create_tables(model, layout)
         usual = _objects(model)
         model.execute(changes_table(layout))
+        model.execute(texts_table())
         return usual, _objects(model)
 
 

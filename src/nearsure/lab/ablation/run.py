@@ -127,9 +127,9 @@ def load_sentences(data: Path) -> tuple[Labelled, Labelled, Labelled]:
     return every, every.take(np.arange(n_train)), every.take(np.arange(len(codes))[-n_test:])
 
 
-def glyphs(cache: Path) -> Labelled:
-    """The unseen glyphs as the cached run of `nearsure reproduce glyphs` embeds them."""
-    return _load_embedded("glyphs", None, cache)[0]
+def load_embedded(dataset: str, data: Path | None, cache: Path) -> Labelled:
+    """Unseen classes of a data set as the cached run of `nearsure reproduce` embeds them."""
+    return _load_embedded(dataset, data, cache)[0]
 
 
 def corrupted(
@@ -155,12 +155,7 @@ def corrupted(
     queries_of : callable
         From "clean" or one of `CELLS` to those queries.
     """
-    root = None
-    if dataset in IMAGE_FOLDERS:
-        if data is None:
-            raise AbsentError(f"no data folder with {IMAGE_FOLDERS[dataset]} was given")
-        root = _require_file(data / IMAGE_FOLDERS[dataset])
-    points, training, size = _load_embedded(dataset, root, cache)
+    points, training, size = _load_embedded(dataset, data, cache)
     support = frozen_supports(points.vectors, points.codes, None, seed=SEED)["gallery_and_queries"]
     settings = robust_settings(dataset, {}, source="settings").for_queries(len(points.codes))
     rows = damaged_rows(support, settings.corrupted_queries, seed=SEED)
@@ -175,8 +170,13 @@ def corrupted(
     return support, rows[asked], queries_of
 
 
-def _load_embedded(dataset: str, root: Path | None, cache: Path) -> tuple[Labelled, str, int]:
+def _load_embedded(dataset: str, data: Path | None, cache: Path) -> tuple[Labelled, str, int]:
     """Unseen classes of a cached run; the key of its training, and the side of its images."""
+    root = None
+    if dataset in IMAGE_FOLDERS:
+        if data is None:
+            raise AbsentError(f"no data folder with {IMAGE_FOLDERS[dataset]} was given")
+        root = _require_file(data / IMAGE_FOLDERS[dataset])
     chosen = recipe(dataset, root=root, seed=SEED)
     run = chosen.runs[chosen.main]
     split = load_split(run.dataset, seed=run.seed)
@@ -237,7 +237,7 @@ def run_ablation(
         return lambda: (load_points(_require_folder(data), name),)
 
     sources: dict[str, Callable[[], tuple[Labelled, ...]]] = {
-        "glyphs": lambda: (glyphs(cache),),
+        "glyphs": lambda: (load_embedded("glyphs", None, cache),),
         "cub200": lambda: (load_birds(_require_folder(data)),),
         "clinc150": lambda: load_sentences(_require_folder(data)),
         **{name: from_file(name) for name in POINT_FILES},

@@ -12,6 +12,8 @@
     ["calibration", "Calibration"],
     ["methods", "Methods"],
     ["classes", "Classes"],
+    ["confusion", "Confusion"],
+    ["map", "Map"],
     ["mistakes", "Mistakes"],
     ["audit", "Gallery"],
     ["fit", "Fit"],
@@ -63,13 +65,15 @@
    *
    * @param {Element} root whatever it held is replaced
    * @param {object} report the document, see document.py
-   * @param {object} options live, onRelabel(suspect, suggested), onRemove(suspect), threshold, onThreshold(threshold)
+   * @param {object} options live, onRelabel(suspect, suggested), onRemove(suspect), onConfirm(suspect), threshold,
+   *   onThreshold(threshold), onAsk(item), pictureOf(id), asked (a query for the map), sections (these alone)
    * @returns {function} takes the report down again
    */
   function render(root, report, options) {
     takeDown(root);
     rendered += 1;
     const context = {
+      root,
       report,
       options: options || {},
       prefix: "report-" + rendered + "-",
@@ -78,18 +82,17 @@
     };
     root.classList.add("nearsure-report");
     root.classList.toggle("is-live", Boolean(context.options.live));
-    root.append(
-      parts.head(context),
-      contents(context),
-      ...SECTIONS.map(([name]) => parts[name](context)),
-      foot(context),
-    );
+    const { sections } = context.options;
+    root.append(...(sections
+      ? sections.map((name) => parts[name](context))
+      : [parts.head(context), contents(context), ...SECTIONS.map(([name]) => parts[name](context)), foot(context)]));
     context.whenShown.forEach((draw) => draw());
     takenDown.set(root, context.whenTakenDown);
     return () => takeDown(root);
   }
 
-  window.nearsureReport = { render, theme: { toggle: parts.theme.toggle, button: parts.theme.button } };
+  const { shares, surprise } = parts;
+  window.nearsureReport = { render, shares, surprise, theme: { toggle: parts.theme.toggle, button: parts.theme.button } };
 
   const held = document.getElementById("report-data");
   if (held !== null) render(document.getElementById("report"), JSON.parse(held.textContent), { live: false });

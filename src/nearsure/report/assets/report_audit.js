@@ -32,22 +32,23 @@
   }
 
   function actions(context, suspect, state, redraw) {
-    const { live, onRelabel, onRemove } = context.options;
-    if (!live || (!onRelabel && !onRemove)) return null;
+    const { live, onConfirm, onRelabel, onRemove } = context.options;
+    if (!live || !(onConfirm || onRelabel || onRemove)) return null;
     if (state.done) return element("p", { class: "done", role: "status" }, "\u2713 ", state.done());
     const relabelled = () => ["now labelled ", label(suspect.suggested)];
     const relabel = () => carryOut(state, redraw, () => onRelabel(suspect, suspect.suggested), relabelled);
+    const confirm = () => carryOut(state, redraw, () => onConfirm(suspect), () => ["label confirmed"]);
     const remove = () => carryOut(state, redraw, () => onRemove(suspect), () => ["removed"]);
     const named = (verb) => ({ type: "button", class: "button", disabled: state.busy, "aria-label": verb });
     return element(
       "div",
       { class: "suspect-actions" },
+      onConfirm && element("button", { ...named("Label of " + suspect.id + " is correct"), onclick: confirm }, "Correct"),
       onRelabel && suspect.suggested !== null &&
         element(
           "button",
           {
             ...named("Relabel " + suspect.id + " as " + suspect.suggested),
-            class: "button button-main",
             onclick: relabel,
           },
           "Relabel",
@@ -65,7 +66,7 @@
       const buttons = actions(context, suspect, state, draw);
       row.replaceChildren(
         ...[
-          picture(suspect.picture, "Item " + suspect.id, "picture-small"),
+          picture(suspect.picture, "Item " + suspect.id, "picture-small", suspect.text),
           element(
             "div",
             { class: "suspect-words" },

@@ -78,7 +78,7 @@
     return config;
   }
 
-  // `configure(palette)` gives the configuration anew: colours are part of it.
+  // `configure(palette)` returns a new configuration: colours are part of it.
   function drawnOn(context, canvas, configure, paper) {
     let chart = null;
     function draw() {

@@ -24,14 +24,15 @@
     );
   }
 
-  function classCell(row) {
+  function classCell(context, row) {
+    const name = parts.classButton(context, row.label);
     return row.n_gallery === 0
-      ? element("span", {}, label(row.label), element("span", { class: "tag" }, "not in the gallery"))
-      : label(row.label);
+      ? element("span", {}, name, element("span", { class: "tag" }, "not in the gallery"))
+      : name;
   }
 
-  const COLUMNS = [
-    { title: "Class", cell: classCell, key: (row) => String(row.label), heads: true },
+  const columnsOf = (context) => [
+    { title: "Class", cell: (row) => classCell(context, row), key: (row) => String(row.label), heads: true },
     { title: "Right (95% interval)", cell: accuracyCell, key: (row) => row.accuracy.value },
     {
       title: "Mean confidence", numeric: true,
@@ -60,7 +61,7 @@
       rows.length === 0
         ? nothing("There are no labelled queries, so there is nothing to say of single classes.")
         : longTable({
-            caption: "Accuracy of each class", noun: "class", columns: COLUMNS, rows, pageSize: PAGE,
+            caption: "Accuracy of each class", noun: "class", columns: columnsOf(context), rows, pageSize: PAGE,
             textOf: (row) => String(row.label),
           }),
     );

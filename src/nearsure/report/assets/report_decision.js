@@ -273,7 +273,7 @@
       context,
       "decision",
       "When may I act on a match?",
-      "Choose how sure a match must be. Answers below the threshold go to a person, or are asked again.",
+      "Choose how sure a match must be. Answers below the threshold go to a person, or are queried again.",
       points.length === 0 ? nothing("There are no answers among which to choose a threshold.") : panel(context, points),
     );
   }

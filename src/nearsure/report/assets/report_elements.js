@@ -37,9 +37,10 @@
   }
 
   // A document may come from anywhere: pictures are shown only if they need no network.
-  function picture(address, alternative, className) {
+  // Without a picture, the text that the item was made of stands in its place.
+  function picture(address, alternative, className, text) {
     if (typeof address !== "string" || !/^(data:image\/(png|jpeg|webp|gif)[;,]|blob:)/.test(address)) {
-      return null;
+      return text ? element("q", { class: "item-text" }, breakable(text)) : null;
     }
     return element("img", {
       class: "picture " + (className || ""),

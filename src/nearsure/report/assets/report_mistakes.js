@@ -3,7 +3,7 @@
   "use strict";
   const parts = window.nearsureReportParts;
   const { element, section, nothing, label, picture, bar } = parts;
-  const { missing, count, plural, percent, significant } = parts;
+  const { missing, count, percent, significant, shares, surprise } = parts;
   const AT_FIRST = 6;
   const NEIGHBORS = 5;
 
@@ -13,12 +13,12 @@
     return ["for-other", "for another"];
   }
 
-  function supporter(mistake, neighbor) {
+  function supporter(mistake, neighbor, share) {
     const [role, words] = roleOf(mistake, neighbor);
     return element(
       "li",
       { class: "supporter " + role },
-      picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small"),
+      picture(neighbor.picture, "Neighbour " + neighbor.id, "picture-small", neighbor.text),
       element(
         "div",
         { class: "supporter-words" },
@@ -32,7 +32,7 @@
           ", distance\u00b2 " + significant(neighbor.sq_distance),
         ),
       ),
-      element("span", { class: "supporter-share" }, percent(neighbor.share, 0)),
+      element("span", { class: "supporter-share" }, percent(share)),
     );
   }
 
@@ -48,15 +48,16 @@
   function card(context, mistake) {
     const ordered = [...mistake.neighbors].sort((one, other) => other.share - one.share);
     const shown = ordered.slice(0, NEIGHBORS);
-    const rest = ordered.slice(NEIGHBORS);
-    const restShare = rest.reduce((sum, neighbor) => sum + neighbor.share, 0);
+    const written = shares(ordered.map((neighbor) => neighbor.share));
+    const restShare = 1 - written.slice(0, NEIGHBORS).reduce((sum, share) => sum + share, 0);
+    const why = surprise(shown);
     return element(
       "li",
       { class: "mistake" },
       element(
         "div",
         { class: "mistake-head" },
-        picture(mistake.picture, "Query " + mistake.id),
+        picture(mistake.picture, "Query " + mistake.id, "", mistake.text),
         element(
           "div",
           {},
@@ -77,14 +78,11 @@
         : element(
             "ol",
             { class: "supporters", "aria-label": "Neighbours by their share of the vote" },
-            shown.map((each) => supporter(mistake, each)),
+            shown.map((each, place) => supporter(mistake, each, written[place])),
           ),
-      rest.length > 0 &&
-        element(
-          "p",
-          { class: "fine" },
-          plural(rest.length, "more neighbour") + " with " + percent(restShare, 0) + " of the vote",
-        ),
+      shown.length > 0 && restShare > 0.0005 &&
+        element("p", { class: "fine" }, "All other neighbours have " + percent(restShare) + " of the vote."),
+      why && element("p", { class: "fine" }, why),
     );
   }
 

@@ -58,11 +58,33 @@
     return interval === null ? value : value + " (" + interval + ")";
   }
 
+  // Shares of a vote, each with one decimal, so that they add up to their sum as it is written.
+  function shares(values) {
+    const tenths = values.map((value) => 1000 * value);
+    const written = tenths.map(Math.floor);
+    const lacking = Math.round(tenths.reduce((sum, each) => sum + each, 0)) - written.reduce((sum, each) => sum + each, 0);
+    const order = tenths.map((each, place) => [each - written[place], place]).sort((one, other) => other[0] - one[0]);
+    for (const [, place] of order.slice(0, lacking)) written[place] += 1;
+    return written.map((each) => each / 1000);
+  }
+
+  // Why a nearer neighbour has a smaller share, where one has; by a whole point at least.
+  function surprise(neighbors) {
+    for (const near of neighbors) {
+      const far = neighbors.find((each) => each.sq_distance > near.sq_distance && each.share >= near.share + 0.01);
+      if (far && far.label !== near.label) {
+        return near.id + " is nearer than " + far.id + " but has a smaller share: classes also count by how densely their points lie " +
+          "around the query.";
+      }
+    }
+    return null;
+  }
+
   function plural(number, one, many) {
     return count(number) + " " + (number === 1 ? one : many || one + "s");
   }
 
   Object.assign(parts, {
-    DASH, missing, count, points, percent, decimal, significant, threshold, range, withRange, plural,
+    DASH, missing, count, points, percent, decimal, significant, threshold, range, withRange, plural, shares, surprise,
   });
 })();

@@ -3,7 +3,7 @@
   "use strict";
   const parts = window.nearsureReportParts;
   const { element, heading, section, nothing, theme } = parts;
-  const { missing, count, plural, percent, points, decimal, range } = parts;
+  const { missing, count, plural, percent, points, decimal, range, withRange } = parts;
   const ENOUGH = 20; // fewer answers than this say little about a claim
   const CLOSE_ENOUGH = 0.02; // a mean gap that hardly anybody would act upon
 
@@ -61,6 +61,14 @@
     );
   }
 
+  // Whether the promise of the fit was kept: the first of the checks.
+  function promiseCheck(report) {
+    const [check] = report.checks || [];
+    return check && element(
+      "p", { class: "promise-check" + (check.verdict === "not kept" ? " promise-broken" : "") }, check.sentence,
+    );
+  }
+
   function evaluated(about) {
     const queries =
       about.queries === "leave-one-out"
@@ -110,21 +118,28 @@
         element("p", { class: "verdict-main" }, verdict(context.report)),
         act && element("p", { class: "verdict-act" }, act),
       ),
+      promiseCheck(context.report),
       facts(about),
     );
   }
 
-  function tile(metric) {
+  // The calibration error has the interval of its debiased value, beside it.
+  function rangeOf(metric, debiased) {
+    if (metric.key === "ece" && debiased) return "debiased " + withRange(debiased.estimate) + ", 95% interval";
+    const interval = range(metric.estimate, metric.percent);
+    return interval === null ? "no interval" : interval + ", 95% interval";
+  }
+
+  function tile(metric, debiased) {
     const { estimate } = metric;
     const value = metric.percent ? percent(estimate.value) : decimal(estimate.value);
-    const interval = range(estimate, metric.percent);
     const floor = metric.percent ? percent(metric.floor) : decimal(metric.floor);
     return element(
       "div",
       { class: "tile" },
       element("dt", { class: "tile-name" }, metric.title),
       element("dd", { class: "tile-value" }, value),
-      element("dd", { class: "tile-range" }, interval === null ? "no interval" : interval + ", 95% interval"),
+      element("dd", { class: "tile-range" }, rangeOf(metric, debiased)),
       !missing(metric.floor) &&
         element("dd", { class: "tile-range" }, floor + " would come by chance"),
       element("dd", { class: "tile-meaning" }, metric.meaning),
@@ -138,6 +153,7 @@
 
   function headline(context) {
     const { metrics } = context.report;
+    const debiased = metrics.find((metric) => metric.key === "debiased_ece");
     return section(
       context,
       "headline",
@@ -145,7 +161,7 @@
       null,
       metrics.length === 0
         ? nothing("There are no headline numbers.")
-        : element("dl", { class: "tiles" }, metrics.map(tile)),
+        : element("dl", { class: "tiles" }, metrics.filter((metric) => metric !== debiased).map((metric) => tile(metric, debiased))),
     );
   }
 

@@ -180,6 +180,7 @@
       { title: "Method", cell: (method) => method.title, heads: true },
       measured("Accuracy (95% interval)", "accuracy", percent, true, false),
       measured("Calibration error, ECE", "ece", percent, true, true),
+      { title: "Debiased ECE (95% interval)", cell: (method) => withRange(method.debiased_ece), numeric: true },
       { title: "ECE by chance", cell: (method) => percent(method.ece_floor), numeric: true },
       measured("Brier score", "brier", decimal, false, true),
     ];

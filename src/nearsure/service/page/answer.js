@@ -27,7 +27,7 @@ function chip(kind, text) {
 function previewOf(subject) {
   if (preview !== null) URL.revokeObjectURL(preview);
   preview = null;
-  if (subject.kind === "item") return picture(subject.item.id, "large");
+  if (subject.kind === "item") return picture(subject.item.id, "large", null, subject.item.text);
   if (!subject.file) return null;
   preview = URL.createObjectURL(subject.file);
   return element("span", { class: "thumb large" }, element("img", { src: preview, alt: "The picture of the query" }));
@@ -62,28 +62,29 @@ function classRow(share, answer) {
     element("span", { class: "share-number" }, confidencePercent(share.probability)));
 }
 
-function neighborCard(neighbor, answer, largest) {
+function neighborCard(neighbor, share, answer, largest) {
   const agrees = neighbor.label === answer.label;
-  const askIt = () => emit("ask-item", { id: neighbor.id, label: neighbor.label });
+  const askIt = () => emit("ask-item", neighbor);
   const whole = `Ask about item ${neighbor.id}`;
   return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
-    picture(neighbor.id),
+    picture(neighbor.id, "", null, neighbor.text),
     element("p", { class: "neighbor-label", title: neighbor.label }, String(neighbor.label),
       agrees ? null : element("span", { class: "unseen" }, " (another label)")),
     element("p", { class: "neighbor-id" },
       element("button", { type: "button", class: "link", title: whole, "aria-label": whole, on: { click: askIt } }, shortName(neighbor.id, 25))),
     element("p", { class: "neighbor-share" }, meter(largest > 0 ? neighbor.share / largest : 0, agrees ? "" : "other"),
-      element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(neighbor.share, neighbor.share < 0.0995 ? 1 : 0))),
+      element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(share, 1))),
     element("p", { class: "neighbor-distance" }, element("abbr", { title: "squared distance" }, "d²"), ` ${distance(neighbor.sq_distance)}`));
 }
 
-function supportNote(answer) {
-  const total = (neighbors) => neighbors.reduce((sum, neighbor) => sum + neighbor.share, 0);
-  const agree = total(answer.neighbors.filter((neighbor) => neighbor.label === answer.label));
-  const all = total(answer.neighbors);
+/** Sums of shares as they are printed, so that they add up. */
+function supportNote(answer, shares) {
+  const total = (chosen) => shares.filter((_, place) => chosen(answer.neighbors[place])).reduce((sum, share) => sum + share, 0);
+  const agree = total((neighbor) => neighbor.label === answer.label);
+  const all = total(() => true);
   const number = count(answer.neighbors.length);
   const which = session.model.k > answer.neighbors.length ? `The ${number} nearest of ${count(session.model.k)} neighbours` : `The ${number} neighbours`;
-  return `${which} hold ${percent(all)} of the vote: ${percent(agree)} for this label, ${percent(all - agree)} for others. The nearest come first.`;
+  return `${which} hold ${percent(all, 1)} of the vote: ${percent(agree, 1)} for this label, ${percent(all - agree, 1)} for others. The nearest come first.`;
 }
 
 /** What the answer rests on, where neighbours and the class as a whole have answered together. */
@@ -117,8 +118,11 @@ export function showAnswer(answer, subject) {
   byId("class-shares").replaceChildren(...answer.classes.map((share) => classRow(share, answer)));
   byId("classes").hidden = answer.classes.length === 0;
   const largest = Math.max(0, ...answer.neighbors.map((neighbor) => neighbor.share));
-  byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor) => neighborCard(neighbor, answer, largest)));
-  byId("support-note").textContent = supportNote(answer);
+  const { shares, surprise } = window.nearsureReport;
+  const written = shares(answer.neighbors.map((neighbor) => neighbor.share));
+  byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor, place) => neighborCard(neighbor, written[place], answer, largest)));
+  byId("support-note").textContent = supportNote(answer, written);
+  byId("share-note").textContent = surprise(answer.neighbors) ?? "";
   byId("head-note").textContent = headNote(answer);
   byId("support").hidden = answer.neighbors.length === 0;
   if (matchMedia("(max-width: 52rem)").matches) byId("answer").scrollIntoView({ block: "start" });

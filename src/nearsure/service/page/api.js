@@ -119,4 +119,11 @@ export const itemAddress = (id) => `/v1/items/${encodeURIComponent(id)}`;
 export const relabel = (id, label) =>
   call("/v1/items/relabel", { method: "POST", json: { ids: [String(id)], label: String(label) } });
 
-export const remove = (id) => call("/v1/items/remove", { method: "POST", json: { ids: [String(id)] } });
+const change = (name) => (id) => call(`/v1/items/${name}`, { method: "POST", json: { ids: [String(id)] } });
+
+export const remove = change("remove");
+export const restore = change("restore");
+export const unconfirm = change("unconfirm");
+
+export const confirm = (id, label) =>
+  call("/v1/items/confirm", { method: "POST", json: { ids: [String(id)], label: String(label) } });

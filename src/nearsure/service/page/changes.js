@@ -1,8 +1,8 @@
-// Changes of the gallery: a dialog for relabelling, which can be undone, and one for removal.
+// Changes of the gallery, each of which can be undone; relabelling and removal have dialogs.
 
-import { relabel, remove } from "./api.js";
+import { confirm, relabel, remove, restore, unconfirm } from "./api.js";
 import { attempt, byId, notify, shortName } from "./elements.js";
-import { forgetPicture } from "./pictures.js";
+import { forgetPicture, picture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
 /** Opens a dialog; true if it was confirmed. The browser restores the focus. */
@@ -23,26 +23,52 @@ function confirmed(dialog, form) {
   });
 }
 
-/** Relabels at once; resolves to whether it was done. */
-export async function relabelItem(item, label, button = null) {
-  const before = String(item.label);
-  const done = await attempt(async () => {
-    await relabel(item.id, label);
-    rememberLabels([label]);
-    notify(`Item ${shortName(item.id)} is now labelled “${shortName(label)}”; it was “${shortName(before)}”.`, () => undo(item.id, before));
-    await galleryChanged({ kind: "relabel", id: item.id, label: String(label) });
+// What can be undone, the last at the end.
+const done = [];
+
+const undoLast = () => (done.length === 0 ? null : done.at(-1));
+
+/** Makes a change and remembers how it is undone; resolves to whether it was made. */
+async function make(change, work, { words, back, wordsBack }, button) {
+  const made = await attempt(async () => {
+    await work();
+    done.push(() => undo(change, back, wordsBack));
+    notify(words, undoLast());
+    await galleryChanged(change);
     return true;
   }, button);
-  return done === true;
+  return made === true;
 }
 
-function undo(id, label) {
+function undo({ id, before }, back, words) {
   return attempt(async () => {
-    await relabel(id, label);
-    notify(`Item ${shortName(id)} is labelled “${shortName(label)}” again.`);
-    await galleryChanged({ kind: "undo", id, label });
+    await back();
+    done.pop();
+    notify(words, undoLast());
+    await galleryChanged({ kind: "undo", id, label: before });
     focusItem(id);
   }, byId("status-undo"));
+}
+
+/** Relabels at once. */
+export function relabelItem(item, label, button = null) {
+  const [id, before] = [item.id, String(item.label)];
+  rememberLabels([label]);
+  return make({ kind: "relabel", id, label: String(label), before }, () => relabel(id, label), {
+    words: `Item ${shortName(id)} is now labelled “${shortName(label)}”; it was “${shortName(before)}”.`,
+    back: () => relabel(id, before),
+    wordsBack: `Item ${shortName(id)} is labelled “${shortName(before)}” again.`,
+  }, button);
+}
+
+/** Says that a label is right. */
+export function confirmItem(item, button = null) {
+  const [id, label] = [item.id, String(item.label)];
+  return make({ kind: "confirm", id, label, before: label }, () => confirm(id, label), {
+    words: `Item ${shortName(id)} is rightly labelled “${shortName(label)}”.`,
+    back: () => unconfirm(id),
+    wordsBack: `Item ${shortName(id)} is to be reviewed again.`,
+  }, button);
 }
 
 /** The button that was pressed is hidden: the focus moves to the item that came back. */
@@ -63,28 +89,30 @@ function undoByKey(event) {
   byId("status-undo").click();
 }
 
+const look = (item) => picture(item.id, "whole", null, item.text);
+
 /** Relabels with a label from a dialog. */
 export async function askForLabel(item, button) {
   const field = byId("relabel-label");
   byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
+  byId("relabel-look").replaceChildren(look(item));
   field.value = "";
   if (!(await confirmed(byId("relabel-dialog"), byId("relabel-form")))) return false;
   const label = field.value.trim();
   return label === "" ? false : relabelItem(item, label, button);
 }
 
-/** Removes after confirmation. */
-export async function removeItem(item, button) {
-  byId("remove-heading").textContent = `Remove item ${item.id}, labelled “${item.label}”?`;
-  if (!(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
-  const done = await attempt(async () => {
-    await remove(item.id);
-    forgetPicture(item.id);
-    notify(`Item ${shortName(item.id)} is removed.`);
-    await galleryChanged({ kind: "remove", id: item.id });
-    return true;
+/** Removes, after confirmation where that is asked for. */
+export async function removeItem(item, button, asks = true) {
+  const [id, before] = [item.id, String(item.label)];
+  byId("remove-heading").textContent = `Remove item ${id}, labelled “${before}”?`;
+  byId("remove-look").replaceChildren(look(item));
+  if (asks && !(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
+  return make({ kind: "remove", id, before }, () => remove(id).then(() => forgetPicture(id)), {
+    words: `Item ${shortName(id)} is removed.`,
+    back: () => restore(id),
+    wordsBack: `Item ${shortName(id)} is back.`,
   }, button);
-  return done === true;
 }
 
 export function startChanges() {

@@ -19,7 +19,7 @@ function showKind(side) {
 }
 
 /** The content of a file in base64; a data: address holds it behind a comma. */
-const base64 = (file) =>
+export const base64 = (file) =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));

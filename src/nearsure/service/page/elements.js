@@ -48,6 +48,9 @@ export function shortThreshold(threshold) {
   return threshold.toFixed(digits);
 }
 
+/** The lines of a text that hold something. */
+export const linesOf = (text) => text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
+
 export const count = (number) => Number(number).toLocaleString("en");
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

@@ -2,7 +2,8 @@
 
 import { call } from "./api.js";
 import { askForLabel, removeItem } from "./changes.js";
-import { byId, count, element, notify, offerAgain, plural, shortName } from "./elements.js";
+import { base64 } from "./compare.js";
+import { byId, count, element, linesOf, notify, offerAgain, plural, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
 import { pastedVector } from "./vectors.js";
@@ -19,7 +20,7 @@ function row(item) {
   const askIt = () => emit("ask-item", item);
   const on = (work) => ({ click: (event) => work(item, event.currentTarget) });
   return element("tr", { role: "row", "data-id": item.id },
-    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id), element("span", { class: "clamped", title: item.id }, String(item.id)))),
+    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id, "", null, item.text), element("span", { class: "clamped", title: item.id }, String(item.id)))),
     element("td", { role: "cell" }, element("span", { class: "clamped", title: item.label }, String(item.label))),
     element("td", { role: "cell", class: "row-actions" }, element("span", { class: "actions" },
       element("button", { type: "button", class: "quiet", on: { click: askIt } }, "Ask", about()),
@@ -73,17 +74,53 @@ async function loadItemsKeepingFocus() {
   (again?.querySelectorAll("button")[button] ?? byId("items-heading")).focus();
 }
 
+// Letters of a request; the service takes 8 MB by default.
+const LARGEST_REQUEST = 6 * 2 ** 20;
+
+/** Items in requests that are not too large; one that is too large alone is for the service to refuse. */
+function portions(items) {
+  const found = [];
+  let size = LARGEST_REQUEST;
+  for (const item of items) {
+    const own = JSON.stringify(item).length;
+    if (size + own > LARGEST_REQUEST || found.at(-1).items.length >= 100) {
+      found.push({ items: [] });
+      size = 0;
+    }
+    found.at(-1).items.push(item);
+    size += own;
+  }
+  return found;
+}
+
+/** What the new items are made of: images, texts or a vector. */
+async function newContents() {
+  const files = [...byId("add-images").files];
+  const texts = linesOf(byId("add-texts").value);
+  const vector = byId("add-vector").value.trim();
+  if ((files.length > 0) + (texts.length > 0) + (vector !== "") > 1) throw new TypeError("Give images, texts or a vector, not several of them.");
+  if (files.length > 0) return Promise.all(files.map(async (file) => ({ image: await base64(file) })));
+  if (texts.length > 0) return texts.map((text) => ({ text }));
+  return [{ vector: pastedVector(vector, session.model.dimension) }];
+}
+
 async function add() {
   const text = byId("add-label").value.trim();
   const id = byId("add-id").value.trim();
   byId("add-problem").textContent = "";
   try {
-    const vector = pastedVector(byId("add-vector").value, session.model.dimension);
-    const item = { label: text, vector, ...(id ? { id } : {}) };
-    const { ids } = await call("/v1/items", { method: "POST", json: { items: [item] } });
+    const contents = await newContents();
+    if (contents.length > 1 && id) throw new TypeError("Several items get ids of their own: leave the id empty.");
+    const items = contents.map((content) => ({ label: text, ...content, ...(id ? { id } : {}) }));
+    const ids = [];
+    for (const json of portions(items)) {
+      ids.push(...(await call("/v1/items", { method: "POST", json })).ids);
+      notify(`${plural(ids.length, "item")} of ${count(items.length)} added.`);
+    }
     byId("add-form").reset();
     rememberLabels([text]);
-    notify(`Item ${shortName(ids[0])} is added with the label “${shortName(text)}”.`);
+    const what = ids.length === 1 ? `Item ${shortName(ids[0])} is` : `${plural(ids.length, "item")} are`;
+    notify(`${what} added with the label “${shortName(text)}”.`);
     await galleryChanged({ kind: "add", id: ids[0], label: text });
     byId("add-label").focus();
   } catch (problem) {
@@ -113,6 +150,7 @@ export function startGallery() {
   on("labels", offerLabels);
   on("model", (model) => {
     byId("adding").hidden = !model.writable;
+    for (const part of byId("add-form").querySelectorAll("[data-encoder]")) part.hidden = part.dataset.encoder !== model.encoder;
   });
   offerAgain("items-again", loadItems, "items-heading");
   on("gallery", ({ work }) => work.push(loadItemsKeepingFocus()));

@@ -41,7 +41,7 @@ function suggestion(share, number) {
 }
 
 function neighborOf(neighbor) {
-  return element("li", { class: "neighbor" }, picture(neighbor.id),
+  return element("li", { class: "neighbor" }, picture(neighbor.id, "", null, neighbor.text),
     element("p", { class: "neighbor-label clamped" }, String(neighbor.label)),
     element("p", { class: "neighbor-id" }, String(neighbor.id)));
 }

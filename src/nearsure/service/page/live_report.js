@@ -1,8 +1,9 @@
 // The report of the gallery as it is now, drawn by the same script as a report in a file.
 
-import { relabelItem, removeItem } from "./changes.js";
+import { confirmItem, relabelItem, removeItem } from "./changes.js";
 import { attempt, byId } from "./elements.js";
-import { loadReport, on, session } from "./session.js";
+import { picture } from "./pictures.js";
+import { emit, loadReport, on, session } from "./session.js";
 import { useThreshold } from "./threshold.js";
 
 let drawn = null;
@@ -12,9 +13,10 @@ const visible = () => !byId("panel-report").hidden;
 function draw() {
   if (session.report === null || drawn === session.report || !visible()) return;
   drawn = session.report;
-  const options = { live: true, threshold: session.model.threshold };
+  const options = { live: true, threshold: session.model.threshold, onAsk: (item) => emit("ask-item", item), pictureOf: (id) => picture(id) };
   if (session.model.writable) {
     options.onRelabel = (suspect, label) => relabelItem(suspect, label);
+    options.onConfirm = (suspect) => confirmItem(suspect);
     options.onRemove = (suspect) => removeItem(suspect, null);
     options.onThreshold = (threshold) => attempt(() => useThreshold({ threshold }));
   }

@@ -6,6 +6,8 @@ import { startChanges } from "./changes.js";
 import { startCompare } from "./compare.js";
 import { attempt, byId, clearMessage, notify, percent, plural, showProblem } from "./elements.js";
 import { loadItems, startGallery } from "./gallery.js";
+import { startSeveral } from "./several.js";
+import { drawOverview, startOverview } from "./overview.js";
 import { openReport, startReport } from "./live_report.js";
 import { openLabels, startLabels } from "./labels.js";
 import { startPromise } from "./promise.js";
@@ -34,6 +36,7 @@ function openTab(tab) {
   }
   history.replaceState(null, "", `#${tab.id.slice("tab-".length)}`);
   if (tab.id === "tab-report") openReport();
+  if (tab.id === "tab-gallery") drawOverview();
   if (tab.id === "tab-labels") openLabels();
 }
 
@@ -174,12 +177,18 @@ startCompare();
 startChanges();
 startSuspects();
 startGallery();
+startSeveral();
 startReport();
+startOverview();
 startPromise();
 startLabels();
 on("open-labels", () => {
   openTab(byId("tab-labels"));
   byId("tab-labels").focus();
+});
+on("open-map", () => {
+  openTab(byId("tab-gallery"));
+  byId("tab-gallery").focus({ preventScroll: true });
 });
 on("model", showModel);
 on("ask-item", (item) => {

@@ -1,7 +1,7 @@
 // Thumbnails need the token, so they are fetched and shown as object addresses.
 
 import { itemAddress, request } from "./api.js";
-import { element } from "./elements.js";
+import { byId, element } from "./elements.js";
 
 const KEPT = 400;
 const addresses = new Map();
@@ -54,7 +54,8 @@ function fetchInTurn(id) {
 
 export function forgetPicture(id) {
   const key = String(id);
-  addresses.get(key)?.then((address) => address && URL.revokeObjectURL(address));
+  // Later: a place that has just got the address may still be loading it.
+  addresses.get(key)?.then((address) => address && setTimeout(() => URL.revokeObjectURL(address), 60_000));
   addresses.delete(key);
 }
 
@@ -70,15 +71,22 @@ function pictureAddress(id) {
 
 const INLINE = /^data:image\/(png|jpeg|webp|gif)[;,]/;
 
-/** A place that fills when the picture comes, and goes away if there is none.
- *  A document that brings the picture along saves asking for it. */
-export function picture(id, kind = "", brought = null) {
+function enlarge(event) {
+  if (event.currentTarget.closest("button")) return;
+  byId("picture-large").src = event.currentTarget.src;
+  byId("picture-dialog").showModal();
+}
+
+/** A place that fills when the picture comes, and goes away if there is none; a click shows it
+ *  larger. A document that brings the picture along saves asking for it; a text is shown instead. */
+export function picture(id, kind = "", brought = null, text = null) {
+  if (text) return element("q", { class: `item-text clamped ${kind}`.trim(), title: text }, text);
   const place = element("span", { class: `thumb ${kind}`.trim(), hidden: true });
   const coming = INLINE.test(brought ?? "") ? Promise.resolve(brought) : pictureAddress(id);
   coming.then((address) => {
     if (address === null) return;
     // The text beside it names the item, so the picture needs no description.
-    const image = element("img", { alt: "", src: address, decoding: "async" });
+    const image = element("img", { alt: "", src: address, decoding: "async", on: { click: enlarge } });
     image.addEventListener("error", () => place.remove());
     place.append(image);
     place.hidden = false;

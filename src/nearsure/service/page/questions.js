@@ -2,29 +2,37 @@
 
 import { call, itemAddress } from "./api.js";
 import { forgetFailure, showAnswer, showFailure, subjectOf } from "./answer.js";
-import { byId, element, offerAgain, plural, showProblem } from "./elements.js";
+import { base64 } from "./compare.js";
+import { byId, element, linesOf, offerAgain, plural, showProblem } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, on, rememberLabels, session } from "./session.js";
+import { askSeveral, leaveSeveral } from "./several.js";
 import { pastedVector, vectorsOfFile } from "./vectors.js";
 
 const SHOWN = { neighbors: 12, classes: 6 };
+// Queries of a request, and rows of a file that are asked about at once.
+const PORTION = 32;
+const MOST_ROWS = 1000;
 const PAGE = 12;
 
 let current = null;
 let fileRows = null;
+// The last query as it was sent: what the map asks to be placed.
+let sent = null;
 
 /** Sends a query; only the answer to the newest is shown. */
 async function ask(subject, send) {
   current?.abort();
   const mine = new AbortController();
   current = mine;
+  if (subject.kind !== "item") leaveSeveral();
   showProblem(null);
   byId("question-problem").textContent = "";
   byId("answer").setAttribute("aria-busy", "true");
   try {
     const answer = await send(mine.signal);
     if (current === mine) showAnswer(answer, subject);
-    emit("answered");
+    emit("answered", { answer, query: sent });
   } catch (problem) {
     if (problem.name === "AbortError" || current !== mine) return;
     byId("question-problem").textContent = problem.message;
@@ -34,8 +42,10 @@ async function ask(subject, send) {
   }
 }
 
-const predict = (query) => (signal) =>
-  call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal, patient: true });
+const predict = (query) => (signal) => {
+  sent = query;
+  return call("/v1/predict", { method: "POST", json: { ...query, ...SHOWN }, signal, patient: true });
+};
 
 export function askAboutItem(item) {
   for (const button of byId("item-choices").querySelectorAll("button")) {
@@ -58,26 +68,67 @@ const askers = {
       return predict({ vector: await fileRows.row(row - 1) })(signal);
     }),
   image: () => {
-    const [file] = byId("image-file").files;
-    if (!file) return undefined;
-    return ask({ ...subjectOf(file.name), file }, (signal) => {
-      if (!file.type.startsWith("image/")) throw new TypeError("This file is not a picture.");
-      return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
-        method: "POST", body: file, type: file.type, signal, patient: true,
-      });
-    });
+    const subjects = [...byId("image-file").files].map((file) => ({ ...subjectOf(file.name), name: file.name, file, query: async () => ({ image: await base64(file) }) }));
+    if (subjects.length === 0) return undefined;
+    if (subjects.length === 1) return ask(subjects[0], askImage(subjects[0].file));
+    byId("question-problem").textContent = "";
+    return askSeveral(subjects.map((subject) => ({
+      subjects: [subject], send: async (signal) => [await askImage(subject.file)(signal)],
+    })));
   },
-  text: () =>
-    ask({ ...subjectOf("the text"), text: byId("text").value.trim() }, (signal) => {
-      const text = byId("text").value.trim();
-      if (text === "") throw new TypeError("Write a text first.");
-      return predict({ text })(signal);
-    }),
+  text: () => {
+    const lines = byId("text-lines").checked ? linesOf(byId("text").value) : [];
+    return lines.length > 1 ? askTexts(lines) : askText();
+  },
   item: () => {
     const first = byId("item-choices").querySelector("button");
     first?.click();
   },
 };
+
+const askImage = (file) => async (signal) => {
+  if (!file.type.startsWith("image/")) throw new TypeError("This file is not a picture.");
+  sent = { image: await base64(file) };
+  return call(`/v1/predict/image?${new URLSearchParams(SHOWN)}`, {
+    method: "POST", body: file, type: file.type, signal, patient: true,
+  });
+};
+
+const askText = () =>
+  ask({ ...subjectOf("the text"), text: byId("text").value.trim() }, (signal) => {
+    const text = byId("text").value.trim();
+    if (text === "") throw new TypeError("Write a text first.");
+    return predict({ text })(signal);
+  });
+
+/** Portions of queries, each of which takes a request. */
+function inPortions(subjects, query) {
+  const found = [];
+  for (let start = 0; start < subjects.length; start += PORTION) {
+    const part = subjects.slice(start, start + PORTION);
+    const send = async (signal) => {
+      const json = { ...(await query(part)), ...SHOWN };
+      return (await call("/v1/predict/batch", { method: "POST", json, signal, patient: true })).answers;
+    };
+    found.push({ subjects: part, send });
+  }
+  return found;
+}
+
+const askTexts = (texts) =>
+  askSeveral(inPortions(
+    texts.map((text) => ({ ...subjectOf("the text"), name: text, text, query: async () => ({ text }) })),
+    (part) => ({ texts: part.map(({ text }) => text) }),
+  ));
+
+function askRows() {
+  const rowsNow = fileRows;
+  const rows = Array.from({ length: Math.min(MOST_ROWS, fileRows.count) }, (_, row) => row);
+  const subjects = rows.map((row) => ({ ...subjectOf(`row ${row + 1} of the file`), name: `row ${row + 1}`, row, query: async () => ({ vector: await rowsNow.row(row) }) }));
+  return askSeveral(inPortions(subjects, async (part) => ({
+    vectors: await Promise.all(part.map(({ row }) => rowsNow.row(row))), names: part.map(({ name }) => name),
+  })));
+}
 
 const modeNow = () => document.querySelector('input[name="mode"]:checked').value;
 
@@ -127,7 +178,7 @@ function choice(item) {
   return element("li", {}, element(
     "button",
     { type: "button", class: "choice", value: item.id, on: { click: () => askAboutItem(item) } },
-    picture(item.id),
+    picture(item.id, "", null, item.text),
     element("span", { class: "choice-words" },
       element("span", { class: "choice-label" }, String(item.label)),
       " ",
@@ -223,6 +274,7 @@ export function startQuestions() {
   for (const radio of document.querySelectorAll('input[name="mode"]')) radio.addEventListener("change", showMode);
   byId("vector-file").addEventListener("change", openFile);
   byId("image-file").addEventListener("change", askers.image);
+  byId("all-rows").addEventListener("click", askRows);
   for (const place of document.querySelectorAll("[data-drop]")) acceptDrops(place);
   let typing = null;
   byId("item-search").addEventListener("input", () => {

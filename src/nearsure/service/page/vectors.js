@@ -1,12 +1,14 @@
 // Vectors from pasted text and uploaded files. Every error names what is accepted.
 
 const LARGEST_TEXT = 32 * 2 ** 20;
-const NOT_THE_VECTOR = new Set(["id", "label", "image"]);
+const LONGEST_QUOTE = 40;
+const NOT_THE_VECTOR = new Set(["id", "label", "image", "text"]);
 
 function checked(values) {
   values.forEach((value, place) => {
     if (typeof value !== "number" || !Number.isFinite(value)) {
-      throw new TypeError(`Entry ${place + 1} must be a finite number. Got ${JSON.stringify(value)} instead.`);
+      const got = JSON.stringify(value) ?? String(value);
+      throw new TypeError(`Entry ${place + 1} must be a finite number. Got ${got.slice(0, LONGEST_QUOTE)} instead.`);
     }
   });
   return values;
@@ -123,12 +125,23 @@ async function rowsOfNpy(file) {
   };
 }
 
+/** Whether a file cannot be text: a picture, an archive, a document. */
+async function isBinary(file) {
+  if (/^(image|audio|video|font)\/|pdf|zip/.test(file.type)) return true;
+  return /[\x00-\x08\x0e-\x1a]/.test(await file.slice(0, 4096).text());
+}
+
 /** {count, row(i)} of a .json, .jsonl, .csv, .txt or .npy file. */
 export async function vectorsOfFile(file, dimension) {
   const rows = await (async () => {
     if (/\.npy$/i.test(file.name)) return rowsOfNpy(file);
+    if (await isBinary(file)) {
+      throw new TypeError(`${file.name} holds no vectors that can be read: choose a .npy, .json, .jsonl, .csv or .txt file.`);
+    }
     if (file.size > LARGEST_TEXT) throw new TypeError("The file is larger than 32 MB; save it as .npy instead.");
-    return kept(rowsOfText(await file.text(), dimension));
+    const found = rowsOfText(await file.text(), dimension);
+    if (found.length === 0) throw new TypeError(`${file.name} has column titles, but no rows.`);
+    return kept(found);
   })();
   return { count: rows.count, row: async (place) => checkDimension(await rows.row(place), dimension) };
 }

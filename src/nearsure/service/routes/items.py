@@ -1,17 +1,28 @@
 """The items of the gallery: seen, added, relabelled, removed."""
 
+from base64 import b64decode
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from fastapi import Path, Query, Request, Response
 
 from nearsure.arrays import AnyArray
+from nearsure.report.thumbnails import KEPT_SIDE, Thumbnails
 from nearsure.service.auth import may_read, may_write
 from nearsure.service.documents import answer_picture
-from nearsure.service.items import LARGEST_PAGE, find_page, parse_ids, parse_labels, show_names
+from nearsure.service.errors import ProblemError
+from nearsure.service.items import (
+    LARGEST_PAGE,
+    find_page,
+    parse_ids,
+    parse_labels,
+    show_names,
+    texts_in,
+)
 from nearsure.service.routes import make_router, problems
-from nearsure.service.routes.queries import check_batch, read_many
+from nearsure.service.routes.queries import check_batch, decode_image, read_many
 from nearsure.service.schemas import (
     Added,
     Changed,
@@ -19,6 +30,7 @@ from nearsure.service.schemas import (
     ItemId,
     ItemPage,
     LabelText,
+    NewItem,
     NewItems,
     NewLabel,
     Relabelling,
@@ -31,6 +43,7 @@ from nearsure.service.service import RunningService, get_service
 
 NEW = {"items": [{"id": "photo-17", "label": "heron", "vector": [0.1, 0.7, 0.2]}]}
 OTHER_LABEL = {"ids": ["photo-17", "photo-18"], "label": "egret"}
+RIGHT_LABEL = {"ids": ["photo-17"], "label": "heron"}
 GONE = {"ids": ["photo-17"]}
 PICTURES = {
     "content": {
@@ -38,6 +51,18 @@ PICTURES = {
         for kind in ("image/jpeg", "image/png", "image/webp")
     }
 }
+
+
+@runtime_checkable
+class KeepsLooks(Protocol):
+    """An engine that keeps pictures and texts beside vectors."""
+
+    def put_pictures(self, pictures: Mapping[Any, bytes]) -> None:
+        """Keep some."""
+
+    def put_texts(self, texts: Mapping[Any, str]) -> None:
+        """Keep some."""
+
 
 OwnId = Annotated[ItemId, Path(description="Id of the item.")]
 
@@ -49,7 +74,7 @@ async def get_items(
     request: Request,
     after: Annotated[ItemId | None, Query(description="The `next` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
-    label: Annotated[LabelText | None, Query(description="Of this label alone.")] = None,
+    label: Annotated[LabelText | None, Query(description="Only items with this label.")] = None,
 ) -> Response:
     service = get_service(request)
     gallery = service.gallery
@@ -93,7 +118,7 @@ async def get_item(
     "/v1/items",
     status_code=201,
     response_model=Added,
-    responses=problems(400, 409, 415),
+    responses=problems(400, 409, 415, 501),
     openapi_extra=describe_body(NewItems, NEW),
     summary="Add items, all or none",
 )
@@ -101,11 +126,20 @@ async def add_items(request: Request) -> Response:
     service = get_service(request)
     new = (await read_many(request, NewItems)).items
     check_batch(len(new), service)
-    vectors = service.vectors([item.vector for item in new])
     labels = parse_labels([item.label for item in new], service.gallery.engine)
     names = [item.id for item in new]
-    ids = await service.write(lambda: service.gallery.add(vectors, labels, names))
-    return json_answer({"ids": show_names(ids)}, 201)
+    keeps = isinstance(service.gallery.engine, KeepsLooks)
+    images = [None if item.image is None else decode_image(item.image) for item in new]
+    vectors = await _vectors_of(service, new, images, keeps=keeps)
+    pictures = await service.reads.run(lambda: [_small(image) for image in images] if keeps else [])
+
+    def add() -> AnyArray:
+        ids = service.gallery.add(vectors, labels, names)
+        if keeps:
+            service.gallery.keep_looks(ids, pictures, [item.text for item in new])
+        return ids
+
+    return json_answer({"ids": show_names(await service.write(add))}, 201)
 
 
 @writing.post(
@@ -128,8 +162,47 @@ async def relabel_items(request: Request) -> Response:
     summary="Remove items, all or none",
 )
 async def remove_items(request: Request) -> Response:
-    change = await read_many(request, Removal)
-    return await _remove(get_service(request), change.ids)
+    return await _change(request, (await read_many(request, Removal)).ids, "remove")
+
+
+@writing.post(
+    "/v1/items/restore",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Removal, GONE),
+    summary="Undo the removal of items, all or none",
+)
+async def restore_items(request: Request) -> Response:
+    return await _change(request, (await read_many(request, Removal)).ids, "restore")
+
+
+@writing.post(
+    "/v1/items/confirm",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Relabelling, RIGHT_LABEL),
+    summary="Say that items are labelled rightly: the audit lists them no more",
+)
+async def confirm_items(request: Request) -> Response:
+    service = get_service(request)
+    given = await read_many(request, Relabelling)
+    check_batch(len(given.ids), service)
+    engine = service.gallery.engine
+    ids, label = parse_ids(given.ids, engine), parse_labels([given.label], engine)
+    return json_answer(
+        {"changed": await service.write(lambda: service.gallery.confirm(ids, label))}
+    )
+
+
+@writing.post(
+    "/v1/items/unconfirm",
+    response_model=Changed,
+    responses=problems(400, 404, 409, 415),
+    openapi_extra=describe_body(Removal, GONE),
+    summary="Take back that items are labelled rightly",
+)
+async def unconfirm_items(request: Request) -> Response:
+    return await _change(request, (await read_many(request, Removal)).ids, "unconfirm")
 
 
 @writing.patch(
@@ -151,7 +224,52 @@ async def relabel_item(request: Request, item_id: OwnId) -> Response:
     summary="Remove an item",
 )
 async def remove_item(request: Request, item_id: OwnId) -> Response:
-    return await _remove(get_service(request), [item_id])
+    return await _change(request, [item_id], "remove")
+
+
+async def _vectors_of(
+    service: RunningService, new: list[NewItem], images: list[bytes | None], *, keeps: bool
+) -> AnyArray:
+    """Vectors of new items, shape (n, dimension): those given, and of texts and images."""
+    rows: dict[int, list[float]] = {}
+    texts: dict[int, str] = {}
+    encoded: dict[int, bytes] = {}
+    for place, (item, image) in enumerate(zip(new, images, strict=True)):
+        if item.vector is not None:
+            rows[place] = item.vector
+            if not keeps and (item.text is not None or image is not None):
+                message = "This engine keeps no texts or pictures beside vectors. Leave them out."
+                raise ProblemError(409, "no_looks", message)
+        elif (item.text is None) == (image is None):
+            raise ProblemError(
+                422,
+                "invalid_request",
+                f"An item must have a vector, a text or an image. Item {place} has "
+                f"{'none of them' if image is None else 'a text and an image, and no vector'}.",
+            )
+        elif image is not None:
+            encoded[place] = image
+        else:
+            texts[place] = str(item.text)
+    parts: list[AnyArray] = []
+    if rows:
+        parts.append(service.vectors(list(rows.values())))
+    if texts:
+        parts.append(await service.encode("text", list(texts.values())))
+    if encoded:
+        parts.append(await service.encode("image", list(encoded.values())))
+    vectors: AnyArray = np.concatenate(parts)
+    return vectors[np.argsort([*rows, *texts, *encoded])]
+
+
+def _small(image: bytes | None) -> bytes | None:
+    """A small picture of an image; 422 if it is none."""
+    if image is None:
+        return None
+    address = Thumbnails(KEPT_SIDE).of(image)
+    if address is None:
+        raise ProblemError(422, "invalid_request", "An image of the items cannot be decoded.")
+    return b64decode(address.partition(",")[2])
 
 
 async def _relabel(service: RunningService, texts: list[str], label: str) -> Response:
@@ -162,10 +280,13 @@ async def _relabel(service: RunningService, texts: list[str], label: str) -> Res
     return json_answer({"changed": n_changed})
 
 
-async def _remove(service: RunningService, texts: list[str]) -> Response:
+async def _change(
+    request: Request, texts: list[str], change: Literal["remove", "restore", "unconfirm"]
+) -> Response:
+    service = get_service(request)
     check_batch(len(texts), service)
     ids = parse_ids(texts, service.gallery.engine)
-    n_changed = await service.write(lambda: service.gallery.remove(ids))
+    n_changed = await service.write(lambda: getattr(service.gallery, change)(ids))
     return json_answer({"changed": n_changed})
 
 
@@ -176,4 +297,5 @@ def _item(service: RunningService, ids: AnyArray, *, with_vector: bool) -> dict[
         "id": show_names(ids)[0],
         "label": show_names(labels)[0],
         "vector": np.asarray(stored.vectors)[0].tolist() if with_vector else None,
+        "text": texts_in(service.gallery.engine, ids).get(ids.tolist()[0]),
     }

@@ -49,7 +49,7 @@ async def get_labels(request: Request) -> Response:
 async def get_queries_to_label(
     request: Request,
     n: Annotated[int, Query(ge=1, le=MOST_PROPOSED, description="How many at most.")] = 20,
-    seed: Annotated[int, Query(ge=0, le=2**32 - 1, description="Of the draw.")] = 0,
+    seed: Annotated[int, Query(ge=0, le=2**32 - 1, description="Random seed.")] = 0,
     neighbors: Annotated[int, Query(ge=0, le=1000)] = 5,
     classes: Annotated[int, Query(ge=1, le=1000)] = 5,
 ) -> Response:
@@ -148,7 +148,7 @@ def _find_vectors(service: RunningService, labelled: list[LabelledQuery]) -> Any
         raise ProblemError(
             404,
             "no_such_query",
-            f"Query {gone[0]} is none of the recent queries any more. Label queries of now from "
+            f"Query {gone[0]} is none of the recent queries any more. Label current queries from "
             "GET /v1/labels/queries, or send vectors.",
         )
     rows = [one.vector for one in labelled if one.vector is not None]

@@ -102,6 +102,7 @@ def describe_model(service: RunningService) -> dict[str, Any]:
     head = classifier.head_fit_
     return {
         **about,
+        "engine": classifier.fingerprint_,
         "model": fit.number,
         "n_classes": int((classifier.class_counts_ > 0).sum()),
         "k": classifier.n_neighbors_,
