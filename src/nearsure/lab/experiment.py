@@ -36,7 +36,7 @@ SWEPT_KS = (10, 20, 50, 100)
 # What the cache holds of neighbours, in the order of the class.
 STORED = ("sq_distances", "labels", "ids", "counts")
 # Raised when an evaluation holds more or other numbers than before.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
