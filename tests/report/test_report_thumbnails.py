@@ -162,7 +162,7 @@ def test_only_pictures_that_are_shown_are_asked_for() -> None:
     shown |= {supporter.id for mistake in report.mistakes for supporter in mistake.neighbors}
     shown |= {suspect.id for suspect in report.audit.suspects}
     assert report.confusion is not None
-    for part in (*report.classes, *report.confusion.cells):
-        shown |= {example.id for example in part.examples}
+    shown |= {example.id for row in report.classes for example in row.examples}
+    shown |= {example.id for cell in report.confusion.cells for example in cell.examples}
     assert {key for key in pictures.asked if not isinstance(key, str)} == shown
     assert np.max([len(mistake.neighbors) for mistake in report.mistakes]) == 8
