@@ -40,14 +40,22 @@ def test_a_promise_for_queries_like_the_gallery_stays_as_it_is(
     classifier: NEDClassifier, seed: int
 ) -> None:
     plain = classifier.accept_threshold(precision=0.9)
-    queries, truth = draw(300, seed=seed)
+    queries, _ = draw(300, seed=seed)
     assert classifier.accept_threshold(precision=0.9, queries=queries) == plain
     drift = classifier.compare_queries(queries)
     assert not drift.alarm
-    assert drift.accuracy_range is not None
-    low, high = drift.accuracy_range
-    assert low <= (classifier.predict(queries) == truth).mean() <= high
     assert drift.share_shift == 0.0
+
+
+def test_ranges_hold_for_queries_like_the_gallery(classifier: NEDClassifier) -> None:
+    held = []
+    for seed in range(1, 21):
+        queries, truth = draw(300, seed=seed)
+        found = classifier.compare_queries(queries).accuracy_range
+        assert found is not None
+        held.append(found[0] <= (classifier.predict(queries) == truth).mean() <= found[1])
+    # Ranges of 95%.
+    assert np.mean(held) >= 0.9
 
 
 @pytest.mark.parametrize("noise", [1.3, 1.6, 2.5, 4.0])

@@ -238,7 +238,7 @@ def test_pictures_become_thumbnails_of_their_points(tmp_path: Path) -> None:
         assert engine.picture(1) is None
         assert engine.picture(2) is None
     with Image.open(tmp_path / "small.jpg") as picture:
-        assert picture.size == (128, 64)
+        assert picture.size == (320, 160)
 
 
 @pytest.mark.parametrize(

@@ -161,5 +161,8 @@ def test_only_pictures_that_are_shown_are_asked_for() -> None:
     shown = {mistake.id for mistake in report.mistakes}
     shown |= {supporter.id for mistake in report.mistakes for supporter in mistake.neighbors}
     shown |= {suspect.id for suspect in report.audit.suspects}
+    assert report.confusion is not None
+    for part in (*report.classes, *report.confusion.cells):
+        shown |= {example.id for example in part.examples}
     assert {key for key in pictures.asked if not isinstance(key, str)} == shown
     assert np.max([len(mistake.neighbors) for mistake in report.mistakes]) == 8

@@ -544,7 +544,7 @@ def test_the_map_shows_classes_suspects_and_the_query(reader: Page, served: Serv
     by_id = dict(zip(report["ids"], zip(report["x"], report["y"], strict=True), strict=True))
     for neighbor, place in zip(answer["neighbors"], places[1:], strict=True):
         assert (place["x"], place["y"]) == pytest.approx(by_id[neighbor["id"]], abs=1e-4)
-    reader.get_by_label("Class", exact=True).select_option(HOSTILE)
+    reader.locator("#overview").get_by_label("Class", exact=True).select_option(HOSTILE)
     reader.locator("#overview").get_by_role("button", name=HOSTILE).first.click()
     window = reader.get_by_role("dialog")
     expect(window).to_contain_text("in the gallery")

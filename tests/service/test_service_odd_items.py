@@ -70,7 +70,7 @@ def test_an_id_may_be_any_printable_text(client: TestClient, own: str) -> None:
     refused(client.post("/v1/items", json={"items": items}), 409)
     # This client decodes an address twice.
     address = f"/v1/items/{quote(quote(own, safe='') if '%' in own else own, safe='')}"
-    expected = {"id": own, "label": own, "vector": None}
+    expected = {"id": own, "label": own, "vector": None, "text": None}
     assert client.get(address).json() == expected
     assert client.get(f"{address}?vector=true").json() == {**expected, "vector": FAR}
     assert refused(client.get(f"{address}/picture"), 404)["error"] == "no_picture"
@@ -417,7 +417,8 @@ def test_integers_that_every_browser_counts_stay_numbers(counting: TestClient, o
     assert told(counting.post("/v1/items", json={"items": [item]})) == {"ids": [own]}
     answer = told(counting.post("/v1/predict", json={"vector": FAR_AWAY, "neighbors": 1}))
     assert (answer["neighbors"][0]["id"], answer["neighbors"][0]["label"]) == (own, own)
-    assert told(counting.get(f"/v1/items/{own}")) == {"id": own, "label": own, "vector": None}
+    stored = told(counting.get(f"/v1/items/{own}"))
+    assert stored == {"id": own, "label": own, "vector": None, "text": None}
 
 
 @pytest.mark.parametrize("own", [2**63 - 1, -(2**63)])

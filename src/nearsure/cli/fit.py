@@ -13,7 +13,7 @@ from nearsure.cli import inputs, options, outputs
 from nearsure.cli.inputs import is_engine, is_sqlite
 from nearsure.cli.load import fill_engine, fill_sqlite
 from nearsure.cli.outputs import spinner
-from nearsure.errors import ConfigError, InvalidInputError
+from nearsure.errors import ConfigError, InvalidInputError, ModelFileError
 
 if TYPE_CHECKING:
     from nearsure.arrays import AnyArray
@@ -290,7 +290,13 @@ def _describe_encoder(
     from nearsure.model_file import read_model_bytes
 
     stored: bytes | None = getattr(points, "notes", {}).get(inputs.MODEL_NOTE)
-    made_by = None if stored is None else read_model_bytes(stored)[0].get("encoder")
+    made_by = None
+    if stored is not None:
+        try:
+            made_by = read_model_bytes(stored)[0].get("encoder")
+        except ModelFileError as error:
+            # The new fit takes its place.
+            outputs.tell(f"the fit before does not say which encoder made the vectors: {error}")
     if name is None or encoder is None:
         return made_by
     check_encoder(made_by, name, encoder, points.dimension)

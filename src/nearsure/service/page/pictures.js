@@ -54,7 +54,8 @@ function fetchInTurn(id) {
 
 export function forgetPicture(id) {
   const key = String(id);
-  addresses.get(key)?.then((address) => address && URL.revokeObjectURL(address));
+  // Later: a place that has just got the address may still be loading it.
+  addresses.get(key)?.then((address) => address && setTimeout(() => URL.revokeObjectURL(address), 60_000));
   addresses.delete(key);
 }
 
