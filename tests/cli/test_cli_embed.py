@@ -283,17 +283,19 @@ PLAIN = ("--rule", "knn", "--head", "none", "--calibration", "none")
 
 @pytest.mark.parametrize("name", ["model.safetensors", "gallery.sqlite"])
 def test_texts_are_fitted_and_asked_in_one_step(texts: Path, tmp_path: Path, name: str) -> None:
-    """The answers are those of two steps, and the encoder need not be named again."""
+    """The answers are those of two steps; code from elsewhere has to be named again."""
     model = tmp_path / name
     fitted = succeeded("fit", texts, "--encoder", LETTERS, "-o", model, "--json", *PLAIN).json
     assert (fitted["n_points"], fitted["encoder"]) == (40, f"{LETTERS} 1")
     succeeded("embed", texts, "--encoder", LETTERS, "-o", tmp_path / "v.npz")
-    one = succeeded("predict", texts, "--model", model, "--json").json
+    assert f"named: --encoder {LETTERS}" in refused("predict", texts, "--model", model)
+    named = ("--model", model, "--encoder", LETTERS)
+    one = succeeded("predict", texts, *named, "--json").json
     two = succeeded("predict", tmp_path / "v.npz", "--model", model, "--json").json
     assert [(row["id"], row["confidence"]) for row in one] == [
         (row["id"], row["confidence"]) for row in two
     ]
-    report = succeeded("report", texts, "--model", model, "--json", "-")
+    report = succeeded("report", texts, *named, "--json", "-")
     assert report.json["about"]["n_queries"] == 40
 
 
@@ -308,8 +310,8 @@ def test_another_encoder_is_refused(
     # A fit in place keeps it.
     succeeded("fit", model, *PLAIN)
     monkeypatch.setattr(Letters, "version", "2")
-    assert f"'{LETTERS} 1'" in refused(*asked)
-    assert f"'{LETTERS} 2'" in refused(*asked)
+    assert f"'{LETTERS} 1'" in refused(*asked, "--encoder", LETTERS)
+    assert f"'{LETTERS} 2'" in refused(*asked, "--encoder", LETTERS)
 
 
 def test_what_is_encoded_without_an_encoder(texts: Path, photos: Path, tmp_path: Path) -> None:
@@ -329,7 +331,7 @@ def test_what_is_encoded_without_an_encoder(texts: Path, photos: Path, tmp_path:
     )
     # Of vectors, the encoder says what has made them.
     succeeded("fit", vectors, "-o", model, "--encoder", LETTERS, *PLAIN)
-    assert len(succeeded("predict", texts, "--model", model).rows) == 40
+    assert f"made by the encoder '{LETTERS}'" in refused("predict", texts, "--model", model)
     assert "vectors_key must be left out" in refused(
         "fit", texts, "--encoder", LETTERS, "--vectors-key", "v", "-o", model
     )
@@ -388,7 +390,8 @@ def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
     succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
     with texts.open(newline="") as file:
         written = {row["id"]: row["text"] for row in csv.DictReader(file)}
-    answers = succeeded("predict", texts, "--model", model, "--neighbors", 3, "--json").json
+    named = ("--model", model, "--encoder", LETTERS)
+    answers = succeeded("predict", texts, *named, "--neighbors", 3, "--json").json
     assert {row["id"]: row["text"] for row in answers} == written
     neighbors = [one for row in answers for one in row["neighbors"]]
     assert {one["id"]: one["text"] for one in neighbors}.items() <= written.items()
@@ -402,7 +405,7 @@ def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
     succeeded("embed", texts, "--encoder", LETTERS, "-o", tmp_path / "v.csv")
     from_file = succeeded("audit", tmp_path / "v.csv", "--json").json["suspects"]
     assert all(one["text"] == written[one["id"]] for one in from_file)
-    report = succeeded("report", texts, "--model", model, "--json", "-").json
+    report = succeeded("report", texts, *named, "--json", "-").json
     mistake = report["mistakes"][0]
     assert mistake["text"] == written[mistake["id"]]
     assert mistake["neighbors"][0]["text"] == written[mistake["neighbors"][0]["id"]]

@@ -163,7 +163,7 @@ def test_what_is_no_engine_is_refused() -> None:
         NEDClassifier(engine="fiass").fit(*_points())
     with pytest.raises(InvalidInputError, match="engine"):
         NEDClassifier(engine=object()).fit(*_points())  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="fit\\(Z, y\\)"):
+    with pytest.raises(InvalidInputError, match="fit\\(X, y\\)"):
         NEDClassifier(engine="hnsw").fit_engine()
 
 

@@ -248,3 +248,25 @@ def test_copies_of_a_point_are_neighbours_like_others() -> None:
     recall = measure_recall(open_gallery(engine), 10)
     assert recall is not None
     assert recall.share == 1.0
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_recall_does_not_depend_on_the_scale(factor: float) -> None:
+    engine = FaissEngine(N_FEATURES, "hnsw", "euclidean", POOR)
+    engine.add(factor * VECTORS, np.arange(N_POINTS), LABELS)
+    found = measure_recall(open_gallery(engine), K, max_effort=np.int64(1))  # type: ignore[arg-type]
+    plain = measure_recall(open_gallery(faiss()), K, max_effort=1)
+    assert found is not None
+    assert plain is not None
+    assert type(found.effort) is int
+    assert (found.share or 0) == pytest.approx(plain.share, abs=0.02)
+    assert (found.share or 0) < 0.99
+
+
+def test_an_effort_of_another_index_is_not_used() -> None:
+    gallery = open_gallery(faiss("hnsw"))
+    gallery.recall = Recall(0.5, 300, K, "probes", 512)
+    own = gallery.engine.search(QUERIES, K)
+    assert (np.asarray(gallery.search(QUERIES, K).ids) == own.ids).all()
+    gallery.recall = Recall(0.5, 300, K, "ef_search", 512)
+    assert (np.asarray(gallery.search(QUERIES, K).ids) != own.ids).any()

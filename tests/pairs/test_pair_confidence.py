@@ -219,6 +219,15 @@ def test_it_is_the_same_again_and_after_a_file(fitted: PairConfidence, tmp_path:
     assert loaded.threshold(false_accept=0.01) == fitted.threshold(false_accept=0.01)
     assert loaded.report().log_loss == fitted.report().log_loss
     assert loaded.get_params() == fitted.get_params()
+    # Files of before the line was bent.
+    manifest, tensors = read_model(tmp_path / "pairs")
+    for name in ("offset", "knots", "slopes"):
+        del manifest[name]
+    write_model(tmp_path / "straight", manifest, tensors)
+    straight = PairConfidence.load(tmp_path / "straight")
+    one, other = straight.probability(A, B), fitted.probability(A, B)
+    assert (one != other).any()
+    assert (np.argsort(one) == np.argsort(other)).all()
 
     d, same = np.arange(1.0, 101.0), np.arange(100) < 30
     by_distance = PairConfidence(base_rate=0.1).fit_distances(d, same)

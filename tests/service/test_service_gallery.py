@@ -131,6 +131,13 @@ def test_the_encoder_of_the_gallery_is_used(
         classifier = NEDClassifier(engine=engine).fit_engine()
         classifier.encoder_ = "encoder_of_the_gallery:Halves 1"
         engine.notes["model"] = classifier.to_bytes()
+    # A file does not choose which code is run.
+    with serving(path) as client:
+        assert client.get("/v1/model").json()["encoder"] is None
+    assert "only if it is named: --encoder encoder_of_the_gallery:Halves" in caplog.text
+    monkeypatch.setattr(
+        "nearsure.service.service.find_stored_encoder", lambda made_by: made_by.partition(" ")[0]
+    )
     with serving(path) as client:
         assert client.get("/v1/model").json()["encoder"] == "text"
         assert client.post("/v1/predict", json={"text": "any"}).status_code == 200

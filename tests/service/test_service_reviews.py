@@ -119,6 +119,11 @@ def test_only_the_last_removals_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
             found = engine.fetch(ids)
             removed.keep(removed.read(ids, np.asarray(found.labels), np.asarray(found.vectors)))
         assert removed.missing(np.array(["p000", "p001", "p002"])) == ["p000"]
+        # What one request removes can be put back as a whole.
+        ids = np.array(["p000", "p001", "p003"])
+        found = engine.fetch(ids)
+        removed.keep(removed.read(ids, np.asarray(found.labels), np.asarray(found.vectors)))
+        assert removed.missing(ids) == []
 
 
 @pytest.mark.parametrize("broken", [b"{", b"[]", b'{"p000": 1}', b"[" * 10_000])

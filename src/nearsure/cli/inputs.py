@@ -39,7 +39,7 @@ def open_queries(
     A folder of images or a file of texts is encoded by the encoder of the gallery.
     """
     from nearsure.embedding_files import open_embeddings
-    from nearsure.encoders import check_encoder, open_encoder
+    from nearsure.encoders import check_encoder, find_stored_encoder, open_encoder
     from nearsure.encoders.inputs import input_kind
 
     kind = "text" if source == "-" and encoder is not None else input_kind(source)
@@ -50,7 +50,7 @@ def open_queries(
                 f"{source} holds {kind}s, and the model does not say which encoder made its "
                 f"vectors: name it, as --encoder {kind}, or make vectors with nearsure embed."
             )
-        name = encoder or str(made_by).partition(" ")[0]
+        name = encoder or find_stored_encoder(str(made_by))
         opened = open_encoder(name)
         check_encoder(made_by, name, opened, int(classifier.n_features_in_))
         return encoded(source, opened, **columns)

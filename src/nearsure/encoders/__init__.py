@@ -49,6 +49,20 @@ KINDS = ("image", "text")
 BATCH = 16
 
 
+def find_stored_encoder(made_by: str) -> str:
+    """The name of the encoder that a model file names; an error if it is not one of nearsure's.
+
+    A file from elsewhere must not choose which code is run.
+    """
+    name = made_by.partition(" ")[0]
+    if name not in BUILT_IN:
+        raise ConfigError(
+            f"The vectors of the gallery were made by the encoder {name!r}, which is no part of "
+            f"nearsure, and is run only if it is named: --encoder {name}."
+        )
+    return name
+
+
 def open_encoder(name: str, *, device: str = "cpu", batch_size: int = BATCH) -> Encoder:
     """Open an encoder.
 

@@ -276,7 +276,7 @@ class LanceEngine(SimpleEngine):
         if self._index is None or self._asks_all:
             return None
         name, value = ("ef", self._ef) if "HNSW" in self._index[0] else ("nprobe", self._nprobe)
-        return Effort(name, value, LARGEST_EFFORT)
+        return Effort(name, value, max(LARGEST_EFFORT, value))
 
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
         """The nearest points of some queries, with their vectors."""

@@ -222,7 +222,7 @@ class QdrantEngine(SimpleEngine):
     @property
     def effort(self) -> Effort | None:
         """``ef``; None where every point is compared."""
-        return None if self._is_exact else Effort("ef", self._ef, LARGEST_EF)
+        return None if self._is_exact else Effort("ef", self._ef, max(LARGEST_EF, self._ef))
 
     def nearest(self, queries: AnyArray, limit: int) -> Hits:
         """The nearest points of some queries, with their vectors."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -529,11 +529,14 @@ class Gallery:
         return gallery
 
     def _find(self, queries: AnyArray, k: int) -> Neighbors:
-        engine, effort = self.engine, None if self.recall is None else self.recall.effort
-        if effort is not None and isinstance(engine, AdjustableEngine):
-            found = engine.search_with_effort(queries, k, effort)
-        else:
+        engine, recall = self.engine, self.recall
+        own = engine.effort if isinstance(engine, AdjustableEngine) else None
+        # Its index may be of another kind by now.
+        if recall is None or recall.effort is None or own is None or own.name != recall.effort_name:
             found = engine.search(queries, k)
+        else:
+            effort = min(recall.effort, own.largest)
+            found = cast("AdjustableEngine", engine).search_with_effort(queries, k, effort)
         if not found.counts.any() and not self.engine.size():
             raise UnusableGalleryError(
                 "The gallery must hold points to be answered from. The engine holds none any more: "

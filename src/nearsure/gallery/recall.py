@@ -28,8 +28,9 @@ MOST_NEIGHBORS = 1000
 # Points whose vectors are read at a time, and numbers that are read of engines elsewhere.
 READ_AT_ONCE = 32_768
 MOST_NUMBERS = 2**28
-# A point that is so little farther than the last true neighbour is as good as that: engines round.
-ROUNDING, NOTHING = 1e-5, 1e-10
+# A point that is so little farther than the last true neighbour is as good as that: engines round,
+# their distances and, in single precision, what these are differences of.
+ROUNDING, ROUNDING_OF_SQUARES = 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
@@ -123,15 +124,17 @@ def measure_recall(gallery: Gallery, k: int, max_effort: int | None = None) -> R
     ids = gallery.ids_at(np.sort(drawn))
     queries = _comparable(np.asarray(engine.fetch(ids).vectors), engine)
     farthest = _farthest_neighbors(engine, queries, k, len(gallery))
+    spread = 1.0 if engine.metric == "cosine" else float(queries.var(axis=0).sum())
+    reach = farthest * (1 + ROUNDING) + ROUNDING_OF_SQUARES * spread
     own = engine.effort if isinstance(engine, AdjustableEngine) else None
     if own is None or not isinstance(engine, AdjustableEngine):
-        share = _share_found(engine.search(queries, k + 1), ids, farthest, k)
+        share = _share_found(engine.search(queries, k + 1), ids, reach, k)
         recall = Recall(share, len(ids), k)
     else:
         effort, largest = own.value, _limit(own, max_effort)
         while True:
             found = engine.search_with_effort(queries, k + 1, effort)
-            recall = Recall(_share_found(found, ids, farthest, k), len(ids), k, own.name, effort)
+            recall = Recall(_share_found(found, ids, reach, k), len(ids), k, own.name, effort)
             if recall.is_enough or effort >= largest:
                 break
             effort = min(2 * effort, largest)
@@ -141,7 +144,7 @@ def measure_recall(gallery: Gallery, k: int, max_effort: int | None = None) -> R
 
 def _limit(own: Effort, max_effort: int | None) -> int:
     limit = MOST_TIMES * own.value if max_effort is None else max_effort
-    return min(limit, own.largest)
+    return int(min(limit, own.largest))
 
 
 def _farthest_neighbors(engine: Engine, queries: FloatArray, k: int, n_points: int) -> FloatArray:
@@ -172,9 +175,8 @@ def _vectors_of(engine: Engine, ids: AnyArray) -> list[AnyArray]:
         return _vectors_of(engine, ids[:middle]) + _vectors_of(engine, ids[middle:])
 
 
-def _share_found(found: Found, ids: AnyArray, farthest: FloatArray, k: int) -> float:
+def _share_found(found: Found, ids: AnyArray, reach: FloatArray, k: int) -> float:
     others = np.sort(np.where(found.ids == ids[:, None], np.inf, found.sq_distances), axis=1)
-    reach = farthest * (1 + ROUNDING) + NOTHING
     return float((others[:, :k] <= reach[:, None]).mean())
 
 

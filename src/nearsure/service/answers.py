@@ -13,6 +13,7 @@ from nearsure.classifier import NEDClassifier, Prediction, Support
 from nearsure.report.document import plain_number
 from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
 from nearsure.service.items import show_names
+from nearsure.service.window import LONGEST_TEXT
 
 DEFAULT_CERTAINTY = 0.95
 PromiseState = Literal["holds", "adjusted", "withdrawn"]
@@ -193,7 +194,8 @@ class Answers:
         if self.texts is not None:
             texts = self.texts(ids)
             for neighbor, own in zip(described, ids.tolist(), strict=True):
-                neighbor["text"] = texts.get(own)
+                text = texts.get(own)
+                neighbor["text"] = None if text is None else text[:LONGEST_TEXT]
         return described
 
     def _classes(self, row: int, most: int) -> list[dict[str, Any]]:

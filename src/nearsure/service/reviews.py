@@ -116,9 +116,10 @@ class RemovedItems:
 
     def keep(self, removed: dict[Any, _Removed]) -> None:
         """Keep what `read` gave, and forget what is too old."""
-        self._kept |= removed
-        for own in list(self._kept)[: max(0, len(self._kept) - MOST_REMOVED)]:
-            del self._kept[own]
+        older = {own: one for own, one in self._kept.items() if own not in removed}
+        for own in list(older)[: max(0, len(older) + len(removed) - MOST_REMOVED)]:
+            del older[own]
+        self._kept = older | removed
 
     def missing(self, ids: AnyArray) -> list[Any]:
         """Those that are not kept, or no longer."""
@@ -131,8 +132,10 @@ class RemovedItems:
 
     def put_back(self, ids: Sequence[Any]) -> None:
         """Give items that are there again what the engine held beside them."""
-        found = {own: self._kept.pop(own) for own in ids}
+        found = {own: self._kept[own] for own in ids}
         for _, put in BESIDE:
             held = {own: one.beside[put] for own, one in found.items() if one.beside.get(put)}
             if held:
                 getattr(self._engine, put)(held)
+        for own in found:
+            self._kept.pop(own, None)

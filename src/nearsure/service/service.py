@@ -14,7 +14,14 @@ import numpy as np
 from fastapi import Request
 
 from nearsure.arrays import AnyArray
-from nearsure.encoders import BATCH, Encoder, EncoderKind, check_encoder, open_encoder
+from nearsure.encoders import (
+    BATCH,
+    Encoder,
+    EncoderKind,
+    check_encoder,
+    find_stored_encoder,
+    open_encoder,
+)
 from nearsure.engines.contract import Engine
 from nearsure.engines.registry import open_engine
 from nearsure.errors import (
@@ -116,8 +123,8 @@ def _stored_encoder(notes: Notes) -> str | None:
 
 def _open_stored(made_by: str, engine: Engine) -> Encoder | None:
     """The encoder of the gallery; None if it is not installed, as vectors can still be sent."""
-    name = made_by.partition(" ")[0]
     try:
+        name = find_stored_encoder(made_by)
         encoder = open_encoder(name)
         check_encoder(made_by, name, encoder, engine.dimension)
     except NearsureError as error:
