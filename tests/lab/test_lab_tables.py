@@ -412,6 +412,41 @@ def test_the_summary_opens_with_the_paper_beside_ours(tmp_path: Path) -> None:
     assert sop[-1] == "not run"
 
 
+def less_accurate(asked: Evaluation, by: float) -> Evaluation:
+    results = [
+        replace(one, accuracy=replace(one.accuracy, estimate=one.accuracy.estimate - by))
+        for one in asked.comparison
+    ]
+    return replace(asked, comparison=tuple(results))
+
+
+def test_the_summary_shows_how_much_trainings_differ(tmp_path: Path) -> None:
+    best = 100 * evaluation().result_of("1nn").accuracy.estimate
+    for seed, folder in ((0, "birds"), (1, "birds/seed-1"), (2, "birds/seed-2")):
+        assert seed != 1 or "Spread over trainings" not in summary(tmp_path)
+        runs = {
+            name: {
+                "settings": {"seed": seed, "model": {"trained": trained}},
+                "evaluations": {
+                    "all_against_others": to_plain(less_accurate(evaluation(), 0.01 * seed))
+                },
+            }
+            for name, trained in (("before", "nothing"), ("a loss", "all"))
+        }
+        (tmp_path / folder).mkdir()
+        document = json.dumps({"dataset": "birds", "runs": runs})
+        (tmp_path / folder / "results.json").write_text(document, encoding="utf-8")
+    rows = [row for row in cells(summary(tmp_path)) if row[0] in {"birds, a loss", "birds, before"}]
+    assert [row[:2] for row in rows] == [
+        *(["birds, a loss", str(seed)] for seed in (0, 1, 2)),
+        ["birds, a loss", "mean of 3 (least to most)"],
+    ]
+    assert [row[2] for row in rows] == [
+        *(f"{best - seed:.2f}" for seed in (0, 1, 2)),
+        f"{best - 1:.2f} ({best - 2:.2f} to {best:.2f})",
+    ]
+
+
 def test_the_summary_is_written_between_its_marks(tmp_path: Path) -> None:
     write_results(tmp_path, "cub200", TABLE_1_LOSS, evaluation())
     page = tmp_path / "README.md"

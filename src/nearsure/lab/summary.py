@@ -1,6 +1,7 @@
 """All results below a folder: the paper beside ours, every run, and Figure 2 of all data sets."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from nearsure.lab.paper_tables import (
 from nearsure.lab.robust.evaluation import Outcome, RobustEvaluation
 from nearsure.lab.robust.methods import Method
 from nearsure.lab.robust.tables import DOUBT, AttackKey, attacked_outcomes
-from nearsure.lab.tables import OBJECTIVE_TITLES, PROTOCOL_TITLES, points
+from nearsure.lab.tables import OBJECTIVE_TITLES, PROTOCOL_TITLES, points, trainings_table
 from nearsure.rules import RULE_NAMES
 
 # Where the page of a folder takes the tables.
@@ -74,13 +75,13 @@ def summary(folder: Path) -> str:
     ----------
     folder : Path
         Holds a folder for each data set with the ``results.json`` of `write_report`, and below it
-        perhaps ``robustness/robustness.json``.
+        perhaps ``robustness/robustness.json``, and ``seed-*/results.json`` of other trainings.
 
     Returns
     -------
     str
-        The paper's Tables 1 to 4 beside ours; all runs by each protocol; NED with T fitted in two
-        ways.
+        The paper's Tables 1 to 4 beside ours; how much trainings differ; all runs by each protocol;
+        NED with T fitted in two ways.
     """
     runs = list(_read_runs(folder))
     if not runs:
@@ -88,6 +89,9 @@ def summary(folder: Path) -> str:
     parts = [EXPLANATION, paper_table(runs, _read_damaged(folder))]
     if (folder / FIGURE_2).exists():
         parts += [f"![Figure 2: accuracy against k]({FIGURE_2})"]
+    trainings = _read_trainings(folder)
+    if trainings:
+        parts += ["## Spread over trainings", TRAININGS, trainings_table(trainings)]
     parts += ["## Every run", RUNS, run_table(runs)]
     readings = reading_table(runs)
     if readings:
@@ -133,6 +137,28 @@ def _read_runs(folder: Path) -> Iterator[Run]:
         for name, run in document["runs"].items():
             found = (from_plain(Evaluation, fields) for fields in run["evaluations"].values())
             yield Run(document["dataset"], name, path.parent.name, tuple(found))
+
+
+def _read_trainings(folder: Path) -> dict[tuple[str, int], Evaluation]:
+    """Trainings with several seeds by the paper's protocol, by data set and loss, and by seed."""
+    found: defaultdict[str, dict[int, Evaluation]] = defaultdict(dict)
+    for path in sorted((*folder.glob("*/results.json"), *folder.glob("*/seed-*/results.json"))):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        first = [{"run": name, **run} for name, run in document["runs"].items()]
+        for run in (*first, *document.get("other_trainings", ())):
+            settings = run.get("settings", {})
+            if settings.get("model", {}).get("trained", "nothing") == "nothing":
+                continue
+            for protocol in filter(run["evaluations"].__contains__, PAPER_PROTOCOLS):
+                evaluation = from_plain(Evaluation, run["evaluations"][protocol])
+                name = f"{document['dataset']}, {run['run']}"
+                found[name].setdefault(settings["seed"], evaluation)
+    return {
+        (name, seed): evaluation
+        for name, by_seed in found.items()
+        if len(by_seed) > 1
+        for seed, evaluation in sorted(by_seed.items())
+    }
 
 
 def _read_damaged(folder: Path) -> dict[str, list[RobustEvaluation]]:
@@ -246,6 +272,10 @@ def _row(cells: Mapping[str, PaperCell | None], ours: Figures, digits: int = 1) 
     return row + default
 
 
+TRAININGS = (
+    "The same settings with other seeds of the training, every point against all others, k = 50. "
+    "All other intervals are over queries, for one training."
+)
 RUNS = (
     'All at k = 50. "Half and half" is strict: T never sees the queries. The floor of an ECE is '
     "what a perfectly calibrated forecaster with the same confidences would show; the debiased ECE "

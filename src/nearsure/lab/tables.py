@@ -182,7 +182,7 @@ def trainings_table(trainings: Mapping[tuple[str, int], Evaluation]) -> str:
     Parameters
     ----------
     trainings : mapping of (loss, seed) to Evaluation
-        All by the same protocol.
+        All by the same protocol; a loss may be named with its data.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def trainings_table(trainings: Mapping[tuple[str, int], Evaluation]) -> str:
     titles = [title_of(rule) for rule in COMPARED]
     measures = [f"{titles[0]}: accuracy %"]
     measures += [f"{title}: {what} %" for title in titles[1:] for what in ("accuracy", "ECE")]
-    return write_rows(["loss", "seed", *measures], rows)
+    return write_rows(["training", "seed", *measures], rows)
 
 
 def _compared(evaluation: Evaluation) -> list[float]:
