@@ -1036,9 +1036,10 @@ class NEDClassifier(
         if groups is None and own_names is not None and bursts is not None and bursts.grouped:
             groups = len(own_names) + np.arange(len(vectors))
         names, group_codes = extended_groups(groups, len(vectors), own_names)
-        if self._fit.metric == "cosine":
+        gallery = self._fit.gallery
+        if self._fit.metric == "cosine" and gallery.engine.metric != "cosine":
             vectors = unit_vectors(vectors)
-        new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
+        new_ids = gallery.add(vectors, labels, group_codes, ids)
         self._fit.group_names = names
         self._warn_if_stale()
         return new_ids
