@@ -130,10 +130,8 @@ class ServedGallery:
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
         fit = self.fit
-        if len(vectors) > 1:
-            # A batch that differs from the gallery is warned of; here the promise tells it.
-            ignore_fit_warnings()
-        prediction = fit.classifier.predict_with_confidence(vectors)
+        # Whether queries differ from the gallery is told by the promise, for many of them at once.
+        prediction = fit.classifier.predict_with_confidence(vectors, compare=False)
         answers = fit.answer(prediction)
         return [(answers, row) for row in range(len(vectors))]
 
