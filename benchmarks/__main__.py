@@ -50,7 +50,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"NAME must be one of {', '.join(BENCHMARKS)}. Got {', '.join(unknown)}.")
-    rows, broken, took = {}, [], []
+    rows: dict[str, list[str]] = {}
+    broken: list[str] = []
+    took: list[str] = []
     for name in arguments.names or BENCHMARKS:
         print(f"== {name}", flush=True)
         start = perf_counter()

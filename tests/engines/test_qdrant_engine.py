@@ -140,7 +140,8 @@ def test_what_a_server_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if it were no local mode, which compares every point.
     monkeypatch.setattr(engine, "_is_exact", False)
     monkeypatch.setattr(engine, "_sends_parameters", True)
-    ask, asked = engine._client.query_batch_points, []
+    ask = engine._client.query_batch_points
+    asked: list[list[int | None]] = []
 
     def note(collection: str, requests: list[models.QueryRequest]) -> Any:  # noqa: ANN401
         asked.append([request.params.hnsw_ef for request in requests if request.params])

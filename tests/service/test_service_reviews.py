@@ -141,7 +141,8 @@ def test_a_confirmed_suspect_that_is_removed_while_the_audit_runs(
     with serving(path) as client:
         change(client, "confirm", "p000", label="crane")
         gallery = client.app.state.service.gallery  # type: ignore[attr-defined]
-        named, calls = ConfirmedLabels.named, []
+        named = ConfirmedLabels.named
+        calls: list[AnyArray] = []
 
         def remove_then(self: ConfirmedLabels, ids: AnyArray) -> BoolArray:
             found = named(self, ids)
