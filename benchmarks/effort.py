@@ -4,11 +4,16 @@
 
 200,000 points of 64 numbers in 4,000 classes with much noise; IVF and HNSW with their usual
 settings, fitted with ``max_effort=0`` ("as set") and as usual. Queries are none of the points, and
-no head stands beside the neighbours, so that accuracy is theirs alone.
+no head stands beside the neighbours, so that accuracy is theirs alone. With ``--as-scale`` the
+points are those of ``benchmarks.scale``, and the default is taken with its head, as there:
+
+    python -m benchmarks.effort --as-scale --points 1000000 --index hnsw
 """
 
+import argparse
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,29 +46,41 @@ def describe(title: str, classifier: NEDClassifier, gallery: LargeGallery) -> st
     )
 
 
-def main() -> None:
-    made, rng = make_large_gallery(N_POINTS), np.random.default_rng(1)
+def noisy_gallery(n_points: int) -> LargeGallery:
+    """Fewer numbers, and noise in each."""
+    made, rng = make_large_gallery(n_points), np.random.default_rng(1)
 
     def disturb(vectors: AnyArray) -> AnyArray:
         drawn = rng.standard_normal((len(vectors), N_FEATURES), np.float32)
         disturbed: AnyArray = vectors[:, :N_FEATURES] + np.float32(NOISE) * drawn
         return disturbed
 
-    gallery = replace(made, vectors=disturb(made.vectors), queries=disturb(made.queries))
+    return replace(made, vectors=disturb(made.vectors), queries=disturb(made.queries))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=N_POINTS)
+    parser.add_argument("--index", nargs="+", default=["ivf", "hnsw"])
+    parser.add_argument("--as-scale", action="store_true")
+    arguments = parser.parse_args()
+    make = make_large_gallery if arguments.as_scale else noisy_gallery
+    gallery = make(arguments.points)
+    parameters: dict[str, Any] = {"n_neighbors": K}
+    if not arguments.as_scale:
+        parameters["head"] = None
     sys.stdout.write(
         f"{'index':<14}{'effort':<16}{'recall':>8}{'accuracy':>10}{'ECE':>8}{'queries/s':>12}\n"
     )
-    for index in ("ivf", "hnsw"):
+    for index in arguments.index:
         engines: list[FaissEngine] = []
         build = seconds(
             lambda index=index, engines=engines: engines.append(  # type: ignore[misc]
                 FaissEngine.from_points(gallery.vectors, labels=gallery.labels, index=index)
             )
         )
-        before = NEDClassifier(
-            n_neighbors=K, head=None, engine=engines[0], max_effort=0
-        ).fit_engine()
-        after = NEDClassifier(n_neighbors=K, head=None, engine=engines[0])
+        before = NEDClassifier(engine=engines[0], max_effort=0, **parameters).fit_engine()
+        after = NEDClassifier(engine=engines[0], **parameters)
         fit = seconds(after.fit_engine)
         step = seconds(lambda after=after: measure_recall(after._fit.gallery, K))  # type: ignore[misc] # noqa: SLF001
         sys.stdout.flush()

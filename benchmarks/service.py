@@ -25,7 +25,7 @@ from urllib.request import urlopen
 import numpy as np
 
 from benchmarks.large_gallery import LargeGallery, make_large_gallery
-from benchmarks.report import finish, say, seconds
+from benchmarks.report import finish, note, say, seconds
 from benchmarks.request_load import Load, ask_together
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
@@ -108,6 +108,12 @@ def under_load(port: int, requests: list[bytes], duration: float) -> tuple[Load,
             sys.exit("some requests were not answered")
     one, many = sorted(rounds, key=lambda pair: pair[1].rate / pair[0].rate)[ROUNDS // 2]
     print(f"      the clients took {100 * many.cpu_seconds / many.seconds:.0f}% of a core")
+    note("1 client, middle time", 1e3 * one.quantile(0.5), unit=" ms")
+    note(f"{N_CLIENTS} clients, middle time", 1e3 * many.quantile(0.5), unit=" ms")
+    note(f"{N_CLIENTS} clients, 99% of the times", 1e3 * many.quantile(0.99), unit=" ms")
+    ratio = many.quantile(0.99) / many.quantile(0.5)
+    say(f"{N_CLIENTS} clients, 99% of the times to the middle one", ratio, 2)
+    say(f"{N_CLIENTS} clients, requests/s", many.rate, 1300, at_least=True, unit="/s")
     say(f"{N_CLIENTS} clients, requests/s to one client's", many.rate / one.rate, 5, at_least=True)
     return one, many
 

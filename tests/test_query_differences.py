@@ -62,6 +62,17 @@ def test_few_queries_are_not_compared(classifier: NEDClassifier) -> None:
     assert classifier.predict_with_confidence(far).differences is None
 
 
+def test_queries_are_not_compared_if_that_is_not_asked_for(classifier: NEDClassifier) -> None:
+    queries, _ = draw(300, seed=1, noise=2.0)
+    with pytest.warns(QueriesDifferWarning):
+        compared = classifier.predict_with_confidence(queries)
+    plain = classifier.predict_with_confidence(queries, compare=False)
+    assert (bool(compared.differences), plain.differences) == (True, None)
+    assert classifier.find_differences(plain.neighbors) == compared.differences
+    np.testing.assert_array_equal(plain.labels, compared.labels)
+    np.testing.assert_array_equal(plain.confidence, compared.confidence)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_missing_fellow_is_no_difference(size: int) -> None:
     for seed in range(6):

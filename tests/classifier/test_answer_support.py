@@ -51,6 +51,7 @@ def test_support_is_what_either_says_alone(head: str) -> None:
     codes = prediction.posterior.labels
     agrees = prediction.neighbors.labels == codes[:, None]
     shares = classifier.vote_shares(prediction.neighbors)
+    np.testing.assert_array_equal(support.shares, shares)
     np.testing.assert_allclose(support.neighbors, (shares * agrees).sum(axis=1))
     by_head = naive_head(classifier, queries)
     assert support.head is not None

@@ -1,5 +1,6 @@
 """Galleries are copied as they are, and put back without what the old one left."""
 
+import os
 import shutil
 import sqlite3
 import stat
@@ -15,6 +16,7 @@ from cli_runs import nearsure, points, refused, succeeded, write_npz
 from nearsure.cli import backup
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.engines.sqlite import engine as creation
+from nearsure.errors import EngineUnavailableError
 
 DIMENSION = 4
 
@@ -155,6 +157,42 @@ def test_readers_run_beside_a_writer(gallery: Path, tmp_path: Path) -> None:
         succeeded("report", "--model", gallery, "-o", tmp_path / "report.html")
         assert "may have one only" in refused("fit", gallery)
         assert "may have one only" in refused("recalibrate", queries, "--model", gallery)
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_a_reader_of_a_copy_locks_no_writer_out(
+    gallery: Path, tmp_path: Path, command: str
+) -> None:
+    copy = tmp_path / "copies" / "copy.sqlite"
+    succeeded(command, gallery, copy)
+    assert [one.name for one in copy.parent.iterdir()] == ["copy.sqlite"]
+    with SqliteEngine(copy, read_only=True) as reader, SqliteEngine(copy, timeout=0.0) as writer:
+        writer.remove(np.array(["p0"]))
+        assert (reader.size(), writer.size()) == (90, 89)
+
+
+def test_a_backup_on_a_disk_that_is_only_read(
+    gallery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made beside it, not even while it is read."""
+    before = contents(gallery)
+    allowed = os.access
+    served = gallery.parent
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path) not in (served, gallery) and allowed(path, mode)
+    )
+    seen: list[list[str]] = []
+    copy = tmp_path / "copy.sqlite"
+    creation.copy_gallery(gallery, copy, lambda _: seen.append(beside(gallery)))
+    assert seen
+    assert all(names == ["g.sqlite"] for names in seen)
+    monkeypatch.undo()
+    assert contents(copy) == before
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) not in (served, gallery))
+    with pytest.raises(EngineUnavailableError, match="was written while it was copied"):
+        creation.copy_gallery(
+            gallery, tmp_path / "torn.sqlite", lambda _: os.utime(gallery, (0, 0))
+        )
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import lancedb
 import numpy as np
@@ -15,7 +15,7 @@ from contract_lifetime import LifetimeTests
 from contract_points import DIMENSION, Points, points_for
 from contract_searching import SearchingTests
 
-from nearsure.engines.contract import Engine
+from nearsure.engines.contract import Effort, Engine
 from nearsure.engines.lance import URI_VARIABLE, LanceEngine
 from nearsure.errors import (
     EngineError,
@@ -99,6 +99,26 @@ class TestGraph(TestIndex):
 class TestGraphUnderCosine(TestIndex):
     building = MappingProxyType({"ids": "text", "labels": "text", "metric": "cosine"})
     index = MappingProxyType({"index": "hnsw"})
+
+
+@pytest.mark.parametrize(("index", "name"), [("ivf", "nprobe"), ("hnsw", "ef")])
+def test_an_effort_beyond_the_usual_limit_is_the_limit(
+    tmp_path: Path, index: Literal["ivf", "hnsw"], name: str
+) -> None:
+    engine = LanceEngine.create(DIMENSION, str(tmp_path))
+    points = points_for(engine, 300)
+    engine.add(points.vectors, points.ids, points.labels)
+    assert engine.effort is None
+    engine.create_index(index, nlist=4)
+    for value, largest in ((7, 2**16), (2**16 + 1, 2**16 + 1)):
+        opened = LanceEngine(str(tmp_path), **{name: value})
+        assert opened.effort == Effort(name, value, largest)
+        # As many candidates as are asked for, however little the effort; and all of its lists.
+        for effort in (1, largest):
+            found = opened.search_with_effort(points.vectors[:3], 290, effort)
+            assert found.counts.tolist() == [290] * 3
+    with pytest.raises(InvalidInputError, match=f"{name} must be at least 1"):
+        LanceEngine(str(tmp_path), **{name: 0})
 
 
 def test_its_own_distance_is_squared(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from contract_base import EngineTests
 from contract_points import DIMENSION, Points, points_for
 from qdrant_client import QdrantClient, models
 
-from nearsure.engines.contract import Engine
+from nearsure.engines.contract import Effort, Engine
+from nearsure.engines.hits import SPARE_CANDIDATES
 from nearsure.engines.qdrant import URL_VARIABLE, QdrantEngine
 from nearsure.errors import (
     EngineUnavailableError,
@@ -128,6 +129,42 @@ class TestServerGraph(ServerEngines, EngineContract):
 class TestServerClassifier(ServerEngines, ClassifierContract):
     building = MappingProxyType({"labels": "text"})
     n_histories = 4
+
+
+def test_what_a_server_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough candidates for all neighbours, and no more vectors in a request than it takes."""
+    engine = QdrantEngine.create(DIMENSION, ":memory:", ef=7)
+    points = points_for(engine, 60)
+    engine.add(points.vectors, points.ids, points.labels)
+    assert engine.effort is None
+    # As if it were no local mode, which compares every point.
+    monkeypatch.setattr(engine, "_is_exact", False)
+    monkeypatch.setattr(engine, "_sends_parameters", True)
+    ask = engine._client.query_batch_points
+    asked: list[list[int | None]] = []
+
+    def note(collection: str, requests: list[models.QueryRequest]) -> Any:  # noqa: ANN401
+        asked.append([request.params.hnsw_ef for request in requests if request.params])
+        # Local mode warns of what it does not heed.
+        return ask(collection, [one.model_copy(update={"params": None}) for one in requests])
+
+    monkeypatch.setattr(engine._client, "query_batch_points", note)
+    assert engine.effort == Effort("ef", 7, 2**16)
+    engine.search(points.vectors[:2], 5)
+    engine.search_with_effort(points.vectors[:2], 5, 2**16)
+    assert asked == [[5 + SPARE_CANDIDATES] * 2, [2**16] * 2]
+    asked.clear()
+    monkeypatch.setattr(engine, "batch", 25)
+    engine.search(points.vectors, 1)
+    assert list(map(len, asked)) == [25, 25, 10]
+    with pytest.raises(InvalidInputError, match="ef must be at least 1"):
+        QdrantEngine.create(2, ":memory:", ef=0)
+
+
+def test_requests_hold_as_many_numbers_as_a_server_takes() -> None:
+    for dimension, portion, batch in ((128, 8192, 64), (2**14, 64, 1), (2**16, 16, 1)):
+        with QdrantEngine.create(dimension, ":memory:") as engine:
+            assert (engine.portion, engine.batch) == (portion, batch)
 
 
 def test_its_own_distance_is_the_root() -> None:

@@ -216,6 +216,27 @@ def test_an_engine_without_effort_is_measured() -> None:
     assert (recall.effort_name, recall.effort) == (None, None)
 
 
+class SinglePrecision(Forgetful):
+    """Finds all neighbours, and says how far they are as |q|^2 + |z|^2 - 2 q z in float32."""
+
+    def search(self, queries: AnyArray, k: int) -> Found:
+        asked = queries.astype(np.float32)
+        products = asked @ VECTORS.T
+        sq_norms = (VECTORS**2).sum(axis=1)
+        rounded = (asked**2).sum(axis=1)[:, None] + sq_norms - 2 * products
+        ids = np.argsort(rounded, axis=1, kind="stable")[:, :k]
+        sq_distances = np.maximum(np.take_along_axis(rounded, ids, axis=1), 0).astype(np.float64)
+        return Found(sq_distances, ids, np.full(len(queries), k), LABELS[ids])
+
+
+def test_distances_that_are_rounded_are_no_lack_of_recall() -> None:
+    engine = SinglePrecision(N_FEATURES, "hnsw", settings=IndexSettings())
+    engine.add(VECTORS, np.arange(N_POINTS), LABELS)
+    recall = measure_recall(open_gallery(engine), K)
+    assert recall is not None
+    assert recall.share == 1.0
+
+
 def test_too_many_vectors_elsewhere_are_not_read(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

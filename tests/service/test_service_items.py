@@ -1,14 +1,25 @@
 """Items are seen, added, relabelled and removed, and stay so."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from served_examples import DIMENSION, NAMES, clusters, refitted, serving, sqlite_gallery
+from PIL import Image
+from served_examples import (
+    DIMENSION,
+    NAMES,
+    clusters,
+    refitted,
+    refused,
+    serving,
+    sqlite_gallery,
+)
 from starlette.testclient import TestClient
 
 from nearsure import NEDClassifier
@@ -16,6 +27,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Capabilities, Found, Stored
 from nearsure.engines.embedded import FaissEngine
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.errors import EngineError
 from nearsure.service.items import find_page, new_ids
 
 FAR = [40.0] * DIMENSION
@@ -133,7 +145,7 @@ def test_new_items_count_at_once_and_after_a_restart(path: Path) -> None:
         assert model["share_changed"] == pytest.approx(3 / 35)
 
 
-def test_vectors_that_are_compared_by_cosine_are_kept_at_unit_length(tmp_path: Path) -> None:
+def test_vectors_that_are_compared_by_cosine_are_kept_as_they_are_sent(tmp_path: Path) -> None:
     path = sqlite_gallery(tmp_path / "cosine.sqlite", n_each=0, metric="cosine")
     vector = [3.0, 4.0, 0.0, 0.0, 0.0, 0.0]
     with serving(path) as client:
@@ -146,8 +158,49 @@ def test_vectors_that_are_compared_by_cosine_are_kept_at_unit_length(tmp_path: P
             ]
             assert client.post("/v1/items", json={"items": items}).status_code == 201
             kept = client.get(f"/v1/items/{n_fits}a0?vector=true").json()["vector"]
-            assert kept == pytest.approx([0.6, 0.8, 0.0, 0.0, 0.0, 0.0])
+            assert kept == vector
             assert refitted(client)["state"] == "idle"
+
+
+def test_texts_are_cut_where_many_are_shown(tmp_path: Path) -> None:
+    text = "".join(f"word {i}, " for i in range(100))
+    with serving(sqlite_gallery(tmp_path / "texts.sqlite")) as client:
+        item = {"id": "long", "label": "ibis", "vector": FAR, "text": text}
+        assert client.post("/v1/items", json={"items": [item]}).status_code == 201
+        assert client.get("/v1/items/long").json()["text"] == text
+        (shown,) = client.get("/v1/items?label=ibis").json()["items"]
+        assert shown["text"] == text[:300]
+        for address in ("/v1/predict", "/v1/neighbors"):
+            nearest = client.post(address, json={"vector": FAR, "neighbors": 1}).json()
+            assert [one["text"] for one in nearest["neighbors"]] == [text[:300]]
+
+
+@pytest.mark.parametrize("look", ["pictures", "texts"])
+def test_items_whose_looks_cannot_be_kept_are_not_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise EngineError("The disk is full.")
+
+    file = BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    looks = {"image": b64encode(file.getvalue()).decode(), "text": "a bird"}
+    items = [{"id": f"new {i}", "label": "ibis", "vector": FAR, **looks} for i in range(2)]
+    with serving(sqlite_gallery(tmp_path / "birds.sqlite")) as client:
+        with monkeypatch.context() as broken:
+            broken.setattr(SqliteEngine, f"put_{look}", fail)
+            problem = refused(client.post("/v1/items", json={"items": items}), 503)
+            assert problem["error"] == "engine_unavailable"
+            assert client.get("/v1/items").json()["total"] == 120
+            assert client.get("/v1/model").json()["size"] == 120
+            broken.setattr(SqliteEngine, "remove", fail)
+            problem = refused(client.post("/v1/items", json={"items": items}), 503)
+            assert problem["error"] == "partly_added"
+            assert "The 2 items were added, but not all" in problem["message"]
+            assert client.get("/v1/items?label=ibis").json()["total"] == 2
+        client.post("/v1/items/remove", json={"ids": ["new 0", "new 1"]})
+        assert client.post("/v1/items", json={"items": items}).status_code == 201
+        assert client.get("/v1/items/new%201").json()["text"] == "a bird"
 
 
 def test_items_that_are_refused_leave_no_class_behind(client: TestClient) -> None:

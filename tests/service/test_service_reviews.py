@@ -16,7 +16,9 @@ from served_examples import (
 )
 from starlette.testclient import TestClient
 
+from nearsure.arrays import AnyArray, BoolArray
 from nearsure.engines.sqlite import SqliteEngine
+from nearsure.errors import EngineError
 from nearsure.report.map import fit_plane
 from nearsure.service.reviews import CONFIRMED, ConfirmedLabels, RemovedItems
 
@@ -91,14 +93,14 @@ def test_a_removal_is_undone(tmp_path: Path, metric: Any) -> None:  # noqa: ANN4
         engine.put_pictures({"p007": PICTURE})
     with serving(path) as client:
         before = client.get("/v1/items/p007?vector=true").json()
+        change(client, "confirm", "p007", label=before["label"])
         assert change(client, "remove", "p007", "p008").json() == {"changed": 2}
         assert refused(client.get("/v1/items/p007"), 404)
         assert change(client, "restore", "p007", "p008").json() == {"changed": 2}
         after = client.get("/v1/items/p007?vector=true").json()
-        # Where vectors are compared by cosine, new ones are kept at unit length.
-        length = np.linalg.norm(before["vector"]) if metric == "cosine" else 1.0
-        np.testing.assert_allclose(length * np.array(after["vector"]), before["vector"], rtol=1e-6)
-        assert (after["id"], after["label"]) == (before["id"], before["label"])
+        assert after == before
+        gallery = client.app.state.service.gallery  # type: ignore[attr-defined]
+        assert gallery.confirmed(np.array(["p007", "p008"])).tolist() == [True, False]
         assert client.get("/v1/items/p007/picture").content == PICTURE
         assert refused(client.get("/v1/items/p008/picture"), 404)["error"] == "no_picture"
         for name in ("p007", "p999"):
@@ -108,6 +110,51 @@ def test_a_removal_is_undone(tmp_path: Path, metric: Any) -> None:  # noqa: ANN4
         client.post("/v1/items", json={"items": [{**before, "label": "stork"}]})
         assert refused(change(client, "restore", "p007"), 409)["error"] == "item_exists"
         assert client.get("/v1/items/p007").json()["label"] == "stork"
+
+
+@pytest.mark.parametrize("look", ["pictures", "texts"])
+def test_a_removal_is_undone_whole_or_not_at_all(
+    path: Path, look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteEngine(path) as engine:
+        engine.put_pictures({"p007": PICTURE})
+        engine.put_texts({"p007": "a bird"})
+    with serving(path) as client:
+        change(client, "remove", "p007", "p008")
+        with monkeypatch.context() as broken:
+            broken.setattr(SqliteEngine, f"put_{look}", fail)
+            assert refused(change(client, "restore", "p007", "p008"), 503)
+            assert refused(client.get("/v1/items/p007"), 404)
+            assert refused(client.get("/v1/items/p008"), 404)
+        assert change(client, "restore", "p007", "p008").json() == {"changed": 2}
+        assert client.get("/v1/items/p007").json()["text"] == "a bird"
+        assert client.get("/v1/items/p007/picture").content == PICTURE
+
+
+def fail(*_: object) -> None:
+    raise EngineError("The disk is full.")
+
+
+def test_a_confirmed_suspect_that_is_removed_while_the_audit_runs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(path) as client:
+        change(client, "confirm", "p000", label="crane")
+        gallery = client.app.state.service.gallery  # type: ignore[attr-defined]
+        named = ConfirmedLabels.named
+        calls: list[AnyArray] = []
+
+        def remove_then(self: ConfirmedLabels, ids: AnyArray) -> BoolArray:
+            found = named(self, ids)
+            if not calls:
+                calls.append(ids)
+                gallery.remove(np.array(["p000"]))
+            return found
+
+        monkeypatch.setattr(ConfirmedLabels, "named", remove_then)
+        audit = document_at(client, "/v1/audit")
+        assert (len(calls), audit["n_points"]) == (1, 119)
+        assert "p000" not in {one["id"] for one in audit["suspects"]}
 
 
 def test_only_the_last_removals_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

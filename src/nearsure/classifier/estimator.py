@@ -599,13 +599,16 @@ class NEDClassifier(
         """Probabilities of the classes among the neighbours; codes index ``classes_``."""
         return self._ask(self._validated_queries(X)).posterior
 
-    def predict_with_confidence(self, X: ArrayLike) -> Prediction:
+    def predict_with_confidence(self, X: ArrayLike, *, compare: bool = True) -> Prediction:
         """Labels, confidence and the neighbours as evidence, from one search.
 
         Parameters
         ----------
         X : array of shape (n, n_features)
             Queries.
+        compare : bool, default True
+            Whether to look if they are like the gallery's own points; who asks for few at a time
+            may rather do so now and then, by `find_differences` of the neighbours of many.
 
         Returns
         -------
@@ -617,7 +620,8 @@ class NEDClassifier(
             If 30 or more queries are not like the gallery's own points, for which confidence was
             fitted; ``differences`` of the prediction says how.
         """
-        return self._ask(self._validated_queries(X))
+        queries = self._validated_queries(X)
+        return self._ask(queries) if compare else self._predicted(self._search(queries))
 
     def kneighbors(self, X: ArrayLike, n_neighbors: int | None = None) -> Neighbors:
         """The nearest support points of each query, by squared distance.
@@ -1036,9 +1040,10 @@ class NEDClassifier(
         if groups is None and own_names is not None and bursts is not None and bursts.grouped:
             groups = len(own_names) + np.arange(len(vectors))
         names, group_codes = extended_groups(groups, len(vectors), own_names)
-        if self._fit.metric == "cosine":
+        gallery = self._fit.gallery
+        if self._fit.metric == "cosine" and gallery.engine.metric != "cosine":
             vectors = unit_vectors(vectors)
-        new_ids = self._fit.gallery.add(vectors, labels, group_codes, ids)
+        new_ids = gallery.add(vectors, labels, group_codes, ids)
         self._fit.group_names = names
         self._warn_if_stale()
         return new_ids

@@ -181,10 +181,13 @@ class Support:
     head : array of shape (n,), or None
         Probability of the same answer by the head alone, in [0, 1]; NaN for a class that came
         after the head was fitted. None without a head.
+    shares : array of shape (n, k)
+        What each neighbour contributes, as `NEDClassifier.vote_shares` has it.
     """
 
     neighbors: FloatArray
     head: FloatArray | None
+    shares: FloatArray
 
 
 # Beyond this share of changed points a fit is called stale, whatever the likelihood says.

@@ -323,14 +323,17 @@ class FittedRule:
         array of shape (n, k)
             In [0, 1], rows sum to 1; 0 behind ``neighbors.counts``.
         """
-        claimed = replace(self, head=None).uncalibrated_posterior(
+        near = replace(self, head=None).uncalibrated_posterior(
             neighbors, class_sizes=class_sizes, prior_factors=prior_factors
         )
+        return self._share_out(neighbors, near)
+
+    def _share_out(self, neighbors: Neighbors, near: Posterior) -> FloatArray:
         if self.form is None:
             weights = rule_weights(neighbors, cast("RuleName", self.name), self.temperature)
         else:
             weights = self.form.weights(neighbors)
-        return neighbor_shares(neighbors, weights, claimed)
+        return neighbor_shares(neighbors, weights, near)
 
     def support(
         self,
@@ -340,7 +343,7 @@ class FittedRule:
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
     ) -> Support:
-        """How probable answers are by the neighbours alone, and by the head alone.
+        """How probable answers are by the neighbours alone and by the head alone; `vote_shares`.
 
         Parameters
         ----------
@@ -354,9 +357,10 @@ class FittedRule:
         near = replace(self, head=None).uncalibrated_posterior(
             neighbors, class_sizes=class_sizes, prior_factors=prior_factors
         )
+        shares = self._share_out(neighbors, near)
         scores = neighbors.class_scores
         if self.head is None or self.head.joint is None or scores is None:
-            return Support(near.probability_of(codes), None)
+            return Support(near.probability_of(codes), None, shares)
         sizes = self.class_sizes if class_sizes is None else class_sizes
         by_head = join_head(
             near,
@@ -366,7 +370,8 @@ class FittedRule:
             possible=None if sizes is None else sizes > 0,
         ).probability_of(codes)
         is_known = (codes < scores.n_known) & ~np.isin(codes, scores.unheard)
-        return Support(near.probability_of(codes), np.where(is_known, by_head, np.nan))
+        alone = np.where(is_known, by_head, np.nan)
+        return Support(near.probability_of(codes), alone, shares)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""

@@ -175,12 +175,11 @@ def _list_answers(
     if n_neighbors:
         from nearsure.report.document import plain_number
 
-        shares = classifier.vote_shares(prediction.neighbors)
         support = classifier.support(prediction)
         if support.head is not None:
             columns["p_neighbors"] = support.neighbors
             columns["p_head"] = [plain_number(p) for p in support.head.tolist()]
-        columns["neighbors"] = _neighbors(prediction, classifier, shares, n_neighbors)
+        columns["neighbors"] = _neighbors(prediction, classifier, support.shares, n_neighbors)
     return columns
 
 

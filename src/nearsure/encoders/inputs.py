@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def input_kind(source: str) -> EncoderKind | None:
     """What a path holds that has to be encoded; None for vectors, and for what is not there.
 
     A folder or an image file holds images; a .txt file texts, and so does a .csv or .jsonl file
-    with a column "text" and none of vectors.
+    with a column "text" and none of vectors. Numbered columns of numbers (x0, x1, ...) are one.
     """
     path = Path(source)
     suffix = path.suffix.lower()
@@ -60,18 +61,38 @@ def input_kind(source: str) -> EncoderKind | None:
         return "image"
     if suffix not in READERS or not path.is_file():
         return None
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        first = next((line for line in file if line.strip()), "")
-    if suffix == ".csv":
-        names = next(csv.reader([first]), [])
-    elif suffix == ".txt":
+    if suffix == ".txt":
         return "text"
-    else:
-        try:
-            names = list(json.loads(first))
-        except (ValueError, TypeError, RecursionError):
-            return None
-    return "text" if "text" in names and not set(VECTOR_FIELDS).intersection(names) else None
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            if suffix == ".csv":
+                rows = csv.reader(file)
+                names, values = next(rows, []), next(rows, [])
+            else:
+                names, values = (
+                    list(json.loads(next((line for line in file if line.strip()), ""))),
+                    [],
+                )
+    except (ValueError, TypeError, RecursionError, csv.Error):
+        return None
+    has_vectors = bool(set(VECTOR_FIELDS).intersection(names)) or _has_numbers(names, values)
+    return "text" if "text" in names and not has_vectors else None
+
+
+def _has_numbers(names: list[str], values: list[str]) -> bool:
+    """Whether columns are numbered and hold numbers: others may say more about a text."""
+    numbered = [
+        value for name, value in zip(names, values, strict=False) if re.search(r"\d$", name)
+    ]
+    return len(numbered) > 1 and all(map(_is_number, numbered))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_inputs(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nearsure.arrays import AnyArray, FloatArray
+from nearsure.arrays import AnyArray
 from nearsure.classifier import NEDClassifier, Prediction, Support
 from nearsure.report.document import plain_number
 from nearsure.schema import BOOLEAN, COUNT, TEXT, misfit, nullable, number
@@ -128,10 +128,8 @@ class Answers:
         Of the classifier.
     classes : array of shape (n_classes,)
         Its labels, by code.
-    shares : array of shape (n, k)
-        Each neighbour's share of the vote.
     support : Support
-        Of the answers, by the neighbours and by the class as a whole.
+        Of the answers, by each neighbour and by the class as a whole.
     threshold : ThresholdInUse
         From which confidence answers are accepted.
     model : int
@@ -144,7 +142,6 @@ class Answers:
 
     prediction: Prediction
     classes: AnyArray
-    shares: FloatArray
     support: Support
     threshold: ThresholdInUse
     model: int
@@ -184,7 +181,7 @@ class Answers:
             show_names(ids),
             show_names(self.classes[found.labels[row, shown]]),
             found.sq_distances[row, shown].tolist(),
-            self.shares[row, shown].tolist(),
+            self.support.shares[row, shown].tolist(),
             strict=True,
         )
         described: list[dict[str, Any]] = [
@@ -222,7 +219,6 @@ def make_answers(
     return Answers(
         prediction,
         classifier.classes_,
-        classifier.vote_shares(prediction.neighbors),
         classifier.support(prediction),
         threshold,
         model,

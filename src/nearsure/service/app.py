@@ -84,6 +84,8 @@ def create_app(
         # The target would come from the client's own Host header.
         redirect_slashes=False,
         lifespan=lifespan,
+        # Figures are the service's own; the framework would look for others at each request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         exception_handlers={HTTPException: raise_again, RequestValidationError: raise_again},
     )
     app.state.status = "starting"

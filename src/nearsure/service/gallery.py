@@ -15,7 +15,6 @@ from nearsure.arrays import AnyArray, BoolArray
 from nearsure.classifier import NEDClassifier
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import EngineError, InvalidInputError, NearsureError, PartialGalleryError
-from nearsure.index import unit_vectors
 from nearsure.service.answers import (
     Answers,
     ThresholdInUse,
@@ -131,10 +130,8 @@ class ServedGallery:
     def predict(self, vectors: AnyArray) -> list[tuple[Answers, int]]:
         """Answers to queries, shape (n, dimension), each with its row."""
         fit = self.fit
-        if len(vectors) > 1:
-            # A batch that differs from the gallery is warned of; here the promise tells it.
-            ignore_fit_warnings()
-        prediction = fit.classifier.predict_with_confidence(vectors)
+        # Whether queries differ from the gallery is told by the promise, for many of them at once.
+        prediction = fit.classifier.predict_with_confidence(vectors, compare=False)
         answers = fit.answer(prediction)
         return [(answers, row) for row in range(len(vectors))]
 
@@ -166,7 +163,7 @@ class ServedGallery:
         Parameters
         ----------
         vectors : array of shape (n, dimension)
-            Finite. Where vectors are compared by cosine, they are kept at unit length.
+            Finite.
         labels : array of shape (n,)
             As the engine has them.
         texts : sequence of str or None
@@ -179,10 +176,8 @@ class ServedGallery:
                 raise InvalidInputError("The ids of new items must differ. Got one twice.")
             try:
                 if self._fit is None:
-                    is_cosine = self.engine.metric == "cosine"
-                    points = unit_vectors(vectors) if is_cosine else vectors
                     with self._noting(ids):
-                        self.engine.add(points, ids, labels)
+                        self.engine.add(vectors, ids, labels)
                 else:
                     classifier = self._fit.classifier
                     has_new = not np.isin(labels, classifier.classes_).all()
@@ -201,18 +196,32 @@ class ServedGallery:
                 self._free = free_integers([np.sort(ids)], 1, self._free)
             return ids
 
-    def keep_looks(
-        self, ids: AnyArray, pictures: Sequence[bytes | None], texts: Sequence[str | None]
-    ) -> None:
-        """Keep small pictures and texts of points, in an engine that can."""
-        names = ids.tolist()
-        small = {name: own for name, own in zip(names, pictures, strict=True) if own is not None}
-        written = {name: own for name, own in zip(names, texts, strict=True) if own is not None}
+    def add_with_looks(
+        self,
+        vectors: AnyArray,
+        labels: AnyArray,
+        names: Sequence[str | None],
+        pictures: Sequence[bytes | None],
+        texts: Sequence[str | None],
+    ) -> AnyArray:
+        """Add points with small pictures and texts, all or none, to an engine that keeps these.
+
+        Raises
+        ------
+        ProblemError
+            503 if the points were added without them, and could not be removed again.
+        """
         with self._writing:
-            if small:
-                self.engine.put_pictures(small)  # type: ignore[attr-defined]
-            if written:
-                self.engine.put_texts(written)  # type: ignore[attr-defined]
+            ids = self.add(vectors, labels, names)
+            own = ids.tolist()
+            small = {name: one for name, one in zip(own, pictures, strict=True) if one is not None}
+            written = {name: one for name, one in zip(own, texts, strict=True) if one is not None}
+            with self._removing_if_it_fails(ids):
+                if small:
+                    self.engine.put_pictures(small)  # type: ignore[attr-defined]
+                if written:
+                    self.engine.put_texts(written)  # type: ignore[attr-defined]
+            return ids
 
     def relabel(self, ids: AnyArray, label: AnyArray) -> int:
         """Give points one other label, all or none; how many there were."""
@@ -258,7 +267,8 @@ class ServedGallery:
                 raise ProblemError(404, "not_removed", message)
             vectors, labels = self._removed.points(ids)
             self.add(vectors, labels, list(map(str, ids.tolist())))
-            self._removed.put_back(ids.tolist())
+            with self._removing_if_it_fails(ids):
+                self._removed.put_back(ids.tolist())
         return len(ids)
 
     def confirm(self, ids: AnyArray, label: AnyArray) -> int:
@@ -270,7 +280,7 @@ class ServedGallery:
             409 if one has another label.
         """
         with self._writing:
-            labels, vectors = self._labelled(ids)
+            labels, vectors = self._labelled(self.stored(ids))
             others = ids[labels != label]
             if len(others):
                 raise ProblemError(
@@ -294,7 +304,9 @@ class ServedGallery:
         """Which points, shape (n,), have a label that was confirmed as it is, shape (n,)."""
         found = self._confirmed.named(ids)
         if found.any():
-            found[found] = self._confirmed.match(ids[found], *self._labelled(ids[found]))
+            # One that was removed meanwhile starts the reader over, and is no problem of a client.
+            stored = self.engine.fetch(ids[found])
+            found[found] = self._confirmed.match(ids[found], *self._labelled(stored))
         return found
 
     def refit(self) -> Fit:
@@ -422,11 +434,29 @@ class ServedGallery:
             with self._noting(ids):
                 self._fit.classifier.remove(ids, allow_empty_class=True)
 
-    def _labelled(self, ids: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Labels and vectors of points; 404 if one is not there."""
-        stored = self.stored(ids)
-        labels = self.labels_beside(ids) if stored.labels is None else stored.labels
+    def _labelled(self, stored: Stored) -> tuple[AnyArray, AnyArray]:
+        """Labels and vectors of points."""
+        labels = self.labels_beside(stored.ids) if stored.labels is None else stored.labels
         return np.asarray(labels), np.asarray(stored.vectors)
+
+    @contextmanager
+    def _removing_if_it_fails(self, ids: AnyArray) -> Iterator[None]:
+        """Points that were just added go again if what belongs beside them cannot be kept."""
+        try:
+            yield
+        except Exception as error:
+            log.warning("Pictures or texts of new items could not be kept: %s", error)
+            try:
+                self._remove(ids)
+            except Exception as second:
+                log.exception("The new items could not be removed again.")
+                raise ProblemError(
+                    503,
+                    "partly_added",
+                    f"The {len(ids)} items were added, but not all of their pictures and texts, "
+                    "and they could not be removed again. Remove them, and add them again.",
+                ) from second
+            raise
 
     def _free_integers(self, texts: Sequence[str | None]) -> range:
         """As many integers that are no ids as there are items, or more, if any is needed."""

@@ -10,6 +10,7 @@ from nearsure.arrays import AnyArray
 from nearsure.engines.contract import Engine, Stored
 from nearsure.errors import InvalidInputError
 from nearsure.report.document import Label, plain_label
+from nearsure.service.window import LONGEST_TEXT
 
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 # What ids are made of where none is given.
@@ -166,7 +167,7 @@ def find_page(
     else:
         found, total = _scan_page(engine, labels_beside, start, limit + 1, wanted)
     ids, labels = show_names(found.ids), show_names(np.asarray(found.labels))
-    texts = texts_in(engine, found.ids[:limit])
+    texts = texts_in(engine, found.ids[:limit], LONGEST_TEXT)
     items = [
         {"id": own, "label": name, "vector": None, "text": texts.get(key)}
         for own, name, key in zip(ids[:limit], labels[:limit], found.ids.tolist(), strict=False)
@@ -203,10 +204,10 @@ def _scan_page(
     return Stored(np.concatenate(ids[1:] or ids), np.concatenate(labels[1:] or labels)), total
 
 
-def texts_in(engine: Engine, ids: AnyArray) -> dict[Any, str]:
-    """The texts of items by id, if the engine keeps any."""
+def texts_in(engine: Engine, ids: AnyArray, longest: int | None = None) -> dict[Any, str]:
+    """The texts of items by id, cut to some letters, if the engine keeps any."""
     find: Callable[[AnyArray], dict[Any, str]] | None = getattr(engine, "texts", None)
-    return {} if find is None else find(ids)
+    return {} if find is None else {own: text[:longest] for own, text in find(ids).items()}
 
 
 def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) -> AnyArray:

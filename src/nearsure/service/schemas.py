@@ -121,7 +121,9 @@ class NeighborShown(Message):
     sq_distance: float
     share: float
     text: str | None = Field(
-        None, description="What it was made of; only of a gallery that keeps texts."
+        None,
+        description="What it was made of, its first 300 letters; only of a gallery that keeps "
+        "texts.",
     )
 
 
@@ -266,7 +268,11 @@ class Item(Message):
     id: Label
     label: Label
     vector: list[float] | None = None
-    text: str | None = Field(None, description="What it was made of, if that is kept.")
+    text: str | None = Field(
+        None,
+        description="What it was made of, if that is kept; in a page of items its first 300 "
+        "letters.",
+    )
 
 
 class ItemPage(Message):

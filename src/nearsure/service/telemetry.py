@@ -114,6 +114,8 @@ class Measurements:
             "How often they were not like it.",
             registry=self.registry,
         )
+        # Those of each kind of request, which are looked up with locks and checks otherwise.
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._confidences = _ConfidenceHistogram()
         self.registry.register(self._confidences)
 
@@ -147,9 +149,13 @@ class Measurements:
 
     def request(self, route: str, method: str, status: int, duration: float) -> None:
         """Note a request that was answered."""
-        known = method if method in METHODS else OTHER
-        self._requests.labels(route, known, str(status)).inc()
-        self._seconds.labels(route, known).observe(duration)
+        kind = route, method if method in METHODS else OTHER, status
+        own = self._of_requests.get(kind)
+        if own is None:
+            counter = self._requests.labels(*kind[:2], str(status))
+            own = self._of_requests[kind] = counter, self._seconds.labels(*kind[:2])
+        own[0].inc()
+        own[1].observe(duration)
 
     def text(self) -> bytes:
         """All figures, as Prometheus reads them; `content_type` goes with it."""

@@ -126,7 +126,11 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         raise GalleryNotFoundError(f"There is no file {shown}.")
     check_only_name(source, shown)
     # With the right to write, no log is left behind; without it, the file can still be read.
-    mode: Literal["rw", "ro"] = "rw" if os.access(source, os.W_OK) else "ro"
+    mode: Literal["rw", "ro", "ro&immutable=1"] = "rw" if os.access(source, os.W_OK) else "ro"
+    if not os.access(source.parent, os.W_OK) and not beside(source, "-wal").exists():
+        # As on a disk of backups: SQLite could make no log there to share it by.
+        mode = "ro&immutable=1"
+    before = _written(source)
     # Readable to this user alone until it has the rights of the source.
     copy.touch(mode=0o600)
     of_copy = f"The copy of {shown}"
@@ -149,10 +153,18 @@ def copy_gallery(source: Path, copy: Path, advance: Callable[[int], None]) -> No
         own.execute("SELECT COUNT(*) FROM settings").fetchone()
         with translate_errors(of_copy):
             own.backup(copied, pages=PAGES, progress=progress)
-            copied.execute("PRAGMA journal_mode = DELETE")
+            # As every gallery is: otherwise its first reader would lock its first writer out.
+            copied.execute("PRAGMA journal_mode = WAL")
             copied.execute("PRAGMA trusted_schema = OFF")
             _check_whole(copied, shown)
+    if mode == "ro&immutable=1" and _written(source) != before:
+        raise EngineUnavailableError(f"{shown} was written while it was copied. Copy it again.")
     shutil.copymode(source, copy)
+
+
+def _written(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def _check_whole(connection: sqlite3.Connection, shown: str) -> None:

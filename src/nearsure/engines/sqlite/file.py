@@ -456,8 +456,10 @@ class DatabaseFile:
         connection.close()
 
 
-def connect(path: Path, mode: Literal["rw", "ro"], timeout: float = 5.0) -> sqlite3.Connection:
-    """Open a database that is there, for any thread."""
+def connect(
+    path: Path, mode: Literal["rw", "ro", "ro&immutable=1"], timeout: float = 5.0
+) -> sqlite3.Connection:
+    """Open a database that is there, for any thread; an immutable one makes no files beside it."""
     connection = sqlite3.connect(
         f"file:{quote(os.fsencode(path))}?mode={mode}",
         uri=True,

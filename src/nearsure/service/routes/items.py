@@ -134,10 +134,10 @@ async def add_items(request: Request) -> Response:
     pictures = await service.reads.run(lambda: [_small(image) for image in images] if keeps else [])
 
     def add() -> AnyArray:
-        ids = service.gallery.add(vectors, labels, names)
-        if keeps:
-            service.gallery.keep_looks(ids, pictures, [item.text for item in new])
-        return ids
+        if not keeps:
+            return service.gallery.add(vectors, labels, names)
+        texts = [item.text for item in new]
+        return service.gallery.add_with_looks(vectors, labels, names, pictures, texts)
 
     return json_answer({"ids": show_names(await service.write(add))}, 201)
 
