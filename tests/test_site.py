@@ -1,19 +1,39 @@
-"""The site's folder of pages: everything is copied, and the references are complete."""
+"""The site: pages are copied, references are complete, and the search finds what they list."""
 
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 
 import pytest
 import typer
+from playwright.sync_api import sync_playwright
 
 from nearsure.cli.app import app
 from nearsure.service import ServiceSettings, create_app
 
 ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# What the page's own search sends back to it; 3 is the kind of a message with results.
+LISTEN = """window.answers = [];
+const Original = Worker;
+window.Worker = class extends Original {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => {
+      if (data.type === 3) window.answers.push(data.data.items.flat().map((item) => item.location));
+    });
+  }
+};"""
+PYTHON = "docs/reference/python.html#nearsure."
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\((?P<target>[^)\s#]*)(?:#[^)\s]*)?\)")
 
 
@@ -109,3 +129,79 @@ def test_nothing_of_an_earlier_site_stays(staging: ModuleType, tmp_path: Path) -
     stale.write_text("# Gone\n")
     staging.stage(tmp_path / "pages")
     assert not stale.exists()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without telling standard error."""
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], list[str]]]:
+    """Types into the search of the built site, in a browser, and returns the places it lists."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    site = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)  # noqa: S603
+    with served(site) as address, sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        page = browser.new_page()
+        page.add_init_script(LISTEN)
+        page.goto(f"{address}/docs/index.html")
+        field = page.locator(".md-search__input")
+        field.click()
+
+        def ask(words: str) -> list[str]:
+            # The empty query is answered at once the index has been read.
+            page.wait_for_function("window.answers.length > 0")
+            page.evaluate("window.answers = []")
+            field.fill(words)
+            field.press("End")
+            page.wait_for_function("window.answers.length > 0")
+            return list(page.evaluate("window.answers.at(-1)"))
+
+        yield ask
+        browser.close()
+
+
+def test_search_finds_every_option(search: Callable[[str], list[str]]) -> None:
+    group = typer.main.get_command(app)
+    context = typer.Context(group)
+    places: dict[str, set[str]] = {}
+    for name in group.list_commands(context):  # type: ignore[attr-defined]
+        for parameter in group.get_command(context, name).params:  # type: ignore[attr-defined]
+            for option in [*parameter.opts, *parameter.secondary_opts]:
+                if option.startswith("--") and option != "--help" and not parameter.hidden:
+                    places.setdefault(option, set()).add(
+                        f"docs/reference/commands.html#nearsure-{name}"
+                    )
+    assert {"--head", "--groups-from-folder", "--precision"} <= places.keys()
+    missing = {option: where - set(search(option)) for option, where in places.items()}
+    assert not {option: where for option, where in missing.items() if where}
+    assert len(search("--groups-from-folder")) < len(search("folder"))
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("accept_threshold", "NEDClassifier.accept_threshold"),
+        ("unknown_share", "NEDClassifier"),
+        ("predict_set", "NEDClassifier.predict_set"),
+        ("PairConfidence", "PairConfidence"),
+    ],
+)
+def test_search_finds_names_of_python(
+    search: Callable[[str], list[str]], words: str, place: str
+) -> None:
+    assert f"{PYTHON}{place}" in search(words)[:3]

@@ -27,6 +27,7 @@ from service_processes import (
     service_processes,
     wait_until_ready,
 )
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from nearsure.engines.sqlite import SqliteEngine
 from nearsure.errors import ConfigError, NearsureError
@@ -125,6 +126,21 @@ def test_what_cannot_be_served_is_an_error_at_once(tmp_path: Path) -> None:
         taken.listen()
         with pytest.raises(ConfigError, match="cannot listen"):
             run_service(ServiceSettings(str(path), port=taken.getsockname()[1]))
+
+
+def test_libraries_get_no_more_threads_than_they_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The user's own limit stands, on a machine of many cores, too."""
+    pools: list[dict[str, Any]] = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(
+        "nearsure.service.server._Server.run", lambda *_, **__: pools.extend(threadpool_info())
+    )
+    path = sqlite_gallery(tmp_path / "birds.sqlite", n_each=3)
+    with threadpool_limits(1):
+        run_service(ServiceSettings(str(path), port=free_port()))
+    assert {pool["num_threads"] for pool in pools} == {1}
 
 
 ENDLESS = resource.RLIM_INFINITY

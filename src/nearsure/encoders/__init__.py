@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearsure.errors import ConfigError, MissingExtraError
 
-__all__ = ["Encoder", "check_encoder", "describe_encoder", "open_encoder"]
+__all__ = ["Encoder", "check_encoder", "describe_encoder", "find_stored_encoder", "open_encoder"]
 
 
 EncoderKind = Literal["image", "text"]
@@ -126,7 +126,7 @@ def check_encoder(made_by: str | None, name: str, encoder: Encoder, dimension: i
         raise ConfigError(
             f"The gallery's vectors were made by the encoder {made_by!r}, and only vectors of the "
             f"same can be compared with them. Got {own!r}: leave --encoder out, or install that "
-            "version, or fit the gallery anew with this one."
+            "version, or refit the gallery with this one."
         )
     if encoder.dimension != dimension:
         raise ConfigError(

@@ -1,7 +1,6 @@
 """The service as a process: start, drain, stop, and limits for slow clients."""
 
 import logging
-import os
 import resource
 import signal
 import socket
@@ -12,7 +11,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from nearsure.errors import ConfigError
 from nearsure.service.app import create_app
@@ -61,8 +60,10 @@ def run_service(settings: ServiceSettings) -> None:
         server = _Server(app, settings)
         log.info("Serving on %s", _address(listener))
         sys.setswitchinterval(SWITCH_SECONDS)
-        # One core is left to talk to clients: threads of a matrix product wait busily.
-        with threadpool_limits(max(1, (os.cpu_count() or 1) - 1)):
+        # One core is left to talk to clients: threads of a matrix product wait busily. No library
+        # gets more threads than it has, with which some versions of OpenBLAS crash.
+        fewer = {pool["prefix"]: max(1, pool["num_threads"] - 1) for pool in threadpool_info()}
+        with threadpool_limits(fewer):
             server.run(sockets=[listener])
     log.info("Stopped.")
 
