@@ -241,7 +241,7 @@
           "div",
           { class: "slider-ends", "aria-hidden": "true" },
           element("span", {}, "accept more"),
-          element("span", {}, "be surer"),
+          element("span", {}, "accept less"),
         ),
         split.bar,
         exact,

@@ -56,7 +56,7 @@
             series(palette, "within chance", bins.filter((bin) => !isOff(bin)), palette.right, "circle"),
             series(palette, "off by more than chance", bins.filter(isOff), palette.wrong, "triangle"),
             {
-              type: "line", label: "claimed = true", data: [{ x: 0, y: 0 }, { x: 1, y: 1 }],
+              type: "line", label: "confidence = accuracy", data: [{ x: 0, y: 0 }, { x: 1, y: 1 }],
               borderColor: palette.muted, borderDash: [5, 5], borderWidth: 1.5, pointRadius: 0, pointHoverRadius: 0,
               pointStyle: "line", order: 1,
             },
