@@ -101,8 +101,8 @@ def test_text_names_the_classes_and_shows_so_many_rows(
         "60 points in 5 classes",
         f"possibly mislabelled: {found.suspects.wrong}",
         "nearly identical points labelled differently: 1 pairs",
-        f"classes that claim something of each other: {len(found.confusable)} pairs",
-        "classes too small, or that miss themselves: 5",
+        f"confusable pairs of classes: {len(found.confusable)}",
+        "classes with few members, or often without neighbours of their own: 5",
         titles[-1],
     ]
     copies = found.copies
@@ -130,8 +130,8 @@ def test_text_of_one_class() -> None:
         "2 points in 1 classes",
         "possibly mislabelled: about 0, between 0 and 0",
         "nearly identical points labelled differently: 0 pairs",
-        "classes that claim something of each other: 0 pairs",
-        "classes too small, or that miss themselves: 0",
+        "confusable pairs of classes: 0",
+        "classes with few members, or often without neighbours of their own: 0",
         "copies and near-copies within a class: 0 points in 0 groups, 0 points with an exact copy",
     ]
 

@@ -531,7 +531,7 @@ def test_evidence_of_points_without_neighbours() -> None:
 def test_the_text_says_what_was_found(gallery: MadeGallery) -> None:
     drift = compared(gallery, gallery.queries(200, seed=6, noise=2.0)[0])
     text = drift.to_text()
-    assert text.startswith("200 queries beside 1500 gallery points: ALARM")
+    assert text.startswith("200 queries compared with 1500 gallery points: ALARM")
     for part in (
         "confidence          lower",
         "distance            farther",

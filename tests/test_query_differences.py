@@ -44,7 +44,7 @@ def test_queries_that_differ_are_warned_of(classifier: NEDClassifier, method: st
     [
         ({"noise": 1.6}, "their answers are less sure"),
         ({"noise": 1.6}, "they lie farther away"),
-        ({"n_classes": 5}, "they ask for classes in other proportions"),
+        ({"n_classes": 5}, "their classes come in other proportions"),
     ],
 )
 def test_reasons_are_named(

@@ -869,7 +869,7 @@ class GalleryAudit:
         if part == "confusable":
             confused = self.confusable
             return Table(
-                f"classes that claim something of each other: {len(confused)} pairs",
+                f"confusable pairs of classes: {len(confused)}",
                 (
                     labels("label", confused.codes[:, 0], "class"),
                     labels("other_label", confused.codes[:, 1], "class"),
@@ -879,7 +879,7 @@ class GalleryAudit:
         if part == "small":
             small = self.small
             return Table(
-                f"classes too small, or that miss themselves: {len(small)}",
+                f"classes with few members, or often without neighbours of their own: {len(small)}",
                 (
                     labels("label", small.codes, "class"),
                     Column("n_members", small.n_members, heading="members"),
@@ -956,10 +956,10 @@ def audit(
     nearly identical points labelled differently: 1 pairs
       id  label  id  label  squared distance
       2   0      3   1      0.001
-    classes that claim something of each other: 1 pairs
+    confusable pairs of classes: 1
       class  class  mean p %
       0      1      47.4
-    classes too small, or that miss themselves: 2
+    classes with few members, or often without neighbours of their own: 2
       class  members  missed  accuracy %
       1      2        0       0.0
     copies and near-copies within a class: 2 points in 1 groups, 0 points with an exact copy

@@ -360,11 +360,11 @@ def _check_sample(name: str, values: ArrayLike) -> FloatArray:
 N_RESAMPLES = 500
 INTERVAL_LEVEL = 0.95
 BLIND_SPOTS = (
-    "An estimate, not a measurement: it takes for granted that being sure means for these queries "
-    "what it means for the gallery. Wrong answers that are sure (attacked queries, classes that "
-    "the gallery lacks, wrong labels in it) are counted as right, and right ones that are hardly "
-    "sure, as of queries far from everything, as wrong. The interval holds the chance of the draw, "
-    "not these errors: label some queries to be sure."
+    "An estimate, not a measurement: it assumes that confidence means the same for these queries "
+    "as for the gallery. Wrong answers of high confidence (attacked queries, classes that the "
+    "gallery lacks, wrong labels in it) are counted as right, and right answers of low "
+    "confidence, such as those far from everything, as wrong. The interval covers chance, not "
+    "these errors: label some queries to measure the accuracy."
 )
 
 
@@ -495,7 +495,7 @@ def estimate_accuracy(
             )
     if not right.any():
         raise InvalidInputError(
-            "Some gallery point must be answered rightly without itself, or the gallery says "
+            "Some gallery point must be answered correctly without itself, or the gallery says "
             f"nothing about queries. Got none of {len(right)}: give classes two members or more."
         )
     level = check_open_fraction("level", level)
@@ -560,7 +560,7 @@ class QueryDrift:
         return self.confidence.alarm or self.distance.alarm
 
     def __repr__(self) -> str:
-        return f"{self._findings()}\nAn estimate, not a measurement: to_text() says what it misses."
+        return f"{self._findings()}\nAn estimate, not a measurement: to_text() lists its limits."
 
     def _repr_html_(self) -> str:
         return html_paragraphs(repr(self))
@@ -604,7 +604,7 @@ class QueryDrift:
             )
         return "\n".join(
             (
-                f"{found.n_queries} queries beside {found.n_own} gallery points: {verdict}",
+                f"{found.n_queries} queries compared with {found.n_own} gallery points: {verdict}",
                 _shift_line("confidence", self.confidence, ("lower", "higher")),
                 _shift_line("distance", self.distance, ("nearer", "farther")),
                 f"estimated accuracy  {accuracy}; gallery points {100 * found.own_accuracy:.1f}%",

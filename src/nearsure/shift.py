@@ -329,7 +329,7 @@ LARGEST_RADIUS = 1e150
 
 LESS_SURE = "their answers are less sure"
 FARTHER = "they lie farther away"
-OTHER_SHARES = "they ask for classes in other proportions"
+OTHER_SHARES = "their classes come in other proportions"
 
 
 def find_differences(own: Traits, queries: Traits) -> tuple[str, ...]:

@@ -238,7 +238,7 @@ def test_without_wrong_answers_nothing_is_known_of_them() -> None:
     chosen = choose_threshold([0.9, 0.8], [1, 1], false_accept_rate=0.1)
     assert not chosen.reached
     assert math.isnan(chosen.false_accept_rate)
-    assert "can promise nothing: give more points that should not be accepted" in str(chosen)
+    assert "support no promise: add points that should not be accepted" in str(chosen)
 
 
 def test_wrong_answers_of_the_largest_confidence_cannot_be_kept_out() -> None:
@@ -274,8 +274,9 @@ def test_it_says_what_it_promises() -> None:
     unreached = replace(made, threshold=math.inf, promised=0.971, n_accepted=0, n_wrong_accepted=0)
     assert str(unreached) == (
         "No threshold on the confidence can promise at least 99% right, with 95% certainty, from "
-        "4,000 points of which 100 are wrong. The best that these points can promise is at least "
-        "97.1% right, for queries like those given: give more calibration points, or ask for less."
+        "4,000 points of which 100 are wrong. The strictest promise that these points support "
+        "is at least 97.1% right, for queries like those given: "
+        "add calibration points, or relax the target."
     )
     of_gallery = replace(made, rests_on="points left out alone")
     assert "certainty, for queries like the gallery (measured 99.40% of 3,320)." in str(of_gallery)

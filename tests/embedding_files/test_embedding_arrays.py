@@ -248,7 +248,7 @@ def test_bfloat16_is_refused_with_a_remedy(tmp_path: Path) -> None:
     text = json.dumps(header).encode()
     path = tmp_path / "b.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
-    with pytest.raises(EmbeddingsFileError, match="BF16, which numpy does not know"):
+    with pytest.raises(EmbeddingsFileError, match="BF16, which numpy does not support"):
         load_embeddings(path, vectors_key="x")
 
 

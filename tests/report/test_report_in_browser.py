@@ -135,7 +135,8 @@ def test_a_click_on_the_chart_moves_the_slider(page: Page) -> None:
 def test_the_verdict_and_the_tiles_say_the_numbers(page: Page) -> None:
     verdict = page.locator(".verdict-main").text_content() or ""
     assert verdict.startswith(
-        "Of the matches called 90% sure, 91% were right (89.5 to 93.0). Take it at its word"
+        "Of the matches with 90% confidence, 91% were right (89.5 to 93.0). "
+        "The confidence is reliable"
     )
     assert "83% of the queries" in (page.locator(".verdict-act").text_content() or "")
     values = page.locator(".tile-value").all_text_contents()

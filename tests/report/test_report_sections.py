@@ -150,7 +150,7 @@ def test_a_promise_is_held_against_the_labels() -> None:
     ("n_right", "n_wrong", "verdict", "said"),
     [
         (120, 0, "kept", "is kept: 100.0% of 120 accepted answers are right (97.0% to 100.0%)."),
-        (99, 2, "within chance", "is kept as far as 101 accepted answers can tell: 98.0% are"),
+        (99, 2, "within chance", "is kept, as far as 101 accepted answers can show: 98.0% are"),
         (60, 20, "not kept", "is not kept: 75.0% instead of 99% of 80 accepted answers are right"),
         (0, 0, "untested", "is not tested: no answer reaches its threshold."),
     ],
@@ -175,7 +175,9 @@ def test_queries_that_differ_break_the_promise_and_the_report_says_so() -> None:
     assert "not like the gallery" not in kept.sentence
     assert broken.verdict == "not kept"
     assert f"instead of {100 * broken.precision:g}%" in broken.sentence
-    assert "The queries are not like the gallery: asked with them, the promise" in broken.sentence
+    assert (
+        "The queries are not like the gallery: checked against them, the promise" in broken.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_where_accuracy_and_mean_confidence_differ_the_last_section_is_not_empty
     )
     right, claimed = metric(report, "accuracy").estimate, metric(report, "mean_confidence").estimate
     assert f"{right.value:.1%}" != f"{claimed.value:.1%}"
-    assert any("Answers claim" in note for note in report.about.notes)
+    assert any("The mean confidence is" in note for note in report.about.notes)
 
 
 def test_the_confusion_matrix_holds_what_was_confused_and_nothing_else() -> None:

@@ -363,7 +363,7 @@ def test_two_items_are_compared(reader: Page, served: Served) -> None:
     opened(reader, served, "compare")
     reader.locator("#first-content").fill("cat-00")
     reader.locator("#second-content").fill("cat-01")
-    reader.get_by_label("Same pairs among those you compare, %").fill("10")
+    reader.get_by_label("Expected share of same pairs, %").fill("10")
     reader.get_by_role("button", name="Compare", exact=True).click()
     two = {"first": {"item": "cat-00"}, "second": {"item": "cat-01"}, "base_rate": 0.1}
     answer = served.call("/v1/compare", two)
@@ -471,7 +471,7 @@ def test_labels_are_reviewed_by_buttons_and_keys_and_all_is_undone(
     )
     row = page.locator(f'.suspect[data-id="{first}"]')
     row.get_by_role("button", name="Label is correct").click()
-    expect(said).to_have_text(f"Item {first} is rightly labelled “{MISLABELLED[first]}”.")
+    expect(said).to_have_text(f"Item {first} is correctly labelled “{MISLABELLED[first]}”.")
     expect(row).to_have_count(0)
     expect(progress).to_have_text(f"1 of {len(MISLABELLED)} reviewed")
     assert first not in suspects_of(fresh)

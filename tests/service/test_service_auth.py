@@ -271,7 +271,7 @@ def test_without_tokens_foreign_pages_are_refused(
 @pytest.mark.parametrize("origin", ["*", "null"])
 def test_without_tokens_pages_of_any_host_cannot_be_allowed(origin: str) -> None:
     origins = ("https://tools.example.org", origin)
-    with pytest.raises(ConfigError, match="must name the pages that may ask") as error:
+    with pytest.raises(ConfigError, match="must name the pages that may call") as error:
         ServiceSettings("a.sqlite", cors_origins=origins)
     assert repr(origin) in str(error.value)
     ServiceSettings("a.sqlite", cors_origins=origins, read_tokens=(READ,))

@@ -977,7 +977,7 @@ class NEDClassifier(
         >>> rows = classifier.choose_queries_to_label(moved, 100)
         >>> found = classifier.recalibrate(moved[rows], y[900:][rows])
         >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
-        100 labelled queries, 58.0% of them answered rightly: mean confidence 75.7% by the gallery
+        100 labelled queries, 58.0% of them answered correctly: mean confidence 75.7% by the gallery
         alone, 63.7% now. The gallery's own calibration holds for them with probability 6.5e-06.
         """
         queries = self._validated_queries(X)

@@ -222,7 +222,7 @@ class Recalibration:
     labels : array of shape (n,)
         Their labels.
     n_right : int
-        How many of them were answered rightly.
+        How many of them were answered correctly.
     mean_before, mean_after : float
         Mean confidence of their answers, as the gallery's fit had it and as it is now.
     like_gallery : float
@@ -242,7 +242,7 @@ class Recalibration:
     def __str__(self) -> str:
         n = len(self)
         return (
-            f"{n:,} labelled queries, {self.n_right / n:.1%} of them answered rightly: mean "
+            f"{n:,} labelled queries, {self.n_right / n:.1%} of them answered correctly: mean "
             f"confidence {self.mean_before:.1%} by the gallery alone, {self.mean_after:.1%} now. "
             "The gallery's own calibration holds for them with probability "
             f"{self.like_gallery:.2g}."

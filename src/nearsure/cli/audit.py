@@ -174,12 +174,12 @@ def _show(found: "Audit", rows: int) -> None:
         ],
     )
     show_table(
-        "Classes that claim most of each other",
+        "Most confusable pairs of classes",
         ("class", "class", "mean p"),
         [[pair.first, pair.second, f"{pair.confusion:.1%}"] for pair in found.confusable[:rows]],
     )
     show_table(
-        f"Classes too small, or that miss themselves: {found.n_small:,}",
+        f"Classes with few members, or often without neighbours of their own: {found.n_small:,}",
         ("class", "members", "missed", "accuracy"),
         [
             [

@@ -32,7 +32,7 @@ def backup(
 ) -> None:
     """Copy an .sqlite gallery, even while it is being served.
 
-    A file that is open must not be copied in another way: what was written last is in its -wal.
+    Do not copy an open gallery in any other way: its latest changes are in its -wal file.
 
     Example: nearsure backup birds.sqlite backups/birds.sqlite
     """
@@ -49,7 +49,7 @@ def restore(
 ) -> None:
     """Restore a gallery from a copy, and remove leftover files of the old one.
 
-    A copy must not be put there in another way: the -wal of a gallery that crashed would ruin it.
+    Do not put a copy there in any other way: the -wal file of a crashed gallery would corrupt it.
 
     Example: nearsure restore backups/birds.sqlite birds.sqlite --replace
     """

@@ -50,7 +50,7 @@ def embed(
     An image's label is the folder that it lies in, its id the path below SOURCE. Texts are lines,
     or the column "text" beside "label" and "id"; they are kept beside the vectors.
 
-    All files are looked at first. Images that cannot be decoded are left out, listed at the end,
+    All files are checked first. Images that cannot be decoded are left out, listed at the end,
     and the exit code is 1. What was encoded before an interruption is kept in OUTPUT.partial; the
     same command goes on from there.
 

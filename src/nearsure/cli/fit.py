@@ -26,7 +26,7 @@ MODEL_SUFFIX = ".safetensors"
 PRECISION = 0.99
 # What the numbers of a fit mean, said where they are printed.
 MEANINGS = {
-    "gamma": "the sharpness: 1 is the paper's formula, more is surer",
+    "gamma": "the sharpness: 1 is the paper's formula, more is more confident",
     "beta": "how far T follows the distances around a query: 0 not at all, 1 in proportion",
     "typical_sq_distance": "the squared distance at which T is the one above",
 }
@@ -74,7 +74,7 @@ def fit(
     encoder: Annotated[
         str | None,
         options.file_option(
-            help="image, text or module:attribute: encodes images or texts, or says what has made "
+            help="image, text or module:attribute: encodes images or texts, or names what made "
             "the vectors. It is kept with the fit, and predict, report and serve use it."
         ),
     ] = None,

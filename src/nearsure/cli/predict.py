@@ -74,8 +74,8 @@ def predict(
     Queries are streamed: a file may be larger than memory. On a terminal the first ones are shown.
 
     Labels in the file are ignored; --labels-key names their column, so that it is not taken for a
-    part of the vector. "accepted" goes by the confidence alone; an accepted answer may still have
-    the verdict "unknown", and unknown queries count as wrong answers in the promise.
+    part of the vector. "accepted" depends on the confidence alone; an accepted answer may still
+    have the verdict "unknown", and unknown queries count as wrong answers in the promise.
 
     The first queries are compared with the gallery. If they differ, the promise of --precision is
     adjusted to them, or withdrawn: nothing is accepted then, unless --threshold overrides it.

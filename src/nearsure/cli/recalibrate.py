@@ -61,9 +61,9 @@ def recalibrate(
 ) -> None:
     """Adjust confidence to labelled queries that differ from the gallery.
 
-    The gallery's own fit is the prior: few labels change little, some hundreds decide. What can be
-    promised then rests on the labelled queries alone. They must be a fair sample of the queries to
-    come: drawn at random, or chosen with --choose, and labelled all.
+    The gallery's own fit is the prior: a few labels change little, several hundred outweigh it.
+    What can be promised then rests on the labelled queries alone. They must be a fair sample of the
+    queries to come: drawn at random, or chosen with --choose, and all labelled.
 
     Example: nearsure recalibrate queries.npz --model model.safetensors --choose 100 -o to_label.csv
 

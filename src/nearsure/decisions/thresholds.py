@@ -450,17 +450,17 @@ class AcceptThreshold:
             )
         if self.unknown_share is not None and self.n_unknown_classes < FEWEST_CLASSES:
             return (
-                "Nothing can be promised where queries of unknown classes are expected: what these "
-                f"do is judged by classes that are left out in turn, and {self.n_unknown_classes} "
-                f"are too few. There must be {FEWEST_CLASSES} or more: add classes, or label some "
+                "Nothing can be promised where queries of unknown classes are expected: classes "
+                f"left out in turn stand for them, and {self.n_unknown_classes} are too few. "
+                f" There must be {FEWEST_CLASSES} or more: add classes, or label some "
                 "queries."
             )
         worst = 0.0 if self.kind == "precision" else 1.0
         best = (
-            "These points can promise nothing"
+            "These points support no promise"
             if self.promised == worst
-            else f"The best that these points can promise is {_promise(self.kind, self.promised)}, "
-            f"{self.condition}"
+            else "The strictest promise that these points support is "
+            f"{_promise(self.kind, self.promised)}, {self.condition}"
         )
         points, needed = "points", "calibration points"
         if self.rests_on == "labelled queries":
@@ -469,11 +469,11 @@ class AcceptThreshold:
             needed = f"{points} that should not be accepted"
         if self.unknown_share is not None:
             points = f"points of {self.n_unknown_classes:,} classes, left out in turn,"
-            needed = "points, or classes, which are what unknown ones are judged by"
+            needed = "points or classes"
         return (
             f"No threshold on the confidence can promise {_promise(self.kind, self.target)}, with "
             f"{_percent(self.certainty)} certainty, from {self.n_points:,} {points} of which "
-            f"{self.n_wrong:,} are wrong. {best}: give more {needed}, or ask for less."
+            f"{self.n_wrong:,} are wrong. {best}: add {needed}, or relax the target."
         )
 
 

@@ -258,7 +258,7 @@ def open_safetensors(source: Source) -> dict[str, StoredArray]:
 def _slices(source: Source, name: str, dtype: str, kind: str, rows: int) -> Iterator[AnyArray]:
     if kind == "O":
         raise EmbeddingsFileError(
-            f"{name!r} in {source} is {dtype}, which numpy does not know. Save it as float32."
+            f"{name!r} in {source} is {dtype}, which numpy does not support. Save it as float32."
         )
     with translate_errors(source), safe_open(source.file, framework="numpy") as file:
         part = file.get_slice(name)

@@ -93,8 +93,9 @@ class PairThreshold:
         if not self.reached:
             return (
                 f"No threshold can promise that at most {self.false_accept:.3g} of different pairs "
-                f"are accepted, with {self.certainty:.3g} certainty, from {of}. The best that they "
-                f"can promise is {self.promised:.2g}: add classes, or ask for less."
+                f"are accepted, with {self.certainty:.3g} certainty, from {of}. The strictest "
+                f"promise that they support is {self.promised:.2g}: add classes, or relax the "
+                "target."
             )
         return (
             f"Accept at probability >= {self.threshold:.6g}: {self.true_accept:.1%} of same pairs, "

@@ -236,8 +236,8 @@ def _check_promises(
         }[adjusted.state]
         first = replace(
             first,
-            sentence=f"{first.sentence} The queries are not like the gallery: asked with them, "
-            f"the promise {remark}.",
+            sentence=f"{first.sentence} The queries are not like the gallery: checked against "
+            f"them, the promise {remark}.",
         )
     return (first, *checks)
 

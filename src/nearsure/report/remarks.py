@@ -58,8 +58,8 @@ def on_missing_unknowns(unknown_share: float | None) -> str | None:
         return None
     return (
         f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery. "
-        "Its own points are all of one, so that confidence looks too low here. Where thresholds "
-        "are judged, points that leave their whole class out play such queries."
+        "Its own points are all of one, so that confidence looks too low here. In the "
+        "promised thresholds, points without their whole class stand for such queries."
     )
 
 
@@ -123,7 +123,7 @@ def on_gap(accuracy: Estimate, mean_confidence: float) -> str | None:
         else "That is more than chance: the confidence of these queries is off."
     )
     return (
-        f"Answers claim {mean_confidence:.1%} on average, and {right:.1%} are right: confidence is "
+        f"The mean confidence is {mean_confidence:.1%}, and {right:.1%} are right: confidence is "
         f"{abs(gap):.1f} points too {'high' if gap > 0 else 'low'} here. {chance}"
     )
 

@@ -258,7 +258,7 @@ TITLES = {
 }
 MEANINGS = {
     "accuracy": "Share of the answers that are right.",
-    "mean_confidence": "What the answers claim on average; it should equal the accuracy.",
+    "mean_confidence": "The average confidence of the answers; it should equal the accuracy.",
     "ece": "How far confidence lies from accuracy, averaged over 15 bins. A perfectly "
     "calibrated method would show its floor by chance: the debiased error, with the interval, has "
     "an estimate of that taken off.",
@@ -269,7 +269,7 @@ MEANINGS = {
     "nll": "Mean of -log p(true class); a probability below "
     f"{LEAST_PROBABILITY} counts as {LEAST_PROBABILITY}.",
     "aurc": "Share of wrong answers among those accepted, averaged over all thresholds.",
-    "error_auroc": "How often a right answer is surer than a wrong one; 50% is chance.",
+    "error_auroc": "How often a right answer has more confidence than a wrong one; 50% is chance.",
     "known_accuracy": "Share of right answers among queries of classes that the gallery has.",
     "unknown_caught": "Share of the queries of other classes that are called unknown.",
     "known_refused": "Share of the queries of the gallery's classes that are called unknown.",
@@ -584,7 +584,7 @@ def check_promise(
         sentence = {
             "kept": f"{promise} is kept: {measured.value:.1%} of {n_accepted} are right "
             f"{interval}.",
-            "within chance": f"{promise} is kept as far as {n_accepted} can tell: "
+            "within chance": f"{promise} is kept, as far as {n_accepted} can show: "
             f"{measured.value:.1%} are right {interval}.",
             "not kept": f"{promise} is not kept: {measured.value:.1%} instead of "
             f"{100 * chosen.target:g}% of {n_accepted} are right {interval}.",

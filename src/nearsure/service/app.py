@@ -78,7 +78,7 @@ def create_app(
     app = _Service(
         title="nearsure",
         version=nearsure.__version__,
-        summary="Nearest-neighbour answers that say how sure they are.",
+        summary="Nearest-neighbour answers with calibrated confidence.",
         docs_url=None,
         redoc_url=None,
         # The target would come from the client's own Host header.

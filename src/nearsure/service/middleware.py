@@ -337,7 +337,7 @@ class RateLimit:
                 raise ProblemError(
                     429,
                     "too_many_requests",
-                    f"A client may ask {self.rate:g} times a second on average. Try again later.",
+                    f"A client may send {self.rate:g} requests a second on average. Try later.",
                     {"retry-after": str(math.ceil(wait))},
                 )
         await self.app(scope, receive, send)

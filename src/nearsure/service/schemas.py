@@ -318,7 +318,7 @@ class Model(Message):
     k: int
     rule: str
     head: Literal["means", "logistic"] | None = Field(
-        description="What says, beside the neighbours, what a class as a whole looks like."
+        description="Model of whole classes, used beside the neighbours."
     )
     head_choice: str | None = Field(description="Why, in a sentence; null where nothing was tried.")
     metric: str
@@ -368,7 +368,7 @@ class Promise(Message):
 
     state: PromiseState | None = Field(description="As in answers.")
     sentence: str
-    reasons: list[str] = Field(description="What tells recent queries from the others.")
+    reasons: list[str] = Field(description="How recent queries differ from the others.")
     compared_with: Literal["gallery", "labelled queries"] = Field(
         description="The others: queries that were labelled, once there are any."
     )
@@ -420,7 +420,7 @@ class Labels(Message):
     """What was learned from labelled queries, and what can be promised now."""
 
     n_labels: int
-    n_right: int = Field(description="How many of them were answered rightly.")
+    n_right: int = Field(description="How many of them were answered correctly.")
     mean_before: float | None = Field(description="Mean confidence by the gallery alone.")
     mean_after: float | None = Field(description="Mean confidence now.")
     sentence: str

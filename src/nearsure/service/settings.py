@@ -45,7 +45,7 @@ class ServiceSettings:
         Seconds that a client may take to send a request or to take some more of its answer, and
         that a request may take.
     cors_origins : tuple of str
-        Pages of other hosts that may ask; ``"*"`` for all, where tokens protect the service.
+        Pages of other hosts that may call the service; ``"*"`` for all, where tokens protect it.
 
     Raises
     ------
@@ -73,8 +73,8 @@ class ServiceSettings:
         open_to = ANYBODY.intersection(self.cors_origins)
         if open_to and not (self.read_tokens or self.write_tokens):
             raise ConfigError(
-                "Without tokens cors_origins must name the pages that may ask, such as "
-                f"https://tools.example.org. Got {min(open_to)!r} instead, with which every page "
-                "that a browser on this machine has open could read the gallery. Name the pages, "
-                "or set a read or write token."
+                "Without tokens cors_origins must name the pages that may call the service, such "
+                f"as https://tools.example.org. Got {min(open_to)!r} instead, with which every "
+                "page that a browser on this machine has open could read the gallery. Name the "
+                "pages, or set a read or write token."
             )

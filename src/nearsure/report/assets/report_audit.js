@@ -155,7 +155,7 @@
       "About " + plural(audit.n_wrong, "label") + " of " + count(audit.n_points) + " may be wrong, between " +
       count(audit.n_wrong_low) + " and " + count(audit.n_wrong_high) + "; " +
       plural(audit.n_duplicates, "pair") + " of near duplicates with different labels, " +
-      plural(audit.n_small, "class", "classes") + " too small to be trusted."
+      plural(audit.n_small, "class", "classes") + " too small to be reliable."
     );
   }
 
@@ -179,7 +179,7 @@
         { class: "audit-rest" },
         block(
           context, "Classes that are easily confused", null,
-          listed("Confusable classes", CONFUSABLE, found.confusable, "No two classes claim each other's points."),
+          listed("Confusable classes", CONFUSABLE, found.confusable, "No two classes are confused with each other."),
         ),
         element(
           "div",
@@ -189,7 +189,7 @@
             listed("Near duplicates with different labels", DUPLICATES, found.duplicates, "There are none."),
           ),
           block(
-            context, "Classes too small to be trusted", cut(found.small.length, found.n_small),
+            context, "Classes too small to be reliable", cut(found.small.length, found.n_small),
             listed("Small classes", SMALL, found.small, "There are none."),
           ),
         ),

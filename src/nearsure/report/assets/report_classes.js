@@ -59,7 +59,7 @@
       "Classes, worst first",
       "A class of few queries has a wide interval: read that before its percentage.",
       rows.length === 0
-        ? nothing("There are no labelled queries, so there is nothing to say of single classes.")
+        ? nothing("There are no labelled queries, so single classes cannot be measured.")
         : longTable({
             caption: "Accuracy of each class", noun: "class", columns: columnsOf(context), rows, pageSize: PAGE,
             textOf: (row) => String(row.label),

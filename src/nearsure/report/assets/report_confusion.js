@@ -44,7 +44,7 @@
     const [truth, answer] = [labels[cell.truth], labels[cell.answer]];
     const rest = cell.count - cell.examples.length;
     open(context, truth + " taken for " + answer,
-      element("p", {}, plural(cell.count, "query", "queries") + ", the surest first."),
+      element("p", {}, plural(cell.count, "query", "queries") + ", most confident first."),
       examples(context, cell.examples, truth),
       rest > 0 && element("p", { class: "fine" }, "and " + count(rest) + " more"));
   }

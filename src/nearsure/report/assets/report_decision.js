@@ -218,7 +218,7 @@
       promised.textContent =
         kept.length > 0
           ? (promise || kept[kept.length - 1]).sentence
-          : "The interval is of this threshold alone. One that was picked by looking at many deserves a promise.";
+          : "The interval is of this threshold alone. If you picked it by looking at many, take a promised one instead.";
       chart.update();
     }
 
@@ -241,7 +241,7 @@
           "div",
           { class: "slider-ends", "aria-hidden": "true" },
           element("span", {}, "accept more"),
-          element("span", {}, "be surer"),
+          element("span", {}, "accept less"),
         ),
         split.bar,
         exact,

@@ -17,7 +17,7 @@
     top_label: "log-likelihood of the answer being right",
   };
   const PARAMETERS = {
-    gamma: "Sharpness gamma (1 is the paper's formula, more is surer)",
+    gamma: "Sharpness gamma (1 is the paper's formula, more is more confident)",
     beta: "Adaptivity beta (how far T follows the distances around a query: 0 not at all, 1 in proportion)",
     typical_sq_distance: "Squared distance at which T is the one above",
   };

@@ -33,10 +33,10 @@
     const total = bins.reduce((sum, bin) => sum + bin.count, 0);
     const surplus = bins.reduce((sum, bin) => sum + bin.count * (bin.confidence - bin.accuracy.value), 0) / total;
     const gap = ece && !missing(ece.estimate.value) ? ece.estimate.value : Math.abs(surplus);
-    const size = "on average, what is claimed and what comes true differ by " + points(gap) + " points";
+    const size = "on average, confidence and accuracy differ by " + points(gap) + " points";
     const fewOff = bins.filter(isOff).length <= Math.ceil(0.1 * bins.length);
-    if (gap <= CLOSE_ENOUGH || fewOff) return ["Take it at its word", size];
-    return [surplus > 0 ? "It promises too much" : "It promises too little", size];
+    if (gap <= CLOSE_ENOUGH || fewOff) return ["The confidence is reliable", size];
+    return [surplus > 0 ? "The confidence is too high" : "The confidence is too low", size];
   }
 
   function verdict(report) {
@@ -45,7 +45,7 @@
     const interval = range(bin.accuracy);
     const [judged, size] = judgement(report);
     return (
-      "Of the matches called " + sureness(bin.confidence) + " sure, " + sureness(bin.accuracy.value) +
+      "Of the matches with " + sureness(bin.confidence) + " confidence, " + sureness(bin.accuracy.value) +
       " were right" + (interval ? " (" + interval + ")" : "") + ". " + judged + ": " + size + "."
     );
   }

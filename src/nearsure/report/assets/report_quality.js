@@ -1,4 +1,4 @@
-// Does confidence mean what it says, and is another rule better?
+// Does confidence match accuracy, and is another rule better?
 (function () {
   "use strict";
   const parts = window.nearsureReportParts;
@@ -9,7 +9,7 @@
   const binName = (bin) => points(bin.low, 0) + " to " + percent(bin.high, 0);
 
   const binWords = (bin) => [
-    count(bin.count) + " answers called " + percent(bin.confidence) + " sure",
+    count(bin.count) + " answers with " + percent(bin.confidence) + " confidence",
     withRange(bin.accuracy) + " right",
   ];
   const riskWords = (point) => percent(point.x, 0) + " accepted, " + percent(point.y) + " of them wrong";
@@ -43,20 +43,20 @@
     return chartFigure(context, {
       name: "reliability",
       description:
-        "Reliability diagram: the share of answers that were right against the confidence that was claimed, " +
+        "Reliability diagram: the share of answers that were right against their confidence, " +
         "for " + bins.length + " groups of answers. The table below it has the numbers.",
       caption:
-        "On the diagonal, what was claimed came true. Above it the answers were better than claimed, below it worse. " +
+        "On the diagonal, accuracy equals confidence. Above it answers were right more often, below it less often. " +
         "Larger marks stand for more answers.",
-      table: plainTable("Confidence that was claimed, and what came true", columns, bins),
+      table: plainTable("Confidence and accuracy", columns, bins),
       configure: (palette) => ({
         type: "scatter",
         data: {
           datasets: [
-            series(palette, "as claimed, within chance", bins.filter((bin) => !isOff(bin)), palette.right, "circle"),
+            series(palette, "within chance", bins.filter((bin) => !isOff(bin)), palette.right, "circle"),
             series(palette, "off by more than chance", bins.filter(isOff), palette.wrong, "triangle"),
             {
-              type: "line", label: "claimed = true", data: [{ x: 0, y: 0 }, { x: 1, y: 1 }],
+              type: "line", label: "confidence = accuracy", data: [{ x: 0, y: 0 }, { x: 1, y: 1 }],
               borderColor: palette.muted, borderDash: [5, 5], borderWidth: 1.5, pointRadius: 0, pointHoverRadius: 0,
               pointStyle: "line", order: 1,
             },
@@ -65,7 +65,7 @@
         options: baseOptions(palette, {
           interaction: { mode: "nearest", intersect: true },
           scales: {
-            x: axis(palette, { title: "confidence that was claimed", min: 0, max: 1, isPercent: true }),
+            x: axis(palette, { title: "confidence", min: 0, max: 1, isPercent: true }),
             y: axis(palette, { title: "share that was right", min: 0, max: 1, isPercent: true }),
           },
           plugins: {
@@ -102,7 +102,7 @@
       description:
         "Histogram: how many answers there are of each confidence, right and wrong ones on top of each other. " +
         "The table below it has the numbers.",
-      caption: "Most answers far to the right: the classifier mostly knows. Wrong answers belong to the left.",
+      caption: "Most answers far to the right: most answers are confident. Wrong answers belong to the left.",
       table: plainTable("Answers by confidence", columns, bins),
       configure: (palette) => ({
         type: "bar",
@@ -145,7 +145,7 @@
     return section(
       context,
       "calibration",
-      "Does confidence mean what it says?",
+      "Does confidence match accuracy?",
       null,
       element("div", { class: "pair" }, reliability(context), histogram(context)),
     );

@@ -65,7 +65,7 @@ export function relabelItem(item, label, button = null) {
 export function confirmItem(item, button = null) {
   const [id, label] = [item.id, String(item.label)];
   return make({ kind: "confirm", id, label, before: label }, () => confirm(id, label), {
-    words: `Item ${shortName(id)} is rightly labelled “${shortName(label)}”.`,
+    words: `Item ${shortName(id)} is correctly labelled “${shortName(label)}”.`,
     back: () => unconfirm(id),
     wordsBack: `Item ${shortName(id)} is to be reviewed again.`,
   }, button);

@@ -42,7 +42,7 @@ async function compared(side) {
 function showComparison(answer) {
   const verdict = { true: "Accepted as the same.", false: "Not accepted as the same." }[answer.accepted];
   byId("comparison").replaceChildren(
-    element("p", {}, element("strong", {}, confidencePercent(answer.probability)), " probable that they are the same"),
+    element("p", {}, element("strong", {}, confidencePercent(answer.probability)), " probability that they are the same"),
     meter(answer.probability),
     element("p", { class: "note" }, `Squared distance ${distance(answer.sq_distance)}.`),
     element("p", { class: "note" }, verdict === undefined ? answer.sentence : `${verdict} ${answer.sentence}`),

@@ -17,7 +17,7 @@ MEANINGS = {
     413: "The request is too large.",
     415: "The content is of another type.",
     422: "Something in the request is not what it should be.",
-    429: "Asked too often.",
+    429: "Too many requests.",
     500: "The service failed.",
     501: "Not configured.",
     503: "Overloaded, stopping, or the engine cannot be reached.",
