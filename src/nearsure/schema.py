@@ -110,6 +110,8 @@ def array(dtypes: str, *shape: int | None, low: float = -LARGEST, high: float = 
 NUMBER = number("a finite number")
 POSITIVE = number("a finite number above 0", SMALLEST)
 COUNT = integer(0)
+# As generators of random numbers take it, of any length.
+SEED = Field("an integer of at least 0", lambda value: type(value) is int and value >= 0)
 TEXT = Field("a string", lambda value: isinstance(value, str))
 BOOLEAN = Field("true or false", lambda value: isinstance(value, bool))
 OBJECT = Field("an object", lambda value: isinstance(value, dict))

@@ -140,22 +140,22 @@ def check_open_fraction(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value < 1.0:
         raise InvalidInputError(
             f"The '{name}' parameter must be a number strictly between 0 and 1. "
-            f"Got {value!r} instead{hint_at_fraction(value)}."
+            f"Got {value!r} instead{hint_at_fraction(value)}"
         )
     return float(value)
 
 
 def hint_at_fraction(value: object) -> str:
-    """The end of a sentence about a number that looks like a percentage; empty for others.
+    """The end of a sentence about a number, which asks what one like a percentage means.
 
     Examples
     --------
     >>> hint_at_fraction(99), hint_at_fraction(-1)
-    (': did you mean 0.99?', '')
+    (': did you mean 0.99?', '.')
     """
     if isinstance(value, Real) and 1.0 < float(value) < 100.0:  # noqa: PLR2004
         return f": did you mean {float(value) / 100:.6g}?"
-    return ""
+    return "."
 
 
 def generator_of(seed: int | np.random.Generator) -> np.random.Generator:

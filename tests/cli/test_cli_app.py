@@ -92,7 +92,7 @@ def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("command", ["", *COMMANDS, *LAB, "embed", "pairs", "recalibrate"])
 def test_help_has_no_words_of_the_library_that_draws_it(command: str) -> None:
     shown = succeeded(*filter(None, [command]), "--help").out
-    for internal in ("<bool>", "{", "range", "9223372036854775807", "list["):
+    for internal in ("<bool>", "<str>", "<path>", "{", "range", "9223372036854775807", "list["):
         assert internal not in shown
 
 

@@ -67,6 +67,7 @@ def test_json_stays_json_when_a_file_is_written_too(stdin: bytes, tmp_path: Path
     ("words", "sentence"),
     [
         ([], "Give a file of embeddings or --model"),
+        (["birds.sqlite"], "nearsure audit --model birds.sqlite"),
         (["g.npz", "-m", "m.safetensors"], "and only one of them"),
         (["-m", "m.safetensors", "-k", "5"], "-k must be left out with --model"),
         (["-m", "m.safetensors", "--labels-key", "x"], "Names of columns must be left out"),

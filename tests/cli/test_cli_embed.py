@@ -337,6 +337,18 @@ def test_what_is_encoded_without_an_encoder(texts: Path, photos: Path, tmp_path:
     )
 
 
+def test_an_encoder_of_the_other_kind_is_named(texts: Path, photos: Path, tmp_path: Path) -> None:
+    model = tmp_path / "gallery.sqlite"
+    succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
+    for words in (
+        ("predict", photos, "--model", model),
+        ("fit", photos, "-o", tmp_path / "other.sqlite"),
+        ("embed", photos, "-o", tmp_path / "v.npz"),
+    ):
+        said = refused(*words, "--encoder", LETTERS)
+        assert f"{photos} holds images, and the encoder takes texts" in said
+
+
 def test_groups_are_not_each_others_neighbours(photos: Path, tmp_path: Path) -> None:
     for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
         (photos / name).rename(photos / name.replace(".png", ".moved"))

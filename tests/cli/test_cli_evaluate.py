@@ -206,7 +206,9 @@ def test_standard_input_gives_the_papers_tables_too(monkeypatch: pytest.MonkeyPa
     ("words", "sentence"),
     [
         (["--precision", "0.9"], "without one, as the paper's tables do: nearsure compare"),
-        (["-m", "model.safetensors", "--precision", "99"], "did you mean 0.99?"),
+        (["-m", "model.safetensors", "--precision", "99"], "did you mean 0.99?\n"),
+        # Said before a model is read, which may take long.
+        (["-m", "absent.safetensors", "--precision", "99"], "did you mean 0.99?\n"),
         (["-m", "model.safetensors", "--labels-key", "none"], "queries.npz has no array 'none'"),
     ],
 )

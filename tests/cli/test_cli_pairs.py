@@ -32,6 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_a_seed_of_any_length_is_kept(folder: Path, tmp_path: Path) -> None:
+    model, seed = tmp_path / "pairs.safetensors", 2**100
+    succeeded("pairs", folder / "gallery.npz", "--save", model, "--seed", seed)
+    succeeded("pairs", "--model", model)
+    assert PairConfidence.load(model).random_state == seed
+
+
 def test_learns_saves_and_compares_as_the_library_does(folder: Path) -> None:
     model = folder / "pairs.safetensors"
     learned = succeeded(

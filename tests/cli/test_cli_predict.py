@@ -273,6 +273,7 @@ def test_integer_labels_stay_integers(tmp_path: Path) -> None:
             "not both",
         ),
         (["queries.npz", "-m", "model.safetensors", "--precision", "1"], "strictly between 0 and"),
+        (["no.npz", "-m", "no.sqlite", "--precision", "99"], "did you mean 0.99?\n"),
         (["queries.npz", "-m", "beside.safetensors"], "say where with --gallery"),
         (
             ["queries.npz", "-m", "gallery.sqlite", "--engine-option", "speed=3"],

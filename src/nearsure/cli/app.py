@@ -48,12 +48,15 @@ TYPES = {"str": "TEXT", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}
 
 
 def _name_types(params: list[Any], ctx: "Context") -> list[Any]:
-    """Name arguments in capitals, and types of options as people do; switches have none."""
+    """Name arguments in capitals, without types, and types of options as people do."""
     for param in params:
         if param.metavar is None and isinstance(param, TyperOption):
             param.metavar = "" if param.is_flag else _type_of(param, ctx)
-        elif param.metavar is None and param.name is not None:
-            param.metavar = param.name.upper()
+        elif not isinstance(param, TyperOption):
+            if param.metavar is None and param.name is not None:
+                param.metavar = param.name.upper()
+            # Newer versions of typer write <str> behind the name.
+            param.display_type_rich = lambda **_: None
     return params
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument
 
 from nearsure.cli import options, outputs
-from nearsure.cli.inputs import engine_options, labels_of, names_of, open_model
+from nearsure.cli.inputs import engine_options, is_sqlite, labels_of, names_of, open_model
 from nearsure.cli.outputs import (
     RECORD_SUFFIXES,
     check_files,
@@ -72,6 +72,8 @@ def audit(
     settings = engine_options(engine_option, table=table, collection=collection)
     if (points is None) == (model is None):
         raise ConfigError("Give a file of embeddings or --model, and only one of them.")
+    if points is not None and is_sqlite(points):
+        raise ConfigError(f"{points} is a fitted gallery: nearsure audit --model {points}")
     # Before the work is done.
     check_files(
         {"GALLERY": points, "--labels": labels_path, "--model": model}, {"--output": output}

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from nearsure.atomic import atomic_write
 from nearsure.cli import options, outputs
-from nearsure.cli.inputs import end_encoded
+from nearsure.cli.inputs import end_encoded, load_encoder
 from nearsure.cli.options import output_option
 from nearsure.cli.outputs import Format, check_files, notice, progress, translate_errors
 from nearsure.errors import ConfigError
@@ -59,7 +59,7 @@ def embed(
     Example: nearsure embed sentences.csv --encoder text -o gallery.parquet
     """
     outputs.set_quiet(quiet)
-    from nearsure.encoders import describe_encoder, open_encoder
+    from nearsure.encoders import describe_encoder
     from nearsure.encoders.inputs import read_inputs
     from nearsure.encoders.rows import EncodedRows, PartialVectors
 
@@ -68,7 +68,7 @@ def embed(
             f"--output must end in .npz, {', '.join(FORMATS)}. Got {output.name} instead."
         )
     check_files({"SOURCE": source}, {"--output": output})
-    loaded = open_encoder(encoder, device=device, batch_size=batch_size)
+    loaded = load_encoder(encoder, device=device, batch_size=batch_size)
     inputs = read_inputs(source, loaded.kind)
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = PartialVectors(

@@ -63,6 +63,7 @@ def evaluate(
             "--model must be given: evaluate measures a fitted model on labelled queries. To "
             "compare rules without one, as the paper's tables do: nearsure compare QUERIES"
         )
+    options.check_precision(precision)
     engine = engine_options(engine_option, table=table, collection=collection)
     outputs.check_files({"EMBEDDINGS": embeddings, "--model": model}, {})
     columns: dict[str, Any] = {

@@ -193,9 +193,8 @@ def fit(
         replace = output.exists()
     from nearsure.classifier import NEDClassifier
     from nearsure.embedding_files import open_embeddings
-    from nearsure.encoders import open_encoder
 
-    opened = None if encoder is None else open_encoder(encoder)
+    opened = None if encoder is None else inputs.load_encoder(encoder)
     # Ids and groups of the points, as far as they go into an engine.
     groups: list[tuple[AnyArray, AnyArray]] = []
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typer import Exit
 
-from nearsure.cli.outputs import notice, refuse_address, tell
+from nearsure.cli.outputs import notice, refuse_address, spinner, tell
 from nearsure.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def open_queries(
     A folder of images or a file of texts is encoded by the encoder of the gallery.
     """
     from nearsure.embedding_files import open_embeddings
-    from nearsure.encoders import check_encoder, find_stored_encoder, open_encoder
+    from nearsure.encoders import check_encoder, find_stored_encoder
     from nearsure.encoders.inputs import input_kind
 
     kind = "text" if source == "-" and encoder is not None else input_kind(source)
@@ -51,7 +51,7 @@ def open_queries(
                 f"vectors: name it, as --encoder {kind}, or make vectors with nearsure embed."
             )
         name = encoder or find_stored_encoder(str(made_by))
-        opened = open_encoder(name)
+        opened = load_encoder(name)
         check_encoder(made_by, name, opened, int(classifier.n_features_in_))
         return encoded(source, opened, **columns)
     refuse_encoder(source, encoder)
@@ -64,6 +64,14 @@ def open_queries(
             f"{source} has {stream.dimension} instead."
         )
     return stream
+
+
+def load_encoder(name: str, **settings: Any) -> "Encoder":  # noqa: ANN401
+    """Open an encoder, and show that it takes a while."""
+    from nearsure.encoders import open_encoder
+
+    with spinner(f"loading the {name} encoder"):
+        return open_encoder(name, **settings)
 
 
 def encoded(

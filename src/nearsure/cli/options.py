@@ -142,6 +142,14 @@ def number_or(option: str, text: str, words: tuple[str, ...]) -> int | str:
     )
 
 
+def check_precision(precision: float | None) -> None:
+    """Raise an error for a precision that no answers can be promised, before anything is read."""
+    from nearsure.validation import check_open_fraction
+
+    if precision is not None:
+        check_open_fraction("precision", precision)
+
+
 def refuse(options: Mapping[str, object], why: str, *, when: bool = True) -> None:
     """Raise an error for an option that was given and would be ignored.
 

@@ -78,9 +78,7 @@ def pairs(
     labels_key: options.LabelsKey = None,
     ids_key: options.IdsKey = None,
     metric: options.Metric = None,
-    seed: Annotated[
-        int | None, Option(min=0, max=2**63 - 1, help="Random seed; by default 0.")
-    ] = None,
+    seed: Annotated[int | None, Option(min=0, help="Random seed; by default 0.")] = None,
     output: options.RecordsFile = None,
     output_format: options.OutputFormat = None,
     guard_formulas: options.GuardFormulas = False,

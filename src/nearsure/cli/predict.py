@@ -91,6 +91,7 @@ def predict(
     chosen = choose_format(output, output_format, as_json=as_json, guard_formulas=guard_formulas)
     if precision is not None and threshold is not None:
         raise ConfigError("Give --precision or --threshold, not both.")
+    options.check_precision(precision)
     check_files({"QUERIES": queries, "--model": model}, {"--output": output})
     with (
         open_model(model, gallery, settings) as classifier,

@@ -103,12 +103,10 @@ def serve(
     logging.getLogger("nearsure").setLevel(log_level.upper())
     from nearsure.cli.inputs import check_exists, engine_options, is_sqlite
     from nearsure.service import ServiceSettings, run_service
-    from nearsure.validation import check_open_fraction
 
     if is_sqlite(gallery):
         check_exists(gallery)
-    if precision is not None:
-        check_open_fraction("precision", precision)
+    options.check_precision(precision)
     tokens = read_tokens(tokens_file)
     run_service(
         ServiceSettings(

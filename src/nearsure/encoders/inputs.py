@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from nearsure.errors import EmbeddingsFileError
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 # How files of these begin; a file that begins otherwise is no image.
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+# Of a csv file, to tell vectors from what else stands beside a text.
+ROWS_LOOKED_AT = 100
 Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
@@ -66,25 +69,23 @@ def input_kind(source: str) -> EncoderKind | None:
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             if suffix == ".csv":
-                rows = csv.reader(file)
-                names, values = next(rows, []), next(rows, [])
+                rows = (row for row in csv.reader(file) if row)
+                names, first_rows = next(rows, []), list(islice(rows, ROWS_LOOKED_AT))
             else:
-                names, values = (
-                    list(json.loads(next((line for line in file if line.strip()), ""))),
-                    [],
-                )
+                names = list(json.loads(next((line for line in file if line.strip()), "")))
+                first_rows = []
     except (ValueError, TypeError, RecursionError, csv.Error):
         return None
-    has_vectors = bool(set(VECTOR_FIELDS).intersection(names)) or _has_numbers(names, values)
+    has_vectors = bool(set(VECTOR_FIELDS).intersection(names)) or _has_numbers(names, first_rows)
     return "text" if "text" in names and not has_vectors else None
 
 
-def _has_numbers(names: list[str], values: list[str]) -> bool:
+def _has_numbers(names: list[str], rows: list[list[str]]) -> bool:
     """Whether columns are numbered and hold numbers: others may say more about a text."""
-    numbered = [
-        value for name, value in zip(names, values, strict=False) if re.search(r"\d$", name)
-    ]
-    return len(numbered) > 1 and all(map(_is_number, numbered))
+    numbered = [place for place, name in enumerate(names) if re.search(r"\d$", name)]
+    # What is empty says nothing.
+    values = [row[place] for row in rows for place in numbered if row[place:] and row[place]]
+    return len(numbered) > 1 and bool(values) and all(map(_is_number, values))
 
 
 def _is_number(text: str) -> bool:
@@ -99,6 +100,11 @@ def read_inputs(
     source: Path, kind: EncoderKind, *, groups_from_folder: bool = False
 ) -> list[EncoderInput]:
     """All inputs of a folder or file, each id once; ids, and labels, all texts or all integers."""
+    found = input_kind(str(source))
+    if found not in (None, kind):
+        raise EmbeddingsFileError(
+            f"{source} holds {found}s, and the encoder takes {kind}s: name one that takes {found}s."
+        )
     if kind == "image":
         inputs = image_inputs(source, groups_from_folder=groups_from_folder)
     elif groups_from_folder:
