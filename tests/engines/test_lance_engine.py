@@ -105,20 +105,24 @@ class TestGraphUnderCosine(TestIndex):
 def test_an_effort_beyond_the_usual_limit_is_the_limit(
     tmp_path: Path, index: Literal["ivf", "hnsw"], name: str
 ) -> None:
+    def with_effort(value: int) -> LanceEngine:
+        uri = str(tmp_path)
+        return LanceEngine(uri, nprobe=value) if name == "nprobe" else LanceEngine(uri, ef=value)
+
     engine = LanceEngine.create(DIMENSION, str(tmp_path))
     points = points_for(engine, 300)
     engine.add(points.vectors, points.ids, points.labels)
     assert engine.effort is None
     engine.create_index(index, nlist=4)
     for value, largest in ((7, 2**16), (2**16 + 1, 2**16 + 1)):
-        opened = LanceEngine(str(tmp_path), **{name: value})
+        opened = with_effort(value)
         assert opened.effort == Effort(name, value, largest)
         # As many candidates as are asked for, however little the effort; and all of its lists.
         for effort in (1, largest):
             found = opened.search_with_effort(points.vectors[:3], 290, effort)
             assert found.counts.tolist() == [290] * 3
     with pytest.raises(InvalidInputError, match=f"{name} must be at least 1"):
-        LanceEngine(str(tmp_path), **{name: 0})
+        with_effort(0)
 
 
 def test_its_own_distance_is_squared(tmp_path: Path) -> None:

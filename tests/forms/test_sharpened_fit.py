@@ -125,7 +125,8 @@ class TestNoValleyIsMissed:
             maxiter=12,
             popsize=8,
             polish=False,
-            rng=np.random.default_rng(seed),
+            # `rng` since scipy 1.15, which takes `seed`, too.
+            seed=np.random.default_rng(seed),
         )
         assert penalised(some, codes, fit.form, own) <= rival.fun + 1e-9
 

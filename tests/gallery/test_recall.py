@@ -54,7 +54,7 @@ def test_recall_is_that_of_naive_search(index: str) -> None:
     answers = engine.search(VECTORS[drawn], K + 1).ids
     others = [[own for own in ids if own != i][:K] for ids, i in zip(answers, drawn, strict=True)]
     assert found.share == pytest.approx(share_of(np.array(others), true), abs=1e-9)
-    assert found.share < 0.95
+    assert found.share < 1.0  # or the comparison would say nothing
     assert (found.n_points, found.k) == (300, K)
 
 
