@@ -607,8 +607,8 @@ class NEDClassifier(
         X : array of shape (n, n_features)
             Queries.
         compare : bool, default True
-            Whether to look if they are like the gallery's own points; who asks for few at a time
-            may rather do so now and then, by `find_differences` of the neighbours of many.
+            Whether to check that the queries are like the gallery's own points. The service,
+            which answers a few at a time, checks many of them together instead.
 
         Returns
         -------

@@ -343,7 +343,7 @@ class FittedRule:
         class_sizes: IntArray | None = None,
         prior_factors: FloatArray | None = None,
     ) -> Support:
-        """How probable answers are by the neighbours alone and by the head alone; `vote_shares`.
+        """How probable answers are by neighbours alone and head alone, and each neighbour's share.
 
         Parameters
         ----------

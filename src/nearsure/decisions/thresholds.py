@@ -452,7 +452,7 @@ class AcceptThreshold:
             return (
                 "Nothing can be promised where queries of unknown classes are expected: classes "
                 f"left out in turn stand for them, and {self.n_unknown_classes} are too few. "
-                f" There must be {FEWEST_CLASSES} or more: add classes, or label some "
+                f"There must be {FEWEST_CLASSES} or more: add classes, or label some "
                 "queries."
             )
         worst = 0.0 if self.kind == "precision" else 1.0
