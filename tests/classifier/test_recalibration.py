@@ -233,7 +233,7 @@ class TestClassifier:
         assert str(accept).endswith(", from 200 labelled queries).")
         unreached = str(classifier.accept_threshold(precision=0.999))
         assert "from 200 labelled queries of which" in unreached
-        assert ", for queries like those labelled: give more labelled queries, or" in unreached
+        assert ", for queries like those labelled: add labelled queries, or" in unreached
 
     def test_promise_from_labels_is_for_queries_like_those_labelled(
         self, classifier: NEDClassifier, tmp_path: Path
