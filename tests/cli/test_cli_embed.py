@@ -267,7 +267,7 @@ def test_what_another_encoder_left_is_not_taken(texts: Path, tmp_path: Path) -> 
         (("--encoder", "sound", "-o", "x.npz"), "encoder must be"),
         (("--encoder", "encoders_of_tests:letters", "--device", "cuda", "-o", "x.npz"), "its own"),
         (("--encoder", "text", "--device", "abacus", "-o", "x.npz"), "device must be"),
-        (("--encoder", "encoders_of_tests:sizes", "-o", "x.npz"), "must be a folder"),
+        (("--encoder", "encoders_of_tests:sizes", "-o", "x.npz"), "holds texts, and"),
     ],
 )
 def test_mistakes_are_sentences(texts: Path, words: tuple[str, ...], sentence: str) -> None:

@@ -183,8 +183,8 @@ def test_queries_that_differ_break_the_promise_and_the_report_says_so() -> None:
 @pytest.mark.parametrize(
     ("right", "confidence", "said"),
     [
-        (800, 0.9, ("90.0% on average, and 80.0% are right", "10.0 points too high", "off.")),
-        (800, 0.79, ("79.0% on average, and 80.0% are right", "1.0 points too low", "Chance")),
+        (800, 0.9, ("is 90.0%, and 80.0% are right", "10.0 points too high", "off.")),
+        (800, 0.79, ("is 79.0%, and 80.0% are right", "1.0 points too low", "Chance")),
         (800, 0.8002, None),
     ],
 )
