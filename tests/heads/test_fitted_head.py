@@ -48,7 +48,8 @@ def fit(name: str, points: AnyArray = POINTS, codes: IntArray = CODES) -> Fitted
 
 class TestFolds:
     @pytest.mark.parametrize(
-        ("sizes", "n_folds"), [([2] * 6, 2), ([3] * 5, 3), ([40, 60, 11], 5), ([1] * 4, 2)]
+        ("sizes", "n_folds"),
+        [([2] * 6, 2), ([3] * 5, 3), ([40, 60, 11], 10), ([1] * 4, 2), ([1000] * 2 + [9], 5)],
     )
     def test_classes_are_spread_evenly(self, sizes: list[int], n_folds: int) -> None:
         codes = np.repeat(np.arange(len(sizes)), sizes)

@@ -14,7 +14,7 @@ from nearsure.gallery.counts import values_beside
 from nearsure.heads.class_means import PORTION, Moments
 from nearsure.heads.fit import fit_logistic_folds, fit_many_means, fit_means_head
 from nearsure.heads.fitted_head import FittedHead
-from nearsure.heads.folds import MOST_FOLDS, LabelledFolds, assign_folds
+from nearsure.heads.folds import LabelledFolds, assign_folds
 from nearsure.neighbors import ClassScores, Neighbors
 
 # Larger galleries are read in part: a head needs to know classes, not all of their members.
@@ -112,7 +112,7 @@ def fit_heads(
     folds[order] = assign_folds(
         codes[order],
         None if groups is None else groups[order],
-        FOLDS_OF_MANY if near_only else MOST_FOLDS,
+        FOLDS_OF_MANY if near_only else None,
     )
     if not folds.any():
         reason = "all points are of one group"
