@@ -1,5 +1,6 @@
 """The service as a process: start, drain, stop, and limits for slow clients."""
 
+import gc
 import logging
 import resource
 import signal
@@ -90,6 +91,16 @@ class _Server(uvicorn.Server):
         )
         self._app = app
         self._is_signalled = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start; what is there then is there to stay.
+
+        A full collection of garbage would look through all libraries, some 80 ms every two seconds
+        under load, in which nobody is answered.
+        """
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
         """Stop soon; at once after a second signal.
