@@ -213,7 +213,8 @@ and says nothing.
 Probes use the vectors and no neighbours, and are the same at every k: the nearest class mean,
 linear discriminant analysis with Ledoit and Wolf's shrinkage, and multinomial logistic regression,
 raw and with one temperature, which is fitted on scores out of fold (ten folds of a gallery of up to
-2,000 points, five of others), as is the penalty of logistic regression. "The best tempered probe" is chosen by the very number, too.
+2,000 points, five of others), as is the penalty of logistic regression. "The best tempered probe"
+is chosen by the very number, too.
 
 Halves of ESC-50 are random: clips of one recording may be on both sides."""
 ALL_AGAINST_OTHERS = """\
