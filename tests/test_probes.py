@@ -76,7 +76,7 @@ def test_the_strength_is_the_most_likely_one_after_tempering() -> None:
     losses = []
     for strength in STRENGTHS:
         own = np.empty((120, 4))
-        for fold in range(5):
+        for fold in range(10):
             left = folds == fold
             centre = vectors[~left].mean(axis=0)
             scale = np.sqrt(((vectors[~left] - centre) ** 2).mean())
@@ -155,11 +155,12 @@ def test_improbable_classes_keep_what_a_temperature_can_raise() -> None:
 def test_folds_are_even_and_keep_groups_together() -> None:
     codes = np.repeat(np.arange(7), 10)
     folds = assign_folds(codes, seed=0)
-    counts = np.zeros((7, 5), int)
+    counts = np.zeros((7, 10), int)
     np.add.at(counts, (codes, folds), 1)
-    assert (counts == 2).all()
+    assert (counts == 1).all()
     assert not np.array_equal(folds, assign_folds(codes, seed=1))
     groups = np.repeat(np.arange(35), 2)
     together = assign_folds(codes, groups)
     assert (together[::2] == together[1::2]).all()
-    np.testing.assert_array_equal(np.bincount(together), 14)
+    # 35 groups of two in ten folds.
+    assert set(np.bincount(together)) == {6, 8}

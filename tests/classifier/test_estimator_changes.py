@@ -60,7 +60,8 @@ class TestChangesAreAsIfTheyHadAlwaysBeen:
         points: AnyArray = Z.astype(dtype)
         more: AnyArray = MORE[:6].astype(dtype)
         queries: AnyArray = Q.astype(dtype)
-        living = NEDClassifier(metric=metric, rule=rule).fit(points, Y)
+        # A head keeps what it was fitted on until a refit.
+        living = NEDClassifier(metric=metric, rule=rule, head=None).fit(points, Y)
         new = living.add(more, MORE_Y[:6])
         gone = np.array([3, 77, 149, new[4]])
         living.remove(gone)

@@ -65,7 +65,7 @@ class TestFolds:
         groups = np.random.default_rng(1).integers(0, 50, 200)
         folds = assign_folds(CODES, groups)
         assert all(len(set(folds[groups == group])) == 1 for group in np.unique(groups))
-        assert len(set(folds)) == 5
+        assert len(set(folds)) == 10
 
     def test_groups_that_hold_many_classes_are_divided(self) -> None:
         codes = np.repeat(np.arange(10), 20)
