@@ -576,7 +576,7 @@ def test_several_texts_are_asked_about_and_added(page: Page, fresh: Served) -> N
     page.get_by_role("tab", name="Gallery").click()
     adding = page.locator("#add-form")
     adding.get_by_label("Label").fill("yak")
-    adding.get_by_label("Texts, one a line").fill("an owl, or a yak\n\na dog, or a yak")
+    adding.get_by_label("Texts, one per line").fill("an owl, or a yak\n\na dog, or a yak")
     adding.get_by_role("button", name="Add").click()
     expect(page.locator("#status-text")).to_contain_text("2 items are added with the label “yak”")
     added = fresh.call("/v1/items?label=yak")["items"]

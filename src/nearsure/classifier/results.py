@@ -154,7 +154,8 @@ class Prediction:
         for verdict in ("ambiguous", "unknown"):
             if self.verdicts is not None and (count := int((self.verdicts == verdict).sum())):
                 title += f", {count:,} {verdict}"
-        remark = f"Not like the queries to expect: {', and '.join(self.differences or ())}."
+        differences = ", and ".join(self.differences or ())
+        remark = f"These queries differ from the expected ones: {differences}."
         return Table(title, self._columns(), (remark,) if self.differences else ())
 
 

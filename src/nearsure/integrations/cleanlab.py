@@ -1,4 +1,4 @@
-"""Out-of-sample probabilities of a gallery's own points, as cleanlab wants them.
+"""Out-of-sample probabilities of a gallery's own points, in the form that cleanlab expects.
 
 cleanlab itself is not imported: `Datalab.find_issues` takes an array.
 """
@@ -40,7 +40,7 @@ def own_probabilities(classifier: NEDClassifier) -> FloatArray:
     own = classifier.predict_own(ids)
     totals = np.ones(len(ids)) if own.p_known is None else own.p_known
     shares = to_dense(own.posterior, totals, classifier.class_counts_ > 0)
-    # Classes whose points were all removed stay among classes_; cleanlab does not know of them.
+    # Classes whose points were all removed stay among classes_; cleanlab has no place for them.
     there = np.flatnonzero(classifier.class_counts_ > 0)
     shares = shares[:, there[np.argsort(classifier.classes_[there], kind="stable")]]
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -13,7 +13,7 @@ import numpy as np
 from nearsure.classifier.parameters import check_among
 from nearsure.errors import InvalidInputError
 from nearsure.extras import require
-from nearsure.integrations.hits import Distance, Hit, HitConfidence, fit_hits
+from nearsure.hits import Distance, Hit, HitConfidence, fit_hits
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

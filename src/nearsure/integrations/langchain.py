@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
 from nearsure.errors import InvalidInputError
-from nearsure.integrations.hits import MOST_NEIGHBORS, Distance, Hit, HitConfidence, fit_hits
+from nearsure.hits import MOST_NEIGHBORS, Distance, Hit, HitConfidence, fit_hits
 
 if TYPE_CHECKING:
     from typing import Self
@@ -69,7 +69,7 @@ class ConfidentRetriever(BaseRetriever):
             All of them, with their ids; LangChain has no way to list a store.
         distance : str, default "cosine_similarity"
             What the store's score is: "cosine_similarity" of `InMemoryVectorStore`, "squared_l2"
-            of `FAISS`, for example; see `nearsure.integrations.hits.Distance`.
+            of `FAISS`, for example; see `nearsure.hits.Distance`.
         label_key, k
             As the attributes of these names.
         unknown_share : float, optional

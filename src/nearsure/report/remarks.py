@@ -59,7 +59,7 @@ def on_missing_unknowns(unknown_share: float | None) -> str | None:
     return (
         f"Answers allow for {unknown_share:.1%} of queries that are of no class of the gallery. "
         "Its own points are all of one, so that confidence looks too low here. In the "
-        "promised thresholds, points without their whole class stand for such queries."
+        "promised thresholds, points whose whole class is left out stand in for such queries."
     )
 
 

@@ -234,7 +234,7 @@ def attack_claims(found: Sequence[Damaged]) -> list[Claim]:
             judge([ece <= max(paper_eces) for ece in eces]),
             f"Confidence less accuracy is {span(over, sign=True)} points"
             + (
-                ": attacked images land among points of a wrong class, which NED then believes."
+                ": attacked images land among points of a wrong class, and NED is sure of it."
                 if min(over) > 0
                 else "."
             ),

@@ -1,7 +1,7 @@
 """Confidence for the hits of a system that keeps its vectors to itself.
 
 What it finds for the gallery's own items, each left out by its id, is all that is needed: ids,
-labels and distances. The integrations of this package that see no vectors are made of this.
+labels and distances. The integrations that see no vectors, deepface and LangChain, build on this.
 """
 
 from collections.abc import Mapping, Sequence

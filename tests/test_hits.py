@@ -6,7 +6,7 @@ import pytest
 from nearsure import NEDClassifier
 from nearsure.arrays import AnyArray
 from nearsure.errors import InvalidInputError
-from nearsure.integrations.hits import Distance, Hit, HitConfidence, fit_hits
+from nearsure.hits import Distance, Hit, HitConfidence, fit_hits
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "emu", "fox"])
 CENTRES = 1.4 * np.random.default_rng(5).normal(size=(len(NAMES), 6))
