@@ -17,7 +17,7 @@ DEMO_INSTALLED := $(DEMO)/.installed
 CORE := .venv-core
 CORE_FOLDERS := classifier decisions displays embedding_files forms gallery heads index metrics unknowns
 CORE_FILES := audit bursts calibration calibration_logistic comparison demo drift labels logistic loo \
-	model_file neighbors posterior posterior_temperature probes public_names query_differences \
+	minimization model_file neighbors posterior posterior_temperature probes public_names query_differences \
 	rules shift temperature theory wrong_labels
 CORE_TESTS := $(CORE_FOLDERS:%=tests/%) $(CORE_FILES:%=tests/test_%.py) \
 	tests/engines/test_embedded_engine.py tests/engines/test_sqlite_engine.py tests/cli/test_cli_fit.py
