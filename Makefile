@@ -17,14 +17,14 @@ DEMO_INSTALLED := $(DEMO)/.installed
 CORE := .venv-core
 CORE_FOLDERS := classifier decisions displays embedding_files forms gallery heads index metrics unknowns
 CORE_FILES := audit bursts calibration calibration_logistic comparison demo drift hits labels logistic loo \
-	model_file neighbors posterior posterior_temperature probes public_names query_differences \
+	minimization model_file neighbors posterior posterior_temperature probes public_names query_differences \
 	rules shift table temperature theory wrong_labels
 CORE_TESTS := $(CORE_FOLDERS:%=tests/%) $(CORE_FILES:%=tests/test_%.py) \
 	tests/engines/test_embedded_engine.py tests/engines/test_sqlite_engine.py tests/cli/test_cli_fit.py
 UV := uv==0.13.8
 
-.PHONY: demo reproduce reproduce-robust ablation test test-core test-oldest lint format docs wheel bench size lock \
-	milvus-server clean
+.PHONY: demo reproduce reproduce-robust ablation test test-core test-oldest lint format docs wheel bench bench-quality \
+	size lock milvus-server clean
 
 demo: $(DEMO_INSTALLED)
 	$(DEMO)/bin/nearsure demo
@@ -73,6 +73,9 @@ wheel: $(INSTALLED)
 
 bench: $(INSTALLED) milvus-server
 	$(BIN)/python -m benchmarks
+
+bench-quality: $(INSTALLED)
+	$(BIN)/python -m benchmarks --quality
 
 size:
 	@$(PYTHON) tools/size.py src

@@ -1,6 +1,7 @@
 """Run benchmarks, each in a process of its own, so that none inherits the other's memory.
 
-    python -m benchmarks                      all of them, which takes hours
+    python -m benchmarks                      those of speed, on an idle machine
+    python -m benchmarks --quality            those of answers and promises, which takes hours
     python -m benchmarks service sparse       some
     python -m benchmarks service --write      and put their rows into docs/speed.md
 
@@ -18,13 +19,19 @@ from time import perf_counter
 
 from benchmarks.report import FIGURES
 
-BENCHMARKS = (
+SPEED = (
     "throughput",
     "single_query",
     "identical_vectors",
     "memory",
     "sparse",
     "fit_sample",
+    "scale",
+    "server_engines",
+    "service",
+)
+# What is right or wrong whatever else the machine does.
+QUALITY = (
     "corruptions",
     "unknowns",
     "decisions",
@@ -33,10 +40,8 @@ BENCHMARKS = (
     "drift",
     "recalibration",
     "few_members",
-    "scale",
-    "server_engines",
-    "service",
 )
+BENCHMARKS = SPEED + QUALITY
 HEAD = "| benchmark | measured | printed | bound | kept |", "| --- | --- | --- | --- | --- |"
 PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
 
@@ -46,14 +51,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quality", action="store_true", help="those that time nothing")
     parser.add_argument("--write", action="store_true", help=f"put the rows into docs/{PAGE.name}")
     arguments = parser.parse_args()
+    if arguments.names and arguments.quality:
+        parser.error("NAME and --quality exclude each other.")
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"NAME must be one of {', '.join(BENCHMARKS)}. Got {', '.join(unknown)}.")
     rows: dict[str, list[str]] = {}
     broken: list[str] = []
     took: list[str] = []
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or (QUALITY if arguments.quality else SPEED):
         print(f"== {name}", flush=True)
         start = perf_counter()
         rows[name], failed = run(name)

@@ -4,10 +4,10 @@ Scikit-learn's takes targets of 0 and 1 only, and no bounds.
 """
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from nearsure.arrays import BoolArray, FloatArray
+from nearsure.minimization import minimize
 
 # Newton's steps end here: far below what any table shows.
 STEP_TOLERANCE = 1e-10
@@ -99,10 +99,8 @@ def fit_bounded_logistic(
     found = minimize(
         loss,
         np.append(0.0, np.full(n_weights, max(lowest, usual))),
-        jac=True,
-        method="L-BFGS-B",
         bounds=[(None, None)] + [(lowest, None)] * n_weights,
-        tol=tolerance,
+        tolerance=tolerance,
     )
     return float(found.x[0]), np.asarray(found.x[1:], np.float64)
 

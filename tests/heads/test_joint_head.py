@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from head_data import log_softmax
-from scipy.optimize import minimize
 
 from nearsure.arrays import BoolArray, FloatArray, IntArray
 from nearsure.heads import joint
 from nearsure.heads.joint import HeadFit, Joint, choose_head, fit_joint, join_head
+from nearsure.minimization import minimize
 from nearsure.neighbors import PADDING_LABEL, ClassScores
 from nearsure.posterior import Posterior
 

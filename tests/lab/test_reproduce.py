@@ -1,6 +1,7 @@
 """`nearsure reproduce` from end to end on a small tree, killed in the middle and not."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from nearsure.lab.training import read_tensors
 
 STEPS = 6
 WORDS = ("reproduce", "class-folders", "--root", "tree", "--config", "small.json")
-OPTIONS = ("--loss", "normalized-softmax", "-k", "5", "--resamples", "10", "--seed", "4")
+LOSS = ("--loss", "normalized-softmax")
+OPTIONS = ("-k", "5", "--resamples", "10", "--seed", "4")
 
 # Checkpoints at every step; while the third is being written, the process stands still.
 SLEEPER = """
@@ -45,9 +47,9 @@ main()
 """
 
 
-def run_here(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+def run_here(monkeypatch: pytest.MonkeyPatch, *words: str, losses: tuple[str, ...] = LOSS) -> None:
     """Without pictures, which take their time and are looked at elsewhere."""
-    monkeypatch.setattr("sys.argv", ["nearsure", *WORDS, *OPTIONS, *words])
+    monkeypatch.setattr("sys.argv", ["nearsure", *WORDS, *losses, *OPTIONS, *words])
     for name in ("draw_reliability", "draw_neighbor_curve", "draw_sweep"):
         monkeypatch.setattr(report, name, lambda _, path, name: path)  # noqa: ARG005
     with pytest.raises(SystemExit) as end:
@@ -57,7 +59,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 
 def kill_while_it_writes(folder: Path) -> Path:
     """Run in another process and kill it for good in the middle; gives the half-written file."""
-    command = [sys.executable, "-c", SLEEPER, *WORDS, *OPTIONS]
+    command = [sys.executable, "-c", SLEEPER, *WORDS, *LOSS, *OPTIONS]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:  # noqa: S603
         try:
             while not (half := [*half_written(folder)]):
@@ -175,3 +177,29 @@ def test_other_seeds_are_trained_and_evaluated_on_the_same_halves(
         "| normalized-softmax | mean of 2 (least to most) |"
         in (whole / "again" / "README.md").read_text()
     )
+
+
+def test_a_run_of_one_loss_keeps_the_others_of_its_folder(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(whole / "results", tmp_path / "results")
+    monkeypatch.chdir(whole)
+    folder = tmp_path / "results" / "class-folders"
+    before = json.loads((folder / "results.json").read_text())
+    run_here(monkeypatch, "--loss", "proxy-nca", "--output", str(folder), losses=())
+    assert "before training" not in capsys.readouterr().out
+    after = json.loads((folder / "results.json").read_text())
+    assert list(after["runs"]) == ["before training", "normalized-softmax", "proxy-nca"]
+    for name, run in before["runs"].items():
+        assert after["runs"][name] == {"command": before["command"], **run}
+    text = (folder / "README.md").read_text()
+    assert f"Made by `{before['command']}` and `{after['command']}`." in text
+    assert "### Table 1: normalized-softmax" in text
+    assert "| proxy-nca |" in text
+    # Numbers of other settings do not stand in one table.
+    monkeypatch.setattr("sys.argv", [*sys.argv, "-k", "4"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "Choose another folder with --output" in " ".join(capsys.readouterr().err.split())
+    assert json.loads((folder / "results.json").read_text()) == after

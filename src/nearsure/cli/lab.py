@@ -144,7 +144,10 @@ def reproduce(
     ],
     *,
     root: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
-    loss: Annotated[list[str] | None, Option(help="Only this loss; can be repeated.")] = None,
+    loss: Annotated[
+        list[str] | None,
+        Option(help="Only this loss; can be repeated. Results of others in the folder are kept."),
+    ] = None,
     config: Annotated[
         Path | None, Option(help="TOML or JSON with settings that replace the recipe's.")
     ] = None,

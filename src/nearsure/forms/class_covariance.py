@@ -18,11 +18,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.optimize import minimize
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.minimization import minimize
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.rules import check_temperature
 from nearsure.validation import integer_codes
@@ -623,6 +623,6 @@ def _minimum(loss: CovarianceLoss, share: float | None) -> tuple[float, float, f
     span = (0.0, 1.0) if share is None else (share, share)
     bounds = [(typical - LOG_TEMPERATURE_SPAN, typical + LOG_TEMPERATURE_SPAN), span]
     starts = [np.array([typical + np.log(t), np.clip(s, *span)]) for t, s in STARTS]
-    ends = [minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
+    ends = [minimize(loss, start, bounds=bounds) for start in starts]
     best = min(ends, key=lambda end: float(end.fun))
     return float(best.fun), float(np.exp(best.x[0])), float(best.x[1])

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.errors import InvalidInputError
 from nearsure.forms.class_covariance import losses_and_pull, weights_of_exponents
+from nearsure.minimization import minimize
 from nearsure.neighbors import PADDING_LABEL, Neighbors
 from nearsure.schema import Document
 from nearsure.temperature import fit_temperature
@@ -235,7 +235,7 @@ def fit_class_variance(
     bounds = [(log_temperature - 5.0, log_temperature + 5.0), (0.0, LARGEST_ETA), span]
     for eta, start in STARTS:
         first = np.array([log_temperature, eta, np.clip(start, *span)])
-        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
+        found = minimize(loss, first, bounds=bounds)
         if found.fun < best.loss:
             log_t, found_eta, found_dimension = found.x.tolist()
             best = ClassVariance(

@@ -17,11 +17,11 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from nearsure import schema
 from nearsure.arrays import FloatArray, IntArray
 from nearsure.errors import InvalidInputError
+from nearsure.minimization import minimize
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, aggregate
 from nearsure.rules import check_temperature
@@ -496,9 +496,7 @@ def _descend(
         penalty = float(pull @ away) / 2
         return float(losses.mean()) + penalty, slopes.mean(axis=0) + pull
 
-    end = minimize(
-        penalised, start, jac=True, bounds=bounds.tolist(), method="L-BFGS-B", tol=tolerance
-    )
+    end = minimize(penalised, start, bounds=bounds.tolist(), tolerance=tolerance)
     return np.asarray(end.x, np.float64), float(end.fun)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import logsumexp, softmax
 
@@ -20,6 +20,7 @@ from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import CLASS_FOLDS, LabelledFolds, spread_classes
 from nearsure.heads.linear import LinearHead
 from nearsure.heads.logistic import fit_logistic_head
+from nearsure.minimization import minimize
 from nearsure.progress import tracked
 
 # With fewer classes, what is left without a fold of them is another problem, and its logits say
@@ -304,7 +305,7 @@ def _weigh(parts: list[tuple[LinearHead, LinearHead, LabelledFolds]]) -> tuple[f
             slopes = slopes + shares * np.tensordot(both, p, axes=2)
         return lost / n_points, slopes / n_points
 
-    found = minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=[SCALES] * 2)
+    found = minimize(loss, usual, bounds=[SCALES] * 2)
     one, other = np.exp(found.x).tolist()
     return one, other
 

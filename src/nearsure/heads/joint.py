@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
 
 from nearsure import schema
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from nearsure.minimization import minimize
 from nearsure.neighbors import PADDING_LABEL, ClassScores
 from nearsure.posterior import Posterior
 
@@ -382,9 +382,7 @@ def fit_joint(
         return float(value), (np.array(slopes) + far) / len(true)
 
     def search(bounds: tuple[tuple[float, float], ...], start: tuple[float, ...]) -> Joint:
-        found = minimize(
-            loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
-        )
+        found = minimize(loss, start, bounds=bounds, options={"maxiter": 60})
         return Joint(*np.exp(found.x).tolist())
 
     def losses(joint: Joint) -> FloatArray:

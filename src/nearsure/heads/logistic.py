@@ -5,9 +5,9 @@ every feature, whatever its unit.
 """
 
 import numpy as np
-from scipy.optimize import minimize
 
 from nearsure.arrays import FloatArray, IntArray
+from nearsure.minimization import minimize
 
 # Steps of the search. It starts from the solution for a stronger penalty, and is stopped early:
 # held-out points gain nothing from the last digits.
@@ -79,8 +79,6 @@ def fit_logistic_head(
     found = minimize(
         loss,
         np.where(np.isfinite(first), first, 0.0).ravel(),
-        jac=True,
-        method="L-BFGS-B",
         options={"maxiter": MOST_STEPS, "ftol": SMALLEST_GAIN, "gtol": 1e-6},
     )
     weights = np.zeros((n_classes, d + 1))

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearsure.comparison import percent, write_rows
-from nearsure.lab.cache import write_text
-from nearsure.lab.evaluation import Evaluation
+from nearsure.errors import NearsureError
+from nearsure.lab.cache import from_plain, write_text
+from nearsure.lab.evaluation import Evaluation, Sweep
 from nearsure.lab.experiment import Experiment
 from nearsure.lab.figures import draw_neighbor_curve, draw_reliability, draw_sweep, save_picture
 from nearsure.lab.protocols import ProtocolName
@@ -128,6 +129,49 @@ class Page:
         return [readme, numbers, *self.pictures]
 
 
+def read_report(
+    folder: Path, dataset: str, settings: Mapping[str, Any]
+) -> tuple[list[Experiment], list[Experiment]]:
+    """The runs and the other trainings that `write_report` has put into a folder, if any.
+
+    Parameters
+    ----------
+    folder, dataset, settings
+        As of `write_report`.
+
+    Raises
+    ------
+    NearsureError
+        If the folder holds another data set, or runs that were evaluated with other settings.
+    """
+    path = folder / "results.json"
+    if not path.exists():
+        return [], []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["dataset"] != dataset or document["evaluation"] != dict(settings):
+        raise NearsureError(
+            f"{path} holds {document['dataset']}, evaluated with {document['evaluation']}; new "
+            f"runs of {dataset} with {dict(settings)} cannot stand beside it. Choose another "
+            "folder with --output, or delete that one."
+        )
+
+    def restore(name: str, run: Mapping[str, Any], seed: int) -> Experiment:
+        numbers = {"evaluations": Evaluation, "sweeps": Sweep}
+        found = {
+            part: {protocol: from_plain(kind, fields) for protocol, fields in run[part].items()}
+            for part, kind in numbers.items()
+        }
+        details = {key: value for key, value in run.items() if key not in {*numbers, "run", "seed"}}
+        return Experiment(
+            name, **found, details={"command": document["command"], **details}, seed=seed
+        )
+
+    return (
+        [restore(name, run, settings["seed"]) for name, run in document["runs"].items()],
+        [restore(run["run"], run, run["seed"]) for run in document.get("other_trainings", ())],
+    )
+
+
 def write_report(
     folder: Path,
     dataset: str,
@@ -167,7 +211,8 @@ def write_report(
     """
     page = Page(folder)
     by_name = {experiment.name: experiment for experiment in experiments}
-    page.add(f"# {dataset}", f"Made by `{command}`.")
+    made = {one.details.get("command", command): None for one in (*experiments, *others)}
+    page.add(f"# {dataset}", f"Made by {' and '.join(f'`{each}`' for each in made)}.")
     if examples is not None:
         page.add("Unseen classes, one a row:")
         page.add_picture("examples", save_picture(examples, folder / "examples.png"))

@@ -9,14 +9,14 @@ import numpy as np
 
 from nearsure.comparison import title_of
 from nearsure.embedding_files import EmbeddingSet
-from nearsure.lab.config import DatasetSettings, RunSettings
+from nearsure.lab.config import LOSSES, DatasetSettings, RunSettings
 from nearsure.lab.datasets.images import ImageSplit, Pixels
 from nearsure.lab.default_rule import DEFAULT
 from nearsure.lab.embedding import EmbeddingRun
 from nearsure.lab.experiment import EvaluationSettings, Experiment, run_experiment
 from nearsure.lab.images import contact_sheet, prepare_images, refuse_other_pixels
-from nearsure.lab.recipes import Recipe
-from nearsure.lab.report import write_report
+from nearsure.lab.recipes import BEFORE, Recipe
+from nearsure.lab.report import read_report, write_report
 from nearsure.lab.training import refuse_too_many_classes, tune_malloc
 
 # Rows and columns of the picture of examples.
@@ -34,6 +34,9 @@ def reproduce(
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Run a recipe; what an earlier, interrupted call finished is not done again.
+
+    Of a recipe with some of the losses alone, what the folder of the report holds of others is
+    kept.
 
     Parameters
     ----------
@@ -58,6 +61,7 @@ def reproduce(
         The files of the report.
     """
     tune_malloc()
+    recipe, kept, kept_again = _keep_others(recipe, others, output, settings)
     splits = prepare_splits(recipe, cache)
     for other in others:
         splits |= prepare_splits(other, cache)
@@ -79,8 +83,9 @@ def reproduce(
             say(f"  {protocol}: {', '.join(figures)}")
         return found
 
-    experiments = [experiment(name, run) for name, run in recipe.runs.items()]
-    again = [
+    experiments = kept + [experiment(name, run) for name, run in recipe.runs.items()]
+    experiments.sort(key=lambda one: (BEFORE, *LOSSES).index(one.name))
+    again = kept_again + [
         experiment(name, run)
         for other in others
         for name, run in other.runs.items()
@@ -92,9 +97,25 @@ def reproduce(
         experiments,
         command=command,
         settings=asdict(settings),
-        main=recipe.main,
+        main=next((one.name for one in experiments if one.name != BEFORE), BEFORE),
         others=again,
         examples=_examples(recipe, splits),
+    )
+
+
+def _keep_others(
+    recipe: Recipe, others: Sequence[Recipe], output: Path, settings: EvaluationSettings
+) -> tuple[Recipe, list[Experiment], list[Experiment]]:
+    """What is left to run of some of the losses; runs and other trainings that a folder holds."""
+    if recipe.runs.keys() >= set(LOSSES):
+        return recipe, [], []
+    stored, trainings = read_report(output, recipe.title, asdict(settings))
+    asked = recipe.runs.keys() - {BEFORE} if BEFORE in {one.name for one in stored} else recipe.runs
+    again = {(name, run.seed) for other in others for name, run in other.runs.items()}
+    return (
+        Recipe(recipe.dataset, {name: recipe.runs[name] for name in recipe.runs if name in asked}),
+        [one for one in stored if one.name not in asked],
+        [one for one in trainings if one.name not in asked and (one.name, one.seed) not in again],
     )
 
 
