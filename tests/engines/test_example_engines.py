@@ -2,6 +2,8 @@
 
 import sqlite3
 import sys
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -11,6 +13,7 @@ from contract import EngineContract
 from contract_base import EngineTests
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import sqlite_vec_engine
 from duckdb_engine import DuckdbEngine
 from sqlite_vec_engine import SqliteVecEngine
 from usearch_engine import UsearchEngine
@@ -64,23 +67,41 @@ class TestSqliteVec(InFiles, EngineContract):
     kind = SqliteVecEngine
 
     @pytest.fixture(autouse=True)
-    def _extensions(self) -> None:
+    def _extensions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         if not hasattr(sqlite3.Connection, "enable_load_extension"):
-            pytest.skip("this Python's sqlite3 loads no extensions")
+            reason = "this Python's sqlite3 loads no extensions, and pysqlite3 is not installed"
+            other = pytest.importorskip("pysqlite3", reason=reason)
+            monkeypatch.setattr(sqlite_vec_engine, "sqlite3", other)
 
 
 class TestDuckdb(InFiles, EngineContract):
     kind = DuckdbEngine
 
 
+@pytest.fixture(scope="module")
+def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the vss extension, which is that of a package here and not downloaded."""
+    spec = find_spec("duckdb_extension_vss")
+    if spec is None or spec.origin is None:
+        pytest.skip("duckdb-extension-vss is not installed")
+    (extension,) = Path(spec.origin).parent.rglob("vss.duckdb_extension")
+    folder = str(tmp_path_factory.mktemp("extensions"))
+    try:
+        duckdb.connect(config={"extension_directory": folder}).execute(f"INSTALL '{extension}'")
+    except duckdb.Error as error:
+        pytest.skip(f"the vss extension is of another DuckDB: {type(error).__name__}")
+    return folder
+
+
 class TestDuckdbVss(EngineContract):
     """Through its HNSW index, which keeps no order among equals: the ranking is SimpleEngine's."""
 
+    @pytest.fixture(autouse=True)
+    def _vss(self, extensions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        connect = partial(duckdb.connect, config={"extension_directory": extensions})
+        monkeypatch.setattr(duckdb, "connect", connect)
+
     def new_engine(self, dimension: int) -> Engine:
-        try:
-            duckdb.connect().execute("LOAD vss")
-        except duckdb.Error as error:
-            pytest.skip(f"DuckDB's vss extension is not installed: {type(error).__name__}")
         return DuckdbEngine(":memory:", dimension, vss=True)
 
 
