@@ -11,10 +11,11 @@ from nearsure.engines.embedded.exact import MemoryEngine
 from nearsure.errors import InvalidInputError
 from nearsure.gallery import Gallery
 from nearsure.gallery.counts import values_beside
-from nearsure.heads.class_means import PORTION, Moments
+from nearsure.heads.class_means import MOST_CORRELATED, PORTION, Moments
 from nearsure.heads.fit import fit_logistic_folds, fit_many_means, fit_means_head
 from nearsure.heads.fitted_head import FittedHead
 from nearsure.heads.folds import LabelledFolds, assign_folds
+from nearsure.heads.span import Span
 from nearsure.neighbors import ClassScores, Neighbors
 
 # Larger galleries are read in part: a head needs to know classes, not all of their members.
@@ -208,8 +209,15 @@ def _fit_few(
     without_classes: bool,
 ) -> dict[str, FittedHead] | None:
     """Heads for classes whose logits are all computed; None if points do not vary."""
-    moments = _add_up(points, n_classes)
-    if not sum(moments[1:], start=moments[0]).has_spread:
+    n_features = points.vectors.shape[1]
+    span = None
+    if len(points.codes) < n_features <= MOST_CORRELATED:
+        # In order, so that coordinates are the same in whatever engine.
+        span = Span.of_points(points.vectors[order])
+        points = replace(points, vectors=span.reduce(points.vectors))
+    moments = _add_up(points, n_classes, n_features)
+    total = sum(moments[1:], start=moments[0])
+    if not total.has_spread:
         return None
     # Random order: whoever takes the first has a fair draw.
     drawn = np.random.default_rng(READ_SEED).permutation(order)
@@ -220,7 +228,10 @@ def _fit_few(
         heads["logistic"] = fit_logistic_folds(
             some, moments, shrinkage, beside=means, without_classes=without_classes
         )
-    return heads
+    if span is None:
+        return heads
+    beyond = (shrinkage * float(np.trace(total.covariance)) / n_features) ** -0.5
+    return {name: span.expand(head, beyond) for name, head in heads.items()}
 
 
 def _fit_many(
@@ -237,12 +248,12 @@ def _fit_many(
     return None if means is None else {"means": means}
 
 
-def _add_up(points: LabelledFolds, n_classes: int) -> list[Moments]:
-    """Moments of the points of each fold."""
+def _add_up(points: LabelledFolds, n_classes: int, n_features: int) -> list[Moments]:
+    """Moments of the points of each fold; see `Moments` for the number of features."""
     centre = points.vectors[:PORTION].mean(axis=0, dtype=np.float64)
     moments = []
     for fold in range(int(points.folds.max()) + 1):
-        sums = Moments.empty(centre, n_classes)
+        sums = Moments.empty(centre, n_classes, n_features)
         rows = np.flatnonzero(points.folds == fold)
         for start in range(0, len(rows), PORTION):
             some = rows[start : start + PORTION]

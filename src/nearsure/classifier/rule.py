@@ -649,6 +649,9 @@ def fit_confidence(
 ) -> FittedRule:
     """Learn from a gallery's own neighbours how sure to be; any engine may have found them.
 
+    It sees distances and no vectors. So it has no head, which the default of `NEDClassifier` has
+    where one helps, and gives what that gives with ``head=None``.
+
     Parameters
     ----------
     own : Neighbors

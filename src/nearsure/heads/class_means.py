@@ -44,6 +44,8 @@ class Moments:
         Of the members' vectors.
     squares : array of shape (d, d) or (d,)
         Sum of the outer products of all vectors, or of their squares alone.
+    n_features : int
+        d, or more if vectors are coordinates within a `nearsure.heads.span.Span`.
 
     Examples
     --------
@@ -59,13 +61,15 @@ class Moments:
     counts: FloatArray
     sums: FloatArray
     squares: FloatArray
+    n_features: int
 
     @classmethod
-    def empty(cls, centre: FloatArray, n_classes: int) -> "Moments":
-        """Of no points."""
+    def empty(cls, centre: FloatArray, n_classes: int, n_features: int | None = None) -> "Moments":
+        """Of no points; `n_features` is by default the length of the centre."""
         d = len(centre)
-        shape = (d, d) if d <= MOST_CORRELATED else (d,)
-        return cls(centre, np.zeros(n_classes), np.zeros((n_classes, d)), np.zeros(shape))
+        squares = np.zeros((d, d) if d <= MOST_CORRELATED else d)
+        sums = np.zeros((n_classes, d))
+        return cls(centre, np.zeros(n_classes), sums, squares, n_features or d)
 
     def add(self, vectors: AnyArray, codes: IntArray, *, sign: int = 1) -> "Moments":
         """With more points, or without some of them (sign -1); the arrays are changed in place.
@@ -255,23 +259,30 @@ def fit_class_means(
     True
     """
     shared = moments.covariance if covariance is None else covariance
-    factor = find_factor(shared, shrinkage, is_widened=is_widened)
+    factor = find_factor(shared, shrinkage, moments.n_features, is_widened=is_widened)
     return ClassMeans(moments.means, moments.counts, factor, scale, moments.centre)
 
 
 def find_factor(
-    covariance: FloatArray, shrinkage: float, *, is_widened: bool = False
+    covariance: FloatArray,
+    shrinkage: float,
+    n_features: int | None = None,
+    *,
+    is_widened: bool = False,
 ) -> FloatArray:
     """B, with B B' the inverse of a covariance, or of variances, that is shrunk.
+
+    The usual variance is the mean over `n_features`, by default those of the covariance.
 
     Widened, the plain metric is added to it: B B' = inverse(S) + 1 / usual variance. Weights of
     points times B are sums of two, one penalised in either metric.
     """
+    n_features = n_features or len(covariance)
     if covariance.ndim == 1:
-        usual = float(covariance.mean())
+        usual = float(covariance.sum()) / n_features
         shrunk = (1.0 - shrinkage) * np.maximum(covariance, 0.0) + shrinkage * usual
         return np.asarray(np.sqrt(1.0 / shrunk + is_widened / usual))
-    usual = float(np.trace(covariance)) / len(covariance)
+    usual = float(np.trace(covariance)) / n_features
     shrunk = (1.0 - shrinkage) * covariance
     shrunk[np.diag_indices_from(shrunk)] += shrinkage * usual
     # inverse(L L') = B B' with B = inverse(L').

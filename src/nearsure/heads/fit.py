@@ -123,9 +123,9 @@ def fit_means_head(folds: list[Moments], chosen_on: LabelledFolds) -> tuple[Fitt
         ]
         found.append((*_temper(parts), candidate))
     _, scale, shrinkage = min(found)
-    heads = tuple(_fit_without(fold, total, shrinkage, scale).head() for fold in folds)
+    heads = tuple(_fit_without(fold, total, shrinkage, scale).head().rounded() for fold in folds)
     means = fit_class_means(total, shrinkage, scale)
-    return FittedHead("means", means.head(), _rounded(heads), means), shrinkage
+    return FittedHead("means", means.head(), heads, means), shrinkage
 
 
 def _fit_without(
@@ -244,8 +244,7 @@ def fit_logistic_folds(
         )
         full = _blend(full, beside.full, shares)
         heads = [_blend(*both, shares) for both in zip(heads, beside.folds, strict=True)]
-    full, *heads = _rounded((full, *heads))
-    head = FittedHead("logistic", full, tuple(heads))
+    head = FittedHead("logistic", full.rounded(), tuple(each.rounded() for each in heads))
     present = np.unique(points.codes)
     if not without_classes or len(present) < FEWEST_CLASSES:
         return head
@@ -255,7 +254,8 @@ def fit_logistic_folds(
     for fold in range(CLASS_FOLDS):
         others = points.take(np.flatnonzero(fold_of_class[points.codes] != fold))
         # In many dimensions a class leaves its mark on the metric, too.
-        moments = Moments.empty(total.centre, n_classes).add(others.vectors, others.codes)
+        moments = Moments.empty(total.centre, n_classes, total.n_features)
+        moments.add(others.vectors, others.codes)
         is_shared = shrinkage == 1.0 or not moments.has_spread
         covariance = total.covariance if is_shared else None
         metric = fit_class_means(moments, shrinkage, covariance=covariance, is_widened=is_widened)
@@ -265,8 +265,8 @@ def fit_logistic_folds(
         if beside is not None and beside.means is not None:
             means = fit_class_means(moments, shrinkage, beside.means.scale, covariance=covariance)
             left = _blend(left, means.head(), shares)
-        class_folds.append(left)
-    return replace(head, class_folds=_rounded(tuple(class_folds)), fold_of_class=fold_of_class)
+        class_folds.append(left.rounded())
+    return replace(head, class_folds=tuple(class_folds), fold_of_class=fold_of_class)
 
 
 def _weigh(parts: list[tuple[LinearHead, LinearHead, LabelledFolds]]) -> tuple[float, float]:
@@ -344,14 +344,6 @@ def _choose_strength(
 def _as_head(weights: FloatArray, means: ClassMeans, scale: float) -> LinearHead:
     raw = means.unwhiten(weights[:, :-1])
     return LinearHead(scale * raw, scale * weights[:, -1], means.centre)
-
-
-def _rounded(heads: tuple[LinearHead, ...]) -> tuple[LinearHead, ...]:
-    """As a file keeps them: in single precision."""
-    return tuple(
-        LinearHead(_in_single(head.weights), _in_single(head.intercepts), head.centre)
-        for head in heads
-    )
 
 
 def _in_single(values: FloatArray) -> FloatArray:

@@ -54,6 +54,14 @@ class LinearHead:
         """Weights in single precision: what is gathered is as large as the memory is slow."""
         return self.weights.astype(np.float32, copy=False)
 
+    def rounded(self) -> "LinearHead":
+        """As a file keeps it: in single precision."""
+        return replace(
+            self,
+            weights=self.weights.astype(np.float32).astype(np.float64),
+            intercepts=self.intercepts.astype(np.float32).astype(np.float64),
+        )
+
     def logits(self, vectors: AnyArray) -> FloatArray:
         """Of all classes, shape (n, n_classes)."""
         moved = np.asarray(vectors, np.float64) - self.centre
