@@ -23,6 +23,7 @@ from nearsure.metrics import (
 from nearsure.neighbors import Neighbors
 from nearsure.posterior import Posterior, score
 from nearsure.probes import ProbeName, fit_probe
+from nearsure.progress import tracked, watching
 from nearsure.rules import RULE_NAMES, RuleName
 from nearsure.validation import check_labels
 
@@ -197,18 +198,21 @@ def compare_rules(
     bootstrap = partial(bootstrap_interval, seed=seed, n_resamples=n_resamples)
     results = []
     by_rule = {rule: score_by(rule, neighbors, temperature) for rule in rules}
-    for rule, posterior in (by_rule | dict(others)).items():
+    posteriors = by_rule | dict(others)
+    for rule, posterior in tracked("comparing rules", posteriors.items(), len(posteriors)):
         confidence, correct = posterior.confidence, posterior.labels == truth
         squares = row_brier_scores(posterior, truth)
-        results.append(
-            RuleResult(
-                rule=rule,
-                accuracy=bootstrap(accuracy, correct),
-                ece=bootstrap(expected_calibration_error, confidence, correct),
-                ece_floor=calibration_floor(confidence, seed=seed, n_simulations=n_resamples),
-                brier=bootstrap(np.mean, squares, bounds=(0.0, 2.0)),
+        # Several short resamplings each, which would be told one by one.
+        with watching(None):
+            results.append(
+                RuleResult(
+                    rule=rule,
+                    accuracy=bootstrap(accuracy, correct),
+                    ece=bootstrap(expected_calibration_error, confidence, correct),
+                    ece_floor=calibration_floor(confidence, seed=seed, n_simulations=n_resamples),
+                    brier=bootstrap(np.mean, squares, bounds=(0.0, 2.0)),
+                )
             )
-        )
     return RuleComparison(tuple(results))
 
 

@@ -58,12 +58,16 @@ def tracked(
     size : callable, optional
         How much a part is; by default each is 1.
     """
-    watcher, done = _watcher.get(), 0
-    if watcher is None:
-        yield from parts
-        return
-    watcher(work, done, total)
+    done = 0
+    _tell(work, done, total)
     for part in parts:
         yield part
         done += 1 if size is None else size(part)
+        _tell(work, done, total)
+
+
+def _tell(work: str, done: int, total: int) -> None:
+    # Whoever watches now: work that is done bit by bit may outlast a watcher.
+    watcher = _watcher.get()
+    if watcher is not None:
         watcher(work, done, total)

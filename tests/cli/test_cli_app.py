@@ -1,9 +1,11 @@
 """What is the same for every command: help, version, completion, warnings, Ctrl-C, quick starts."""
 
 import os
+import re
 import subprocess
 import sys
 import warnings
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -92,7 +94,16 @@ def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("command", ["", *COMMANDS, *LAB, "embed", "pairs", "recalibrate"])
 def test_help_has_no_words_of_the_library_that_draws_it(command: str) -> None:
     shown = succeeded(*filter(None, [command]), "--help").out
-    for internal in ("<bool>", "<str>", "<path>", "{", "range", "9223372036854775807", "list["):
+    for internal in (
+        "<bool>",
+        "<str>",
+        "<path>",
+        "{",
+        "}",
+        "range",
+        "9223372036854775807",
+        "list[",
+    ):
         assert internal not in shown
 
 
@@ -119,13 +130,16 @@ def test_quiet_leaves_out_bars_and_notices(tmp_path: Path) -> None:
 def test_bars_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(is_terminal=True)
     monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("rich.console.monotonic", count(0, 2).__next__)
     with spinner("auditing"):
-        for part in tracked("searching", range(3), 3):
-            if part == 1:
+        for part in tracked("searching", range(9), 9):
+            if part == 5:
                 break
     assert "auditing: searching" in screen.text
-    assert "1/3" in screen.text
-    assert "-:--:--" in screen.text
+    assert "5/9" in screen.text
+    assert re.search(r"\d:\d\d:\d\d left", screen.text)
+    # What is not known is not shown.
+    assert "/?" not in screen.text
 
 
 def test_warnings_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

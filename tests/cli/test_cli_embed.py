@@ -1,7 +1,10 @@
 """Images and texts become files that the other commands take."""
 
 import csv
+import json
+import re
 import sys
+from functools import partialmethod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from cli_runs import nearsure, refused, succeeded
 from numpy.typing import NDArray
 from PIL import Image
+from rich.progress import Progress
 
 from nearsure.classifier import NEDClassifier
 from nearsure.embedding_files import open_embeddings, open_records
@@ -177,9 +181,9 @@ def test_a_broken_image_is_listed_at_the_end(photos: Path, tmp_path: Path) -> No
     words = ("embed", photos, "--encoder", "encoders_of_tests:sizes", "-o", output)
     run = nearsure(*words)
     assert run.code == 1
-    assert "cat/2.png cannot be decoded: it is no image of a known kind" in run.err
+    assert "cat/2.png cannot be decoded: it is not an image of a known kind" in run.err
     assert "dog/2.png cannot be decoded: it is empty" in run.err
-    assert "left out 2 of the images" in run.err
+    assert run.err.endswith("nearsure: 2 images were left out.\n")
     with open_embeddings(output) as stream:
         assert stream.read_all().ids.tolist() == ["cat/1.png", "dog/1.png"]  # type: ignore[union-attr]
     output.unlink()
@@ -228,7 +232,9 @@ def test_an_interrupted_run_goes_on(
     words = ("embed", texts, "--encoder", "encoders_of_tests:letters", "--batch-size", 10)
     with monkeypatch.context() as patched:
         patched.setattr(Letters, "encode", interrupted)
-        assert nearsure(*words, "-o", output).code == 130
+        run = nearsure(*words, "-o", output)
+    assert run.code == 130
+    assert run.err == "nearsure: Interrupted; run the same command again to resume.\n"
     assert not output.exists()
     partial = tmp_path / "vectors.npz.partial"
     if torn:
@@ -242,7 +248,7 @@ def test_an_interrupted_run_goes_on(
     monkeypatch.setattr(Letters, "encode", counted)
     run = nearsure(*words, "-o", output)
     assert run.code == 0
-    assert f"going on: {19 if torn else 20} of 40 were encoded before" in run.err
+    assert f"resuming: {19 if torn else 20} of 40 are already encoded" in run.err
     assert len(encoded) == 20 + torn
     assert len(before.intersection(encoded)) == torn
     assert not partial.exists()
@@ -397,6 +403,113 @@ def test_a_column_of_groups(tmp_path: Path, suffix: str) -> None:
     assert "folder of images" in refused(*words, "--groups-from-folder")
 
 
+def test_a_column_of_groups_of_texts(texts: Path, photos: Path, tmp_path: Path) -> None:
+    """Of a csv file as of lines of JSON; a row without a group is an error."""
+    model, lines = tmp_path / "model.safetensors", tmp_path / "texts.jsonl"
+    with texts.open(newline="") as file:
+        rows = [
+            {**row, "speaker": f"s{int(row['id'][1:]) // 2:02}"} for row in csv.DictReader(file)
+        ]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with texts.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    for source in (texts, lines):
+        words = ("fit", source, "--encoder", LETTERS, "-o", model, *PLAIN)
+        succeeded(*words, "--groups-key", "speaker")
+        groups = NEDClassifier.load(model).own_points()[2]
+        assert groups is not None
+        assert groups.tolist() == [place // 2 for place in range(40)]
+        assert "groups_key names 'absent', which line" in refused(*words, "--groups-key", "absent")
+    words = ("fit", photos, "--encoder", "encoders_of_tests:sizes", "-o", model)
+    assert "--groups-from-folder" in refused(*words, "--groups-key", "speaker")
+
+
+def test_several_images_are_asked_about_at_once(photos: Path, tmp_path: Path) -> None:
+    """Each is named by its path, in the order given; what cannot be decoded is left out."""
+    model = tmp_path / "gallery.sqlite"
+    sizes = ("--encoder", "encoders_of_tests:sizes")
+    for name, side in (("cat/1.png", 8), ("cat/2.png", 9), ("dog/1.png", 60), ("dog/2.png", 64)):
+        Image.new("RGB", (side, side)).save(photos / name)
+    succeeded("fit", photos, *sizes, "-o", model, *PLAIN)
+    one, two, folder = photos / "dog" / "1.png", photos / "cat" / "2.png", photos / "dog"
+    rows = succeeded("predict", one, two, folder, "-m", model, *sizes).rows
+    assert [(row["id"], row["label"]) for row in rows] == [
+        (one.as_posix(), "dog"),
+        (two.as_posix(), "cat"),
+        (one.as_posix(), "dog"),
+        ((folder / "2.png").as_posix(), "dog"),
+    ]
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    run = nearsure("predict", one, broken, "-m", model, *sizes)
+    assert run.code == 1
+    assert len(run.rows) == 1
+    assert "broken.png cannot be decoded" in run.err
+    vectors = tmp_path / "v.npz"
+    succeeded("embed", photos, *sizes, "-o", vectors)
+    for words, sentence in (
+        ((one, vectors), "must all be images"),
+        ((vectors, one), "must all be images"),
+        ((one, "absent.png"), "no file absent.png"),
+        (("absent.png",), "no file absent.png"),
+    ):
+        assert sentence in refused("predict", *words, "-m", model, *sizes)
+
+
+def test_several_files_of_texts_are_asked_about_at_once(texts: Path, tmp_path: Path) -> None:
+    model, more = tmp_path / "gallery.sqlite", tmp_path / "more.txt"
+    more.write_text("pay bill\nrain sun\n")
+    succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
+    rows = succeeded("predict", more, texts, "-m", model, "--encoder", LETTERS).rows
+    assert len(rows) == 42
+    assert [row["id"] for row in rows[:3]] == [f"{more}:1", f"{more}:2", f"{texts}:t0"]
+    assert [row["text"] for row in rows[:2]] == ["pay bill", "rain sun"]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "recalibrate"])
+def test_labelled_images_that_are_broken_are_listed(
+    photos: Path, tmp_path: Path, command: str
+) -> None:
+    """The encoder may be named: models fitted on vectors do not say which made them."""
+    for name in ("cat", "dog"):
+        for side in range(8, 20):
+            size = side if name == "cat" else 20 + side
+            Image.new("RGB", (size, size)).save(photos / name / f"{side}.png")
+    sizes = ("--encoder", "encoders_of_tests:sizes")
+    vectors, model = tmp_path / "v.npz", tmp_path / "model.safetensors"
+    succeeded("embed", photos, *sizes, "-o", vectors)
+    succeeded("fit", vectors, "-o", model)
+    (photos / "dog" / "1.png").write_bytes(b"no image")
+    output = () if command == "evaluate" else ("-o", tmp_path / "new.safetensors")
+    assert "--encoder image" in refused(command, photos, "-m", model, *output)
+    run = nearsure(command, photos, "-m", model, *sizes, *output, "--json")
+    assert run.code == 1, run.err
+    assert "dog/1.png cannot be decoded" in run.err
+    assert "1 image was left out" in run.err
+    assert run.json[{"evaluate": "n_queries", "recalibrate": "n_labelled"}[command]] == 26
+
+
+def test_the_time_left_is_that_of_the_encoder(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding takes longer than all that is done with the vectors."""
+    # However quick it is here, each step is drawn.
+    monkeypatch.setattr(Progress, "update", partialmethod(Progress.update, refresh=True))
+    named = ("--encoder", LETTERS)
+    model = tmp_path / "gallery.sqlite"
+    fit = succeeded("fit", texts, *named, "-o", model, *PLAIN, on_terminal=True).err
+    predict = succeeded("predict", texts, *named, "-m", model, on_terminal=True).err
+    embed = succeeded("embed", texts, *named, "-o", tmp_path / "v.npz", on_terminal=True).err
+    for shown, title in ((fit, "loading: "), (predict, "predicting: "), (embed, "")):
+        steps = re.findall(
+            rf"{title}encoding [^/]*?(\d+)/40", re.sub(r"\x1b\[\S*?[A-Za-z]", "", shown)
+        )
+        assert list(dict.fromkeys(map(int, steps))) == [0, 16, 32]
+    assert "encoding: encoding" not in embed
+
+
 def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
     model, suspects = tmp_path / "gallery.sqlite", tmp_path / "suspects.csv"
     succeeded("fit", texts, "--encoder", LETTERS, "-o", model, *PLAIN)
@@ -421,5 +534,11 @@ def test_texts_are_shown_with_their_items(texts: Path, tmp_path: Path) -> None:
     mistake = report["mistakes"][0]
     assert mistake["text"] == written[mistake["id"]]
     assert mistake["neighbors"][0]["text"] == written[mistake["neighbors"][0]["id"]]
-    own = succeeded("report", "--model", model, "--json", "-").json["mistakes"][0]
+    own_report = succeeded("report", "--model", model, "--json", "-").json
+    own = own_report["mistakes"][0]
     assert own["text"] == written[own["id"]]
+    for one in (report, own_report):
+        shown = [*one["classes"], *one["confusion"]["cells"]]
+        examples = [example for each in shown for example in each["examples"]]
+        assert {each["text"] for each in examples}
+        assert all(each["text"] == written[each["id"]] for each in examples)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from report_browser import CHROMIUM, opened_browser, opened_report
 from written_report import ALSO_HOSTILE, BROKEN, HOSTILE, PROMISES, empty_report, whole_report
 
-from nearsure.report import OperatingPoint, Report
+from nearsure.report import Estimate, OperatingPoint, ReliabilityBin, Report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -136,12 +136,43 @@ def test_the_verdict_and_the_tiles_say_the_numbers(page: Page) -> None:
     verdict = page.locator(".verdict-main").text_content() or ""
     assert verdict.startswith(
         "Of the matches with 90% confidence, 91% were right (89.5 to 93.0). "
-        "The confidence is reliable"
+        "The confidence is reliable: on average, confidence and accuracy differ by 1.2 points "
+        "(1.0 by chance alone)."
     )
     assert "83% of the queries" in (page.locator(".verdict-act").text_content() or "")
     values = page.locator(".tile-value").all_text_contents()
     assert values == ["90.0%", "1.2%", "\u2013"]
     assert page.locator(".tile-range").nth(1).text_content() == "\u22120.1 to 2.0, 95% interval"
+
+
+def test_few_queries_show_less_of_the_confidence(
+    browser: Browser, report: Report, tmp_path: Path
+) -> None:
+    accuracy, measured, *rest = report.metrics
+    for ece, claimed, judged in (
+        (0.019, 0.9, "The confidence is reliable: on average, confidence and accuracy differ"),
+        (0.146, 0.9, "The confidence is reliable, as far as 100 queries can show: on average,"),
+        (0.146, 0.99, "The confidence is too high: on average,"),
+    ):
+        few = replace(
+            report,
+            metrics=(accuracy, replace(measured, estimate=Estimate(ece), floor=0.117), *rest),
+            reliability=(ReliabilityBin(0.8, 1.0, 100, claimed, Estimate(0.8, 0.72, 0.91)),),
+        )
+        with opened_report(browser, few, tmp_path) as opened:
+            verdict = opened.page.locator(".verdict-main").text_content() or ""
+        assert judged in verdict
+        assert f"{100 * ece:.1f} points (11.7 by chance alone)." in verdict
+
+
+def test_no_number_reaches_out_of_its_place(page: Page) -> None:
+    """Also shares of ten percent and more, and the methods with all their intervals."""
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll(
+          ".supporter-share, .label-share-value, .part-methods > .stack > .table-frame"
+        )].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
+    )
+    assert outside == []
 
 
 def test_labels_are_text_and_never_markup(page: Page) -> None:
@@ -280,6 +311,7 @@ def test_the_confusion_matrix_opens_what_is_behind_it(page: Page) -> None:
     window = page.get_by_role("dialog")
     assert window.locator(".examples li").count() == 2
     assert window.locator("img.picture").count() == 1
+    assert window.locator("q").all_text_contents() == [HOSTILE]
     page.keyboard.press("Escape")
     assert window.count() == 0
     part.get_by_role("button", name="class-01", exact=True).click()

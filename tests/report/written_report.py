@@ -142,7 +142,16 @@ def methods() -> tuple[Method, ...]:
     line = tuple(CurvePoint((place + 1) / 20, place / 200) for place in range(20))
     return (
         Method("1nn", "1NN", Estimate(0.9), Estimate(0.1), Estimate(0.2), 0.0, line[-1:]),
-        Method("knn", "kNN", Estimate(0.8), Estimate(0.2), Estimate(0.3), 0.01, line),
+        Method(
+            "knn",
+            "kNN",
+            Estimate(0.8, 0.754, 0.841),
+            Estimate(0.2),
+            Estimate(0.3, 0.262, 0.341),
+            0.01,
+            line,
+            Estimate(0.19, 0.158, 0.231),
+        ),
         Method("nearsure", "nearsure", Estimate(0.9002), Estimate(0.01), Estimate(0.1), None, line),
     )
 
@@ -189,7 +198,7 @@ def whole_report() -> Report:
             labels=(HOSTILE, "class-01"),
             cells=(
                 ConfusionCell(0, 0, 3),
-                ConfusionCell(0, 1, 2, (Example(HOSTILE, 0.8, DOT), Example(7, 0.6))),
+                ConfusionCell(0, 1, 2, (Example(HOSTILE, 0.8, DOT), Example(7, 0.6, text=HOSTILE))),
                 ConfusionCell(1, 1, 9),
             ),
             n_confused=5,

@@ -234,6 +234,7 @@ def test_a_wrong_kind_of_file_is_one_sentence(reader: Page, served: Served) -> N
         ),
         "vectors.npz": (b"PK\x03\x04\x14\0", "vectors.npz holds no vectors that can be read"),
         "titles.csv": (b"id,a,b,c,d,e,f\n", "titles.csv has column titles, but no rows."),
+        "texts.csv": (b"text,label\npay,bill\n", "no columns of numbers, but only text, label."),
     }
     for name, (content, sentence) in files.items():
         reader.locator("#vector-file").set_input_files(

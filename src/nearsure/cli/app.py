@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from typer import Context
 
 INTERRUPTED = 130
-RESUMABLE = ("reproduce", "ablation")
+RESUMABLE = ("embed", "reproduce", "ablation")
 GOES_ON = "Interrupted; run the same command again to resume."
 NOTHING_LEFT = "Interrupted; no partial files were left."
 
-EPILOG = """Exit codes: 0 success; 1 internal error, with a traceback; 2 invalid arguments or files,
-or too little memory, explained in one sentence; 130 interrupted.
+EPILOG = """Exit codes: 0 success; 1 images that cannot be decoded were left out and are listed, or
+an internal error, with a traceback; 2 invalid arguments or files, or too little memory, explained
+in one sentence; 130 interrupted.
 
 Example: nearsure fit gallery.npz -o model.safetensors
 """
@@ -78,7 +79,7 @@ class OneCommand(TyperCommand):
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:  # type: ignore[override]
         """The words of the line "Usage: ...", arguments in capitals."""
-        return [piece.strip("{}").upper() for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub("[{}]", "", piece).upper() for piece in super().collect_usage_pieces(ctx)]
 
 
 class Commands(TyperGroup):

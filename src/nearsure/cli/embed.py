@@ -77,14 +77,13 @@ def embed(
         loaded.dimension,
     )
     if len(partial):
-        notice(f"going on: {len(partial):,} of {len(inputs):,} were encoded before.")
+        notice(f"resuming: {len(partial):,} of {len(inputs):,} are already encoded.")
     rows = EncodedRows(loaded, inputs, batch_size=batch_size, strict=strict, partial=partial)
     written = 0
-    with progress("encoding", rows.n_rows) as advance, _open_output(output) as write:
+    with progress("encoding", None), _open_output(output) as write:
         for chunk in rows.chunks(batch_size):
             write(_columns(chunk, output))
             written += len(chunk)
-            advance(len(chunk))
     partial.remove()
     if not quiet:
         typer.echo(f"wrote {output}: {written} vectors of {loaded.dimension} numbers")

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument
 
 from nearsure.cli import options, outputs
-from nearsure.cli.inputs import engine_options, labels_of, open_model, open_queries
+from nearsure.cli.inputs import (
+    end_encoded,
+    engine_options,
+    labels_of,
+    open_model,
+    open_queries,
+)
 from nearsure.cli.outputs import progress, show_facts, show_json, show_table, spinner, tell
 from nearsure.errors import ConfigError
 
@@ -31,7 +37,8 @@ def evaluate(
         Argument(
             metavar="QUERIES",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
-            "standard input.",
+            "standard input; or a folder of images or a file of texts, with labels, if the model "
+            "says how to encode them.",
         ),
     ],
     *,
@@ -40,6 +47,7 @@ def evaluate(
     vectors_key: options.VectorsKey = None,
     labels_key: options.LabelsKey = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -71,11 +79,12 @@ def evaluate(
         "vectors_key": vectors_key,
         "labels_key": labels_key,
         "format": input_format,
+        "encoder": encoder,
         "labels": "required",
     }
     with (
         open_model(model, gallery, engine) as classifier,
-        open_queries(embeddings, classifier, **columns) as stream,
+        open_queries(embeddings, classifier=classifier, **columns) as stream,
     ):
         scores, unlike = _score(classifier, stream)
         threshold = None
@@ -83,6 +92,7 @@ def evaluate(
             threshold = classifier.accept_threshold(precision=precision, queries=unlike)
     _warn(scores)
     _show(scores, threshold, seed=seed, n_resamples=resamples, as_json=as_json)
+    end_encoded(stream)
 
 
 @dataclass(frozen=True, eq=False)

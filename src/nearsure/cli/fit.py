@@ -12,7 +12,7 @@ from nearsure.atomic import atomic_write
 from nearsure.cli import inputs, options, outputs
 from nearsure.cli.inputs import is_engine, is_sqlite
 from nearsure.cli.load import fill_engine, fill_sqlite
-from nearsure.cli.outputs import spinner
+from nearsure.cli.outputs import progress, spinner
 from nearsure.errors import ConfigError, InvalidInputError, ModelFileError
 
 if TYPE_CHECKING:
@@ -338,7 +338,8 @@ def _check_output(
 
 
 def _fit_in_memory(classifier: "NEDClassifier", stream: "EmbeddingStream") -> None:
-    points = stream.read_all()
+    with progress("loading", stream.n_rows):
+        points = stream.read_all()
     if points.ids is not None:
         outputs.notice(
             "a model file names its points by row number; -o gallery.sqlite keeps ids, and images."

@@ -29,20 +29,28 @@ NAMES_SHOWN = 3
 
 def open_queries(
     source: str,
+    *more: str,
     classifier: "NEDClassifier",
-    *,
     encoder: str | None = None,
     **columns: Any,  # noqa: ANN401
 ) -> "EmbeddingStream":
     """Open embeddings, which must have the dimension of a classifier's gallery.
 
-    A folder of images or a file of texts is encoded by the encoder of the gallery.
+    Images and texts are encoded by the encoder of the gallery, also from several sources.
     """
     from nearsure.embedding_files import open_embeddings
     from nearsure.encoders import check_encoder, find_stored_encoder
     from nearsure.encoders.inputs import input_kind
 
     kind = "text" if source == "-" and encoder is not None else input_kind(source)
+    for other in more:
+        if not Path(other).exists():
+            raise ConfigError(f"There is no file {other}: check the path.")
+        if kind is None or input_kind(other) != kind:
+            raise ConfigError(
+                "Several QUERIES must all be images and folders of images, or all files of texts. "
+                f"Got {other if kind else source} among them: predict it by itself."
+            )
     if kind is not None:
         made_by = classifier.encoder_
         if made_by is None and encoder is None:
@@ -53,7 +61,7 @@ def open_queries(
         name = encoder or find_stored_encoder(str(made_by))
         opened = load_encoder(name)
         check_encoder(made_by, name, opened, int(classifier.n_features_in_))
-        return encoded(source, opened, **columns)
+        return encoded(source, *more, encoder=opened, **columns)
     refuse_encoder(source, encoder)
     stream = open_embeddings(source, **columns)
     expected = int(classifier.n_features_in_)
@@ -75,19 +83,29 @@ def load_encoder(name: str, **settings: Any) -> "Encoder":  # noqa: ANN401
 
 
 def encoded(
-    source: str, encoder: "Encoder", *, groups_from_folder: bool = False, **columns: object
+    *sources: str,
+    encoder: "Encoder",
+    groups_from_folder: bool = False,
+    groups_key: str | None = None,
+    **columns: object,
 ) -> "EmbeddingStream":
     """Open images or texts as embeddings; an error if columns of a file of vectors are named."""
     from nearsure.encoders.rows import open_encoded
 
-    labels = cast("LabelsWanted", columns.pop("labels"))
+    source, labels = sources[0], cast("LabelsWanted", columns.pop("labels"))
     given = [name for name, value in columns.items() if value is not None]
     if given:
         raise ConfigError(
             f"{given[0]} must be left out: {source} holds {encoder.kind}s, whose names and labels "
             "are folders, or the columns id, label and text."
         )
-    return open_encoded(source, encoder, labels=labels, groups_from_folder=groups_from_folder)
+    return open_encoded(
+        *sources,
+        encoder=encoder,
+        labels=labels,
+        groups_from_folder=groups_from_folder,
+        groups_key=groups_key,
+    )
 
 
 def refuse_encoder(source: str, encoder: str | None) -> None:
@@ -104,7 +122,8 @@ def end_encoded(stream: "EmbeddingStream | EncodedRows") -> None:
     for sentence in broken:
         tell(sentence)
     if broken:
-        tell(f"left out {len(broken):,} of the images, as they cannot be decoded.")
+        which = "1 image was" if len(broken) == 1 else f"{len(broken):,} images were"
+        tell(f"{which} left out.")
         raise Exit(1)
 
 

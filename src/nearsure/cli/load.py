@@ -49,7 +49,8 @@ def fill_engine(
         Takes ids and groups of the points, where there are groups.
     """
     chunks = stream.chunks(ROWS_AT_A_TIME)
-    first = next(chunks)
+    with progress("loading", stream.n_rows):
+        first = next(chunks)
     settings = {"metric": metric, **options}
     with closing(create_gallery(address, stream.dimension, _kinds(first), settings)) as engine:
         added: list[AnyArray] = []
@@ -108,7 +109,8 @@ def fill_sqlite(
     check_replaceable(path)
     with gallery_draft(path, replace=replace) as made:
         chunks = stream.chunks(ROWS_AT_A_TIME)
-        first = next(chunks)
+        with progress("loading", stream.n_rows):
+            first = next(chunks)
         settings: dict[str, Any] = {"metric": metric, "index": index, **_kinds(first)}
         thumbnails = Thumbnails(KEPT_SIDE)
         with (

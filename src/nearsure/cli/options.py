@@ -41,8 +41,8 @@ GroupsKey = Annotated[
 Encoder = Annotated[
     str | None,
     file_option(
-        help="image, text or module:attribute: encodes a folder of images or a file of texts. By "
-        "default the one that the model was fitted with."
+        help="image, text or module:attribute: encodes a folder of images or a file of texts, or "
+        "lines of text from standard input. By default the one that the model was fitted with."
     ),
 ]
 IdsKey = Annotated[str | None, file_option(help="Name of the array or column of ids.")]

@@ -69,7 +69,7 @@ def _draws_bars() -> bool:
 
 
 @contextmanager
-def progress(work: str, total: int | None) -> Iterator[Advance]:
+def progress(work: str, total: int | None, *, part: str | None = "encoding") -> Iterator[Advance]:
     """Show a bar on standard error, if that is a terminal; yields the function that advances it.
 
     Parameters
@@ -78,45 +78,50 @@ def progress(work: str, total: int | None) -> Iterator[Advance]:
         What is being done.
     total : int or None
         How many rows there are; None if that is not known.
+    part : str or None
+        The part of the work that has a bar of its own while it goes on; None for every part.
     """
     if not _draws_bars():
         yield lambda _: None
         return
     with _bar() as shown:
-        task = shown.add_task(work, total=total)
-        yield lambda rows: shown.advance(task, rows)
+        whole = shown.add_task(work, total=total)
+        own = shown.add_task("", total=None, visible=False)
+
+        def show(name: str, done: int, size: int) -> None:
+            if part not in (None, name):
+                return
+            if done == 0:
+                shown.reset(own)
+            title = name if name == work else f"{work}: {name}"
+            shown.update(own, description=title, completed=done, total=size, visible=done < size)
+            shown.update(whole, visible=done == size)
+
+        with watching(show):
+            yield lambda rows: shown.advance(whole, rows)
 
 
 @contextmanager
 def spinner(work: str) -> Iterator[None]:
     """Show that work goes on, and its parts as bars, as `progress` does."""
-    if not _draws_bars():
+    with progress(work, None, part=None):
         yield
-        return
-    with _bar() as shown:
-        whole = shown.add_task(work, total=None)
-        part = shown.add_task("", total=None, visible=False)
-
-        def show(name: str, done: int, total: int) -> None:
-            if done == 0:
-                shown.reset(part, description=f"{work}: {name}", total=total)
-            shown.update(part, completed=done, visible=done < total)
-            shown.update(whole, visible=done == total)
-
-        with watching(show):
-            yield
 
 
 def _bar() -> "Progress":
     from rich import progress as bars
     from rich.console import Console
+    from rich.text import Text
 
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeRemainingColumn(),
-    )
+    class Count(bars.MofNCompleteColumn):
+        def render(self, task: bars.Task) -> Text:
+            return Text() if task.total is None else super().render(task)
+
+    class TimeLeft(bars.TimeRemainingColumn):
+        def render(self, task: bars.Task) -> Text:
+            return Text() if task.time_remaining is None else super().render(task).append(" left")
+
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), Count(), TimeLeft())
     return bars.Progress(*columns, console=Console(stderr=True), transient=True)
 
 

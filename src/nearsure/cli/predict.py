@@ -35,10 +35,11 @@ LARGEST_SAMPLE = 5000
 
 def predict(
     queries: Annotated[
-        str,
+        list[str],
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of embeddings, - for standard "
-            "input; or a folder of images or a file of texts, if the model says how to encode them."
+            "input; or images, folders of images or files of texts, if the model says how to "
+            "encode them."
         ),
     ],
     *,
@@ -84,6 +85,8 @@ def predict(
 
     Example: nearsure predict photos --model birds.sqlite -o answers.csv
 
+    Example: nearsure predict one.jpg two.jpg --model birds.sqlite
+
     Example: cat queries.jsonl | nearsure predict - --model birds.sqlite --neighbors 5 --json
     """
     outputs.set_quiet(quiet)
@@ -92,12 +95,13 @@ def predict(
     if precision is not None and threshold is not None:
         raise ConfigError("Give --precision or --threshold, not both.")
     options.check_precision(precision)
-    check_files({"QUERIES": queries, "--model": model}, {"--output": output})
+    for source in queries:
+        check_files({"QUERIES": source, "--model": model}, {"--output": output})
     with (
         open_model(model, gallery, settings) as classifier,
         open_queries(
-            queries,
-            classifier,
+            *queries,
+            classifier=classifier,
             vectors_key=vectors_key,
             labels_key=labels_key,
             ids_key=ids_key,
@@ -108,24 +112,23 @@ def predict(
     ):
         chunks = stream.chunks(max(rows, ROWS_SHOWN) if chosen is None else ROWS_AT_A_TIME)
         answered = ((chunk, classifier.predict_with_confidence(chunk.vectors)) for chunk in chunks)
-        first = next(answered)
-        if precision is not None:
-            promised = _promise(classifier, precision, *first)
-            notice(str(promised))
-            threshold = promised.threshold
-        list_answers = partial(
-            _list_answers, classifier, threshold=threshold, top=top, n_neighbors=neighbors
-        )
+        with progress("predicting", stream.n_rows) as advance:
+            first = next(answered)
+            if precision is not None:
+                promised = _promise(classifier, precision, *first)
+                notice(str(promised))
+                threshold = promised.threshold
+            list_answers = partial(
+                _list_answers, classifier, threshold=threshold, top=top, n_neighbors=neighbors
+            )
+            if chosen is not None:
+                answers = _count(starmap(list_answers, chain([first], answered)), advance)
+                write_records(answers, output, chosen, guard_formulas=guard_formulas)
         if chosen is None:
             shown = list_answers(*first)
             n_shown = min(rows, len(shown["label"]))
             which = "The first query" if n_shown == 1 else f"The first {n_shown} queries"
             show_records(f"{which}; -o FILE writes all", shown, rows)
-            end_encoded(stream)
-            return
-        with progress("predicting", stream.n_rows) as advance:
-            answers = _count(starmap(list_answers, chain([first], answered)), advance)
-            write_records(answers, output, chosen, guard_formulas=guard_formulas)
         end_encoded(stream)
 
 

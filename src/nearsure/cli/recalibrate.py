@@ -22,7 +22,8 @@ def recalibrate(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, at least "
-            "20 and better 100, - for standard input. With --choose: of queries without labels."
+            "20 and better 100, - for standard input; or a folder of images or a file of texts, if "
+            "the model says how to encode them. With --choose: of queries without labels."
         ),
     ],
     *,
@@ -50,6 +51,7 @@ def recalibrate(
     labels_key: options.LabelsKey = None,
     ids_key: options.IdsKey = None,
     input_format: options.InputFormat = None,
+    encoder: options.Encoder = None,
     gallery: options.Gallery = None,
     table: options.Table = None,
     collection: options.Collection = None,
@@ -83,17 +85,20 @@ def recalibrate(
         chosen = outputs.choose_format(output, None, as_json=as_json, guard_formulas=False)
         columns = {"labels": "none" if labels_key is None else "optional"}
     columns |= {"vectors_key": vectors_key, "labels_key": labels_key, "ids_key": ids_key}
+    columns |= {"format": input_format, "encoder": encoder}
     with (
         inputs.open_model(model, gallery, settings, read_only=choose is not None) as classifier,
-        inputs.open_queries(queries, classifier, format=input_format, **columns) as stream,
+        inputs.open_queries(queries, classifier=classifier, **columns) as stream,
     ):
-        points = stream.read_all()
+        with outputs.progress("reading", stream.n_rows):
+            points = stream.read_all()
         if choose is not None:
             records = _choose(classifier, points, choose, seed)
             if chosen is None:
                 outputs.show_records(f"{choose:,} queries to label", records, rows)
             else:
                 outputs.write_records([records], output, chosen, guard_formulas=False)
+            inputs.end_encoded(stream)
             return
         truth = inputs.match_labels(inputs.labels_of(points), classifier.classes_)
         with outputs.spinner(f"asking {len(truth):,} queries"):
@@ -121,9 +126,10 @@ def recalibrate(
                 "promise": str(promise),
             }
         )
-        return
-    outputs.show_facts("Recalibrated", {"rests on": str(found), "promise": str(promise)})
-    outputs.print_written(model if output is None else output)
+    else:
+        outputs.show_facts("Recalibrated", {"rests on": str(found), "promise": str(promise)})
+        outputs.print_written(model if output is None else output)
+    inputs.end_encoded(stream)
 
 
 def _check_output(model: Path, output: Path | None) -> None:
@@ -141,8 +147,11 @@ def _choose(
     """Queries to label, with what they are taken for; names as those of `predict`."""
     chosen = classifier.choose_queries_to_label(points.vectors, n, seed=seed)
     prediction = classifier.predict_with_confidence(points.vectors[chosen])
-    return {
+    columns = {
         "row" if points.ids is None else "id": inputs.names_of(points)[chosen].tolist(),
         "predicted": prediction.labels.tolist(),
         "confidence": prediction.confidence,
     }
+    if points.texts is not None:
+        columns["text"] = [points.texts[place] for place in chosen.tolist()]
+    return columns

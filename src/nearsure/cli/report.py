@@ -119,7 +119,7 @@ def report(
             images = ImagePaths(queries, images_root)
             settings["gallery_pictures"] = pictures
             columns["labels"] = "required"
-            with inputs.open_queries(queries, classifier, **columns) as stream:
+            with inputs.open_queries(queries, classifier=classifier, **columns) as stream:
                 points = stream.read_all()
             made = _report_on_queries(classifier, points, images, settings)
         if isinstance(pictures, NamedImages):

@@ -132,12 +132,12 @@ class Source:
 
 def file_source(path: Path, format_name: str | None = None) -> Source:
     """A file, whose format is given or follows from its suffix."""
-    chosen = format_of(path) if format_name is None else parse_format(format_name)
+    chosen = None if format_name is None else parse_format(format_name)
     if not path.is_file():
         if path.is_dir():
             raise EmbeddingsFileError(f"{path} is a folder: name a file in it.")
         raise EmbeddingsFileError(f"There is no file {path}: check the path.")
-    return Source(str(path), chosen, path)
+    return Source(str(path), chosen or format_of(path), path)
 
 
 def open_source(source: str | Path, format_name: str | None, until: ExitStack) -> Source:

@@ -38,7 +38,7 @@ class EncoderInput:
     text : str
         The text; empty for an image.
     group : str or None
-        Folder of the image below that of its class, if folders are groups.
+        Folder of the image below that of its class, if folders are groups; or what the file says.
     """
 
     id: str | int
@@ -97,7 +97,11 @@ def _is_number(text: str) -> bool:
 
 
 def read_inputs(
-    source: Path, kind: EncoderKind, *, groups_from_folder: bool = False
+    source: Path,
+    kind: EncoderKind,
+    *,
+    groups_from_folder: bool = False,
+    groups_key: str | None = None,
 ) -> list[EncoderInput]:
     """All inputs of a folder or file, each id once; ids, and labels, all texts or all integers."""
     found = input_kind(str(source))
@@ -105,12 +109,17 @@ def read_inputs(
         raise EmbeddingsFileError(
             f"{source} holds {found}s, and the encoder takes {kind}s: name one that takes {found}s."
         )
+    if kind == "image" and groups_key is not None:
+        raise EmbeddingsFileError(
+            f"groups_key names a column of a file. {source} holds images, whose groups are "
+            "folders: --groups-from-folder."
+        )
     if kind == "image":
         inputs = image_inputs(source, groups_from_folder=groups_from_folder)
     elif groups_from_folder:
         raise EmbeddingsFileError(f"Groups by folder are of images. {source} holds texts.")
     else:
-        inputs = text_inputs(source)
+        inputs = text_inputs(source, groups_key)
     for name, values in (
         ("ids", [one.id for one in inputs]),
         ("labels", [one.label for one in inputs if one.label is not None]),
@@ -137,7 +146,7 @@ def why_unreadable(path: Path) -> str | None:
     if not head:
         return "it is empty"
     is_known = head.startswith(SIGNATURES) and (head[:4] != b"RIFF" or head[8:12] == b"WEBP")
-    return None if is_known else "it is no image of a known kind"
+    return None if is_known else "it is not an image of a known kind"
 
 
 def image_inputs(folder: Path, *, groups_from_folder: bool = False) -> list[EncoderInput]:
@@ -167,17 +176,20 @@ def image_inputs(folder: Path, *, groups_from_folder: bool = False) -> list[Enco
     without = [path for path, own in classes.items() if not own.is_relative_to(folder)]
     without += [path for path, own in classes.items() if own == folder]
     if without and (groups_from_folder or len(without) < len(files)):
-        needed = "in CLASS/GROUP/, as groups are" if groups_from_folder else "in one of them"
-        raise EmbeddingsFileError(
-            f"{without[0]} lies beside the folders of classes. It must lie {needed}."
+        needed = (
+            "must lie in CLASS/GROUP/, so that the folder it lies in is its group"
+            if groups_from_folder
+            else "lies beside the folders of classes. It must lie in one of them"
         )
+        raise EmbeddingsFileError(f"{without[0]} {needed}.")
     folders: dict[str, Path] = {}
     for own in classes.values():
         other = folders.setdefault(own.name, own)
         if other != own:
             raise EmbeddingsFileError(
                 f"{other} and {own} have the same name, and would be one class. Rename one of "
-                "them, or name the folder that holds the classes."
+                "them, or name the folder that holds the classes; if they hold groups of images, "
+                "fit with --groups-from-folder."
             )
     return [
         EncoderInput(
@@ -190,7 +202,7 @@ def image_inputs(folder: Path, *, groups_from_folder: bool = False) -> list[Enco
     ]
 
 
-def text_inputs(source: Path) -> list[EncoderInput]:
+def text_inputs(source: Path, groups_key: str | None = None) -> list[EncoderInput]:
     """The texts of a file.
 
     Parameters
@@ -199,6 +211,8 @@ def text_inputs(source: Path) -> list[EncoderInput]:
         A .txt file of one text a line; a .csv file with a column ``text`` and perhaps ``label``
         and ``id``; or a .jsonl file of objects with these fields. "-" is standard input, a text a
         line.
+    groups_key : str, optional
+        The column or field that says which texts belong together.
     """
     if str(source) == "-":
         rows = _lines(source, sys.stdin.read())
@@ -212,7 +226,7 @@ def text_inputs(source: Path) -> list[EncoderInput]:
         except UnicodeDecodeError as error:
             raise EmbeddingsFileError(f"{source} must be UTF-8 text: {error}.") from error
         rows = READERS[source.suffix.lower()](source, content)
-    inputs = [_input(source, number, row) for number, row in rows]
+    inputs = [_input(source, number, row, groups_key) for number, row in rows]
     if not inputs:
         raise EmbeddingsFileError(f"{source} holds no text.")
     labelled = sum(one.label is not None for one in inputs)
@@ -268,15 +282,20 @@ READERS: dict[str, Callable[[Path, str], Rows]] = {
 }
 
 
-def _input(source: Path, number: int, row: dict[str, Any]) -> EncoderInput:
+def _input(source: Path, number: int, row: dict[str, Any], groups_key: str | None) -> EncoderInput:
     text, label = row.get("text"), row.get("label")
     if not isinstance(text, str) or not text.strip():
         raise EmbeddingsFileError(f"Line {number} of {source} must have a text. Got {text!r}.")
     own_id = row.get("id", str(number))
-    for name, value in (("label", label), ("id", own_id)):
+    group = None if groups_key is None else row.get(groups_key)
+    if groups_key is not None and group is None:
+        raise EmbeddingsFileError(
+            f"groups_key names {groups_key!r}, which line {number} of {source} does not have."
+        )
+    for name, value in (("label", label), ("id", own_id), ("group", group)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             raise EmbeddingsFileError(
                 f"The {name} in line {number} of {source} must be a text or an integer. "
                 f"Got {value!r} instead."
             )
-    return EncoderInput(own_id, label, text=text)
+    return EncoderInput(own_id, label, text=text, group=None if group is None else str(group))

@@ -4,6 +4,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from nearsure.embedding_files.rows import LabelsWanted, RowReader
 from nearsure.encoders import BATCH, Encoder
 from nearsure.encoders.inputs import EncoderInput, read_inputs, why_unreadable
 from nearsure.errors import BrokenImageError, ConfigError, EmbeddingsFileError
+from nearsure.progress import tracked
 
-# More are not given at once, so that progress is seen.
+# More are not given at once, so that answers to the first do not wait for all.
 LARGEST_CHUNK = 512
 Vectors = NDArray[np.float32]
 
@@ -130,16 +133,29 @@ class EncodedRows(RowReader):
     def chunks(self, rows: int) -> Iterator[EmbeddingChunk]:
         """Chunks of `rows` rows, or fewer."""
         first = 0
-        step = min(rows, LARGEST_CHUNK)
-        for start in range(0, len(self._inputs), step):
-            portion, vectors = self._encode_portion(self._inputs[start : start + step])
-            if portion:
-                yield _chunk(portion, vectors, first)
-                first += len(portion)
+        for portion, vectors in self._portions(min(rows, LARGEST_CHUNK)):
+            yield _chunk(portion, vectors, first)
+            first += len(portion)
         if not first:
             raise BrokenImageError(
                 f"None of the {self._n_inputs} images can be decoded: {self.broken[0]}"
             )
+
+    def _portions(self, largest: int) -> Iterator[tuple[list[EncoderInput], Vectors]]:
+        """Whole batches, as many as go into a portion; what cannot be decoded is left out."""
+        step = min(self._batch_size, largest)
+        batches = [self._inputs[at : at + step] for at in range(0, len(self._inputs), step)]
+        kept: list[EncoderInput] = []
+        parts: list[Vectors] = []
+        for batch in tracked("encoding", batches, self.n_rows, len):
+            if len(kept) + len(batch) > largest:
+                yield kept, np.concatenate(parts)
+                kept, parts = [], []
+            own, vectors = self._encode_new(batch)
+            kept += own
+            parts.append(vectors)
+        if kept:
+            yield kept, np.concatenate(parts)
 
     def _is_readable(self, one: EncoderInput) -> bool:
         reason = None if one.image is None else why_unreadable(one.image)
@@ -153,21 +169,21 @@ class EncodedRows(RowReader):
             raise BrokenImageError(sentence)
         self.broken.append(sentence)
 
-    def _encode_portion(
-        self, portion: Sequence[EncoderInput]
-    ) -> tuple[list[EncoderInput], Vectors]:
+    def _encode_new(self, batch: Sequence[EncoderInput]) -> tuple[list[EncoderInput], Vectors]:
+        """Encode those of a batch that no earlier run has encoded."""
         known: dict[str | int, Vectors] = {}
         if self._partial is not None and len(self._partial):
-            found = {one.id: self._partial.get(one) for one in portion}
+            found = {one.id: self._partial.get(one) for one in batch}
             known = {name: vector for name, vector in found.items() if vector is not None}
-        new = [one for one in portion if one.id not in known]
-        for start in range(0, len(new), self._batch_size):
-            batch, vectors = self._encode_batch(new[start : start + self._batch_size])
-            if self._partial is not None and batch:
-                self._partial.keep(batch, vectors)
-            known |= {one.id: vector for one, vector in zip(batch, vectors, strict=True)}
-        kept = [one for one in portion if one.id in known]
-        return kept, np.array([known[one.id] for one in kept], np.float32)
+        new = [one for one in batch if one.id not in known]
+        if new:
+            encoded, vectors = self._encode_batch(new)
+            if self._partial is not None and encoded:
+                self._partial.keep(encoded, vectors)
+            known |= {one.id: vector for one, vector in zip(encoded, vectors, strict=True)}
+        kept = [one for one in batch if one.id in known]
+        vectors = np.array([known[one.id] for one in kept], np.float32)
+        return kept, vectors.reshape(len(kept), self.dimension)
 
     def _encode_batch(self, batch: Sequence[EncoderInput]) -> tuple[list[EncoderInput], Vectors]:
         try:
@@ -236,26 +252,46 @@ class EncodedStream(EmbeddingStream):
 
 def open_encoded(
     source: str,
+    *more: str,
     encoder: Encoder,
-    *,
     labels: LabelsWanted = "optional",
     groups_from_folder: bool = False,
+    groups_key: str | None = None,
 ) -> EncodedStream:
     """Open images or texts to read their vectors a chunk at a time, as of a file.
 
     Parameters
     ----------
-    source : str
-        A folder of images, an image, or a file of texts; see `read_inputs`.
+    source, *more : str
+        A folder of images, an image, or a file of texts; see `read_inputs`. Of several, ids begin
+        with the source, and there are no labels.
     encoder : Encoder
         What encodes them.
     labels : {"required", "optional", "none"}
         As of `open_embeddings`.
     groups_from_folder : bool
         As of `image_inputs`.
+    groups_key : str, optional
+        As of `text_inputs`.
     """
-    inputs = read_inputs(Path(source), encoder.kind, groups_from_folder=groups_from_folder)
+    read = partial(
+        read_inputs,
+        kind=encoder.kind,
+        groups_from_folder=groups_from_folder,
+        groups_key=groups_key,
+    )
+    inputs = read(Path(source))
+    if more:
+        inputs = [_of_source(source, one) for one in inputs]
+        inputs += [_of_source(each, one) for each in more for one in read(Path(each))]
     if labels == "required" and inputs[0].label is None:
         needed = "a folder for each class" if encoder.kind == "image" else "a column 'label'"
         raise EmbeddingsFileError(f"{source} must have labels: {needed}.")
     return EncodedStream(source, EncodedRows(encoder, inputs))
+
+
+def _of_source(source: str, one: EncoderInput) -> EncoderInput:
+    """An input of one of several sources, named by its path."""
+    if one.image is None:
+        return replace(one, id=f"{source}:{one.id}", label=None)
+    return replace(one, id=one.image.as_posix(), label=None)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Literal
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from nearsure.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from nearsure.classifier import NEDClassifier
 from nearsure.decisions import AcceptThreshold, choose_threshold
+from nearsure.embedding_files.rows import plain_value
 from nearsure.errors import InvalidInputError, QueriesDifferWarning
 from nearsure.report import remarks
 from nearsure.report.answers import (
@@ -23,6 +25,7 @@ from nearsure.report.answers import (
     ned_temperature,
     one_each,
     probes_of,
+    texts_of,
 )
 from nearsure.report.confusion import Examples, confusion_of
 from nearsure.report.document import About, PromiseCheck, Report
@@ -117,6 +120,13 @@ def _assemble(
     temperature = ned_temperature(classifier)
     n_drawn = min(n_resamples, max(FEWEST_RESAMPLES, LARGEST_BOOTSTRAP // len(answered)))
     thumbnails = Thumbnails()
+
+    def texts_of_rows(rows: IntArray) -> list[str | None]:
+        if texts is not None:
+            return [texts[row] for row in rows]
+        known = texts_of(classifier, answered.ids[rows])
+        return [known.get(plain_value(name)) for name in answered.ids[rows]]
+
     promises = tuple(map(promise_of, chosen))
     probes = probes_of(classifier, queries, seed=seed)
     methods = compare_methods(
@@ -135,8 +145,8 @@ def _assemble(
         n_mistakes=n_mistakes,
         thumbnails=thumbnails,
         picture_of_row=picture_of_row,
+        texts_of_rows=texts_of_rows,
         gallery_pictures=gallery_pictures,
-        texts=texts,
     )
     audit = on_audit = None
     if with_audit and classifier.n_support_ > LARGEST_AUDITED:
@@ -157,8 +167,8 @@ def _assemble(
         except InvalidInputError as error:
             on_audit = f"The gallery was not audited. {error}"
     metrics = headline_metrics(answered, methods[-1], seed=seed, n_resamples=n_drawn)
-    confusion = confusion_of(answered, Examples(answered, thumbnails, picture_of_row))
-    examples = Examples(answered, thumbnails, picture_of_row)
+    show = partial(Examples, answered, thumbnails, picture_of_row, texts_of_rows)
+    confusion, examples = confusion_of(answered, show()), show()
     every_note = (
         *notes,
         remarks.on_gap(metrics[0].estimate, float(confidence.mean())),

@@ -1,6 +1,7 @@
 """Which classes are taken for which: a matrix of those alone that are confused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -13,10 +14,12 @@ MOST_CLASSES = 20
 # Of each cell; and pictures of all together, most of them some kilobytes.
 MOST_EXAMPLES = 8
 MOST_PICTURES = 150
+MOST_TEXTS = 2000
+LETTERS_SHOWN = 300
 
 
 class Examples:
-    """Shows answers with pictures, as long as there are not too many pictures in all.
+    """Shows answers with pictures or texts, as long as there are not too many in all.
 
     Parameters
     ----------
@@ -24,8 +27,8 @@ class Examples:
         The queries.
     thumbnails : Thumbnails
         Makes the pictures.
-    picture_of_row : callable
-        From the row of a query to its picture.
+    picture_of_row, texts_of_rows : callable
+        From the row of a query to its picture, and from rows to texts.
     """
 
     def __init__(
@@ -33,21 +36,30 @@ class Examples:
         answered: Answered,
         thumbnails: Thumbnails,
         picture_of_row: Callable[[int], Picture | None],
+        texts_of_rows: Callable[[IntArray], Sequence[str | None]],
     ) -> None:
         self._answered, self._thumbnails = answered, thumbnails
         self._picture_of_row, self._n_pictures = picture_of_row, 0
+        self._texts_of_rows, self._n_texts = texts_of_rows, 0
 
     def of(self, rows: IntArray) -> tuple[Example, ...]:
         """Some of the queries."""
-        return tuple(map(self._show, rows.tolist()))
+        texts = self._texts_of_rows(rows) if self._n_texts < MOST_TEXTS else ()
+        self._n_texts += len(texts)
+        return tuple(self._show(row, text) for row, text in zip_longest(rows.tolist(), texts))
 
-    def _show(self, row: int) -> Example:
+    def _show(self, row: int, text: str | None) -> Example:
         picture = None
         if self._n_pictures < MOST_PICTURES:
             picture = self._thumbnails.of(self._picture_of_row(row))
         self._n_pictures += picture is not None
         answered = self._answered
-        return Example(plain_label(answered.ids[row]), float(answered.confidence[row]), picture)
+        return Example(
+            plain_label(answered.ids[row]),
+            float(answered.confidence[row]),
+            picture,
+            None if text is None else text[:LETTERS_SHOWN],
+        )
 
 
 def choose_confused(truth: IntArray, answers: IntArray, most: int = MOST_CLASSES) -> IntArray:

@@ -213,6 +213,7 @@ class Example:
     id: Label
     confidence: float
     picture: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nearsure.metrics import (
 )
 from nearsure.metrics.calibration_error import width_bins
 from nearsure.posterior import Posterior
+from nearsure.progress import tracked, watching
 from nearsure.report.answers import Answered, texts_of
 from nearsure.report.confusion import Examples
 from nearsure.report.document import (
@@ -401,6 +402,8 @@ def compare_methods(
     def describe(result: RuleResult) -> Method:
         posterior = posteriors[result.rule]
         confidence, correct = posterior.confidence, posterior.labels == answered.codes
+        with watching(None):
+            debiased_ece = estimate_of(debiased(confidence, correct))
         return Method(
             name=result.rule,
             title=title if result.rule == OWN_NAME else title_of(result.rule),
@@ -410,10 +413,11 @@ def compare_methods(
             brier=estimate_of(result.brier),
             ece_floor=plain_number(result.ece_floor),
             risk_coverage=thin_curve(confidence, correct),
-            debiased_ece=estimate_of(debiased(confidence, correct)),
+            debiased_ece=debiased_ece,
         )
 
-    return tuple(map(describe, comparison.results))
+    results = comparison.results
+    return tuple(map(describe, tracked("comparing rules", results, len(results))))
 
 
 def thin_curve(confidence: FloatArray, correct: BoolArray) -> tuple[CurvePoint, ...]:
@@ -442,8 +446,8 @@ def confident_mistakes(
     n_mistakes: int,
     thumbnails: Thumbnails,
     picture_of_row: Callable[[int], Picture | None],
+    texts_of_rows: Callable[[IntArray], Sequence[str | None]],
     gallery_pictures: Pictures | None,
-    texts: Sequence[str | None] | None,
 ) -> tuple[Mistake, ...]:
     """Wrong answers, the most confident first, each with its nearest neighbours.
 
@@ -457,12 +461,10 @@ def confident_mistakes(
         At most so many.
     thumbnails : Thumbnails
         Makes the pictures.
-    picture_of_row : callable
-        From the row of a query to its picture.
+    picture_of_row, texts_of_rows : callable
+        From the row of a query to its picture, and from rows to texts.
     gallery_pictures : mapping of id to picture
         Of the neighbours.
-    texts : sequence of str or None
-        Of the queries; None if they are points of the gallery.
     """
     first = surest_mistakes(answered, n_mistakes)
     if not first.size:
@@ -472,7 +474,6 @@ def confident_mistakes(
     support = classifier.support(answered.prediction)
     near = np.empty(0, int) if neighbors.ids is None else np.unique(neighbors.ids)
     known = texts_of(classifier, near)
-    own = texts_of(classifier, answered.ids[first]) if texts is None else {}
 
     def describe(place: int, rank: int) -> SupportingNeighbor:
         # Neighbours without ids are known by their rank.
@@ -499,9 +500,9 @@ def confident_mistakes(
             picture=thumbnails.of(picture_of_row(int(row))),
             p_neighbors=None if support.head is None else float(support.neighbors[row]),
             p_head=None if support.head is None else plain_number(float(support.head[row])),
-            text=own.get(plain_value(answered.ids[row])) if texts is None else texts[row],
+            text=text,
         )
-        for place, row in enumerate(first)
+        for place, (row, text) in enumerate(zip(first, texts_of_rows(first), strict=True))
     )
 
 

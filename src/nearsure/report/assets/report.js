@@ -91,8 +91,8 @@
     return () => takeDown(root);
   }
 
-  const { shares, surprise } = parts;
-  window.nearsureReport = { render, shares, surprise, theme: { toggle: parts.theme.toggle, button: parts.theme.button } };
+  const { breakable, shares, surprise } = parts;
+  window.nearsureReport = { render, breakable, shares, surprise, theme: { toggle: parts.theme.toggle, button: parts.theme.button } };
 
   const held = document.getElementById("report-data");
   if (held !== null) render(document.getElementById("report"), JSON.parse(held.textContent), { live: false });

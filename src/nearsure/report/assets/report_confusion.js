@@ -19,9 +19,9 @@
     const { pictureOf } = context.options;
     return element("ul", { class: "examples" }, all.map((each) =>
       element("li", {},
-        picture(each.picture, "Item " + each.id) || (pictureOf && pictureOf(each.id)),
+        picture(each.picture, "Item " + each.id, "", each.text) || (pictureOf && pictureOf(each.id)),
         element("p", { class: "fine" }, itemName(context, each.id, itemLabel)),
-        element("p", { class: "fine" }, each.suggested === undefined ? percent(each.confidence, 0) + " sure" : each.suggested))));
+        element("p", { class: "fine" }, each.words || percent(each.confidence, 0) + " sure"))));
   }
 
   function open(context, title, ...content) {
@@ -65,7 +65,7 @@
     const takenFor = row.confused_with.map((each) => [each.label, each.count]);
     const taken = classes.flatMap((each) => each.confused_with.filter((one) => one.label === name).map((one) => [each.label, one.count]));
     const suspects = (audit ? audit.suspects : []).filter((each) => each.label === name || each.suggested === name).map((each) => ({
-      ...each, suggested: each.label === name ? "looks like " + each.suggested : "labelled " + each.label,
+      ...each, words: each.label === name ? ["looks like ", label(each.suggested)] : ["labelled ", label(each.label)],
     }));
     const facts = [
       ["in the gallery", count(row.n_gallery)],

@@ -79,5 +79,5 @@
     return element("p", { class: "nothing" }, sentence);
   }
 
-  Object.assign(parts, { element, label, picture, bar, heading, section, nothing });
+  Object.assign(parts, { element, breakable, label, picture, bar, heading, section, nothing });
 })();

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const parts = window.nearsureReportParts;
-  const { element, section, nothing, label, picture, bar } = parts;
+  const { element, section, nothing, label, picture, bar, breakable } = parts;
   const { missing, count, percent, significant, shares, surprise } = parts;
   const AT_FIRST = 6;
   const NEIGHBORS = 5;
@@ -29,7 +29,7 @@
           { class: "fine" },
           words + ", item ",
           label(neighbor.id),
-          ", distance\u00b2 " + significant(neighbor.sq_distance),
+          ", distance\u00b2\u00a0" + significant(neighbor.sq_distance),
         ),
       ),
       element("span", { class: "supporter-share" }, percent(share)),
@@ -82,7 +82,7 @@
           ),
       shown.length > 0 && restShare > 0.0005 &&
         element("p", { class: "fine" }, "All other neighbours have " + percent(restShare) + " of the vote."),
-      why && element("p", { class: "fine" }, why),
+      why && element("p", { class: "fine" }, breakable(why)),
     );
   }
 

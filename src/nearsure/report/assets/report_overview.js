@@ -33,9 +33,11 @@
     const total = bins.reduce((sum, bin) => sum + bin.count, 0);
     const surplus = bins.reduce((sum, bin) => sum + bin.count * (bin.confidence - bin.accuracy.value), 0) / total;
     const gap = ece && !missing(ece.estimate.value) ? ece.estimate.value : Math.abs(surplus);
-    const size = "on average, confidence and accuracy differ by " + points(gap) + " points";
-    const fewOff = bins.filter(isOff).length <= Math.ceil(0.1 * bins.length);
-    if (gap <= CLOSE_ENOUGH || fewOff) return ["The confidence is reliable", size];
+    const byChance = ece && !missing(ece.floor) ? " (" + points(ece.floor) + " by chance alone)" : "";
+    const size = "on average, confidence and accuracy differ by " + points(gap) + " points" + byChance;
+    const fewOff = bins.filter(isOff).length <= Math.floor(0.1 * bins.length);
+    if (gap <= CLOSE_ENOUGH) return ["The confidence is reliable", size];
+    if (fewOff) return ["The confidence is reliable, as far as " + plural(total, "query", "queries") + " can show", size];
     return [surplus > 0 ? "The confidence is too high" : "The confidence is too low", size];
   }
 

@@ -1,6 +1,6 @@
 // The answer: label, confidence, whether it is accepted, and the nearest examples.
 
-import { announce, byId, confidencePercent, count, distance, element, meter, percent, shortName } from "./elements.js";
+import { announce, breakable, byId, confidencePercent, count, distance, element, meter, percent, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, session } from "./session.js";
 import { judgement, setConfidence, whenMoved } from "./threshold.js";
@@ -57,7 +57,7 @@ function judged() {
 function classRow(share, answer) {
   const isAnswer = share.label === answer.label;
   return element("li", { class: isAnswer ? "share chosen" : "share" },
-    element("span", { class: "share-label clamped", title: share.label }, String(share.label)),
+    element("span", { class: "share-label clamped", title: share.label }, ...breakable(share.label)),
     meter(share.probability, isAnswer ? "" : "muted"),
     element("span", { class: "share-number" }, confidencePercent(share.probability)));
 }
@@ -68,10 +68,10 @@ function neighborCard(neighbor, share, answer, largest) {
   const whole = `Ask about item ${neighbor.id}`;
   return element("li", { class: agrees ? "neighbor agrees" : "neighbor differs" },
     picture(neighbor.id, "", null, neighbor.text),
-    element("p", { class: "neighbor-label", title: neighbor.label }, String(neighbor.label),
+    element("p", { class: "neighbor-label", title: neighbor.label }, ...breakable(neighbor.label),
       agrees ? null : element("span", { class: "unseen" }, " (another label)")),
     element("p", { class: "neighbor-id" },
-      element("button", { type: "button", class: "link", title: whole, "aria-label": whole, on: { click: askIt } }, shortName(neighbor.id, 25))),
+      element("button", { type: "button", class: "link", title: whole, "aria-label": whole, on: { click: askIt } }, ...breakable(shortName(neighbor.id, 25)))),
     element("p", { class: "neighbor-share" }, meter(largest > 0 ? neighbor.share / largest : 0, agrees ? "" : "other"),
       element("span", {}, element("span", { class: "unseen" }, "share of the vote "), percent(share, 1))),
     element("p", { class: "neighbor-distance" }, element("abbr", { title: "squared distance" }, "d²"), ` ${distance(neighbor.sq_distance)}`));
@@ -104,7 +104,7 @@ export function showAnswer(answer, subject) {
     element("div", { class: "answer-head" },
       previewOf(subject),
       element("div", { class: "answer-words" },
-        element("p", { class: String(answer.label).length > LONG ? "answer-label long" : "answer-label", id: "answer-label" }, String(answer.label)),
+        element("p", { class: String(answer.label).length > LONG ? "answer-label long" : "answer-label", id: "answer-label" }, ...breakable(answer.label)),
         element("p", { class: "answer-confidence" },
           element("strong", { id: "answer-confidence" }, confidencePercent(answer.confidence)), " sure",
           verdict === null ? null : chip(answer.verdict, verdict[0])),
@@ -122,7 +122,7 @@ export function showAnswer(answer, subject) {
   const written = shares(answer.neighbors.map((neighbor) => neighbor.share));
   byId("neighbors").replaceChildren(...answer.neighbors.map((neighbor, place) => neighborCard(neighbor, written[place], answer, largest)));
   byId("support-note").textContent = supportNote(answer, written);
-  byId("share-note").textContent = surprise(answer.neighbors) ?? "";
+  byId("share-note").replaceChildren(...breakable(surprise(answer.neighbors) ?? ""));
   byId("head-note").textContent = headNote(answer);
   byId("support").hidden = answer.neighbors.length === 0;
   if (matchMedia("(max-width: 52rem)").matches) byId("answer").scrollIntoView({ block: "start" });

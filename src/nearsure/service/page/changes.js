@@ -1,7 +1,7 @@
 // Changes of the gallery, each of which can be undone; relabelling and removal have dialogs.
 
 import { confirm, relabel, remove, restore, unconfirm } from "./api.js";
-import { attempt, byId, notify, shortName } from "./elements.js";
+import { attempt, breakable, byId, notify, shortName } from "./elements.js";
 import { forgetPicture, picture } from "./pictures.js";
 import { galleryChanged, rememberLabels } from "./session.js";
 
@@ -94,7 +94,7 @@ const look = (item) => picture(item.id, "whole", null, item.text);
 /** Relabels with a label from a dialog. */
 export async function askForLabel(item, button) {
   const field = byId("relabel-label");
-  byId("relabel-heading").textContent = `Item ${item.id} is labelled “${item.label}”`;
+  byId("relabel-heading").replaceChildren(...breakable(`Item ${item.id} is labelled “${item.label}”`));
   byId("relabel-look").replaceChildren(look(item));
   field.value = "";
   if (!(await confirmed(byId("relabel-dialog"), byId("relabel-form")))) return false;
@@ -105,7 +105,7 @@ export async function askForLabel(item, button) {
 /** Removes, after confirmation where that is asked for. */
 export async function removeItem(item, button, asks = true) {
   const [id, before] = [item.id, String(item.label)];
-  byId("remove-heading").textContent = `Remove item ${id}, labelled “${before}”?`;
+  byId("remove-heading").replaceChildren(...breakable(`Remove item ${id}, labelled “${before}”?`));
   byId("remove-look").replaceChildren(look(item));
   if (asks && !(await confirmed(byId("remove-dialog"), byId("remove-form")))) return false;
   return make({ kind: "remove", id, before }, () => remove(id).then(() => forgetPicture(id)), {

@@ -27,6 +27,9 @@ export function meter(share, kind = "") {
   return element("span", { class: `meter ${kind}`.trim(), "aria-hidden": "true" }, fill);
 }
 
+/** A name that may break behind its separators; the report's own way. */
+export const breakable = (name) => window.nearsureReport.breakable(String(name));
+
 export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
 
 /** A target as it was given: 99.5% is not 100%. */

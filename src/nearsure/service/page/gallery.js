@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { askForLabel, removeItem } from "./changes.js";
 import { base64 } from "./compare.js";
-import { byId, count, element, linesOf, notify, offerAgain, plural, shortName } from "./elements.js";
+import { breakable, byId, count, element, linesOf, notify, offerAgain, plural, shortName } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, galleryChanged, on, rememberLabels, session } from "./session.js";
 import { pastedVector } from "./vectors.js";
@@ -20,8 +20,8 @@ function row(item) {
   const askIt = () => emit("ask-item", item);
   const on = (work) => ({ click: (event) => work(item, event.currentTarget) });
   return element("tr", { role: "row", "data-id": item.id },
-    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id, "", null, item.text), element("span", { class: "clamped", title: item.id }, String(item.id)))),
-    element("td", { role: "cell" }, element("span", { class: "clamped", title: item.label }, String(item.label))),
+    element("th", { scope: "row", role: "rowheader" }, element("span", { class: "item-name" }, picture(item.id, "", null, item.text), element("span", { class: "clamped", title: item.id }, ...breakable(item.id)))),
+    element("td", { role: "cell" }, element("span", { class: "clamped", title: item.label }, ...breakable(item.label))),
     element("td", { role: "cell", class: "row-actions" }, element("span", { class: "actions" },
       element("button", { type: "button", class: "quiet", on: { click: askIt } }, "Ask", about()),
       session.model.writable ? element("button", { type: "button", class: "quiet", on: on(askForLabel) }, "Relabel…", about()) : null,

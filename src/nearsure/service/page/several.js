@@ -1,7 +1,7 @@
 // Answers to several queries at once: a row each, the whole answer on a click, and a CSV file.
 
 import { showAnswer } from "./answer.js";
-import { byId, confidencePercent, element, plural, shortName } from "./elements.js";
+import { breakable, byId, confidencePercent, element, plural, shortName } from "./elements.js";
 import { emit } from "./session.js";
 
 const COLUMNS = ["name", "label", "confidence", "accepted", "promise", "verdict", "p_known", "problem"];
@@ -18,9 +18,9 @@ function draw({ subject, name, answer, problem }) {
   const accepted = answer?.accepted === true ? "accepted" : answer?.accepted === false ? "not accepted" : "";
   return element("tr", { role: "row" },
     element("th", { scope: "row", role: "rowheader" },
-      answer ? element("button", { type: "button", class: "link clamped", title: name, on: { click: show } }, shortName(name, 60)) : shortName(name, 60)),
+      answer ? element("button", { type: "button", class: "link clamped", title: name, on: { click: show } }, ...breakable(shortName(name, 60))) : shortName(name, 60)),
     ...(answer
-      ? [cell(element("span", { class: "clamped" }, String(answer.label))), cell(confidencePercent(answer.confidence), "share-number"), cell(accepted)]
+      ? [cell(element("span", { class: "clamped" }, ...breakable(answer.label))), cell(confidencePercent(answer.confidence), "share-number"), cell(accepted)]
       : [element("td", { role: "cell", colspan: 3, class: "field-problem" }, problem)]));
 }
 

@@ -2,7 +2,7 @@
 
 import { callUntilMade } from "./api.js";
 import { askForLabel, confirmItem, relabelItem, removeItem } from "./changes.js";
-import { byId, confidencePercent, count, element, meter, offerAgain, plural } from "./elements.js";
+import { breakable, byId, confidencePercent, count, element, meter, offerAgain, plural } from "./elements.js";
 import { picture } from "./pictures.js";
 import { emit, on, rememberLabels, session } from "./session.js";
 
@@ -62,13 +62,13 @@ function actions(suspect) {
   if (!session.model?.writable) return null;
   const button = ({ words, key, danger, work }) => element("button",
     { type: "button", class: danger ? "danger-text" : null, title: words(suspect), "aria-keyshortcuts": key.toUpperCase(), "data-key": key, on: { click: (event) => work(suspect, event.currentTarget) } },
-    element("span", { class: "clamped" }, words(suspect)), element("span", { class: "unseen" }, ` (item ${suspect.id})`));
+    element("span", { class: "clamped" }, ...breakable(words(suspect))), element("span", { class: "unseen" }, ` (item ${suspect.id})`));
   return element("p", { class: "actions" }, ...WAYS.filter(({ can }) => can?.(suspect) ?? true).map(button));
 }
 
 function likelihood(words, share, kind) {
   return element("p", { class: "likelihood" },
-    element("span", { class: "likelihood-words clamped", title: words }, words), meter(share, kind),
+    element("span", { class: "likelihood-words clamped", title: words }, ...breakable(words)), meter(share, kind),
     element("span", { class: "share-number" }, confidencePercent(share)));
 }
 
@@ -79,7 +79,7 @@ function row(suspect) {
     element("div", { class: "suspect-words" },
       element("p", { class: "suspect-title" },
         element("button", { type: "button", class: "link", title: `Ask about item ${suspect.id}`, on: { click: askIt } },
-          element("span", { class: "unseen" }, "Ask about item "), String(suspect.id))),
+          element("span", { class: "unseen" }, "Ask about item "), ...breakable(suspect.id))),
       likelihood(`labelled ${suspect.label}`, suspect.p_own, "other"),
       suspect.suggested === null ? null : likelihood(`looks like ${suspect.suggested}`, suspect.p_suggested, "")),
     actions(suspect));

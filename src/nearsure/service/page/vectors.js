@@ -77,6 +77,7 @@ function rowsOfText(text, dimension) {
     return whole.length === dimension ? [numbers(whole)] : lines.map((line) => numbers(words(line)));
   }
   const columns = titles.flatMap((title, place) => (NOT_THE_VECTOR.has(title) ? [] : [place]));
+  if (columns.length === 0) throw new TypeError(`The file has no columns of numbers, but only ${titles.join(", ")}.`);
   return lines.slice(1).map((line) => {
     const cells = line.split(",").map((cell) => cell.trim());
     return numbers(columns.map((place) => cells[place] ?? ""));
