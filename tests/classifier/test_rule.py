@@ -296,6 +296,9 @@ class TestCalibration:
         ({"unknown_share": True}, "unknown_share must be None or a fraction"),
         ({"unknown_share": "0.1"}, "unknown_share must be None or a fraction"),
         ({"max_fit_samples": 0}, "max_fit_samples must be None or an integer >= 1"),
+        ({"max_fit_samples": True}, "max_fit_samples must be None or an integer >= 1"),
+        ({"max_effort": -1}, "max_effort must be None or an integer >= 0"),
+        ({"max_effort": True}, "max_effort must be None or an integer >= 0"),
     ],
 )
 def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

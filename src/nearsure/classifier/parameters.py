@@ -99,14 +99,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
                 f"alone. Got {head!r} instead."
             )
     check_engine(parameters["engine"])
-    samples = parameters["max_fit_samples"]
-    if samples is not None and not (isinstance(samples, Integral) and int(samples) >= 1):
-        raise InvalidInputError(
-            f"max_fit_samples must be None or an integer >= 1. Got {samples!r}."
-        )
-    effort = parameters["max_effort"]
-    if effort is not None and not (isinstance(effort, Integral) and int(effort) >= 0):
-        raise InvalidInputError(f"max_effort must be None or an integer >= 0. Got {effort!r}.")
+    _check_integer_or_none("max_fit_samples", parameters["max_fit_samples"], least=1)
+    _check_integer_or_none("max_effort", parameters["max_effort"], least=0)
     if parameters["unknown_share"] is not None:
         share = parameters["unknown_share"]
         if isinstance(share, bool) or not isinstance(share, Real):
@@ -150,6 +144,13 @@ def chosen_calibration(calibration: str, rule: str, prior: object) -> str:
             f"frequencies: no other calibrator can weigh its points. Got {calibration!r} instead."
         )
     return calibration
+
+
+def _check_integer_or_none(name: str, value: object, *, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InvalidInputError(f"{name} must be None or an integer >= {least}. Got {value!r}.")
 
 
 def chosen_neighbors(n_neighbors: int | str, n_support: int) -> int:
