@@ -66,6 +66,18 @@ for worker in workers:
 for worker in workers:
     worker.join()
 print(threads(), len({tuple(each) for each in seen}))
+
+from sklearn.linear_model import LogisticRegression
+from nearsure.probes import fit_probe
+seen.clear()
+fit = LogisticRegression.fit
+def watched(self, *arguments):
+    seen.append(threads())
+    return fit(self, *arguments)
+LogisticRegression.fit = watched
+points = np.random.default_rng(0).normal(size=(40, 3))
+fit_probe("logistic", points, np.repeat([0, 1], 20), n_classes=2, seed=0)
+print(threads(), seen[0], len({tuple(each) for each in seen}))
 """
 
 
@@ -79,9 +91,10 @@ def test_scipys_blas_has_one_thread_meanwhile_and_as_many_as_before_afterwards()
         check=True,
         timeout=120,
     )
-    raised, alone, together = done.stdout.splitlines()
+    raised, alone, together, probe = done.stdout.splitlines()
     assert raised == "raised"
     if alone.startswith("[] "):
         pytest.skip("scipy shares the BLAS of numpy here")
     assert alone == "[2] [2] [1] 1"
     assert together == "[2] 1"
+    assert probe == "[2] [1] 1"

@@ -46,7 +46,7 @@ def minimize(
     >>> found.x.round(6).tolist()
     [3.0, 3.0]
     """
-    with _one_thread():
+    with limit_scipy_threads():
         found: OptimizeResult[FloatArray] = scipy_minimize(  # type: ignore[call-overload]
             loss,
             start,
@@ -60,7 +60,7 @@ def minimize(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def limit_scipy_threads() -> Iterator[None]:
     """One thread for scipy's BLAS, whose matrices have twenty rows here.
 
     OpenBLAS divides even these among its threads, and waits for all of them: a step that takes

@@ -29,6 +29,7 @@ from nearsure.arrays import AnyArray, FloatArray, IntArray
 from nearsure.calibration import PosteriorTemperature
 from nearsure.heads.folds import assign_folds
 from nearsure.heads.linear import LinearHead
+from nearsure.minimization import limit_scipy_threads
 from nearsure.posterior import Posterior
 
 ProbeName = Literal["means", "lda", "logistic"]
@@ -170,7 +171,7 @@ class _Logistic:
             offsets = np.full(self._n_classes, -np.inf)
             offsets[self._codes[0]] = 0.0
             return LinearHead(np.zeros((self._n_classes, d)), offsets, self._centre)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), limit_scipy_threads():
             # A few steps more or less change no figure that is printed.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._model.set_params(C=strength).fit(self._points, self._codes)
