@@ -225,12 +225,12 @@ def parse_vectors(rows: Sequence[Sequence[float]], dimension: int, metric: str) 
                 f"Vector {place} has {len(row)}."
             )
     vectors = np.array(rows, np.float64)
-    largest = np.abs(vectors).max(axis=1)
     # The negation is also true of NaN.
-    if not (largest <= LARGEST_NUMBER).all():
+    if not np.abs(vectors).max() <= LARGEST_NUMBER:
+        is_within = (np.abs(vectors) <= LARGEST_NUMBER).all(axis=1)
         raise InvalidInputError(
             f"The numbers of a vector must lie within +-{LARGEST_NUMBER:g}. "
-            f"Vector {int(np.argmax(~(largest <= LARGEST_NUMBER)))} has others."
+            f"Vector {int(np.argmin(is_within))} has others."
         )
     single = vectors.astype(np.float32)
     if metric == "cosine" and not single.any(axis=1).all():

@@ -504,7 +504,8 @@ def check_parts(body: bytes, rows: int, dimension: int) -> None:
         b'"': 2 * (9 * rows + TOLERATED),
         b",": rows * (dimension + 5) + LARGEST_VECTOR,
     }
-    if all(body.count(mark) <= limit for mark, limit in most.items()):
+    # A short body has no room for too many commas, and need not be searched for them.
+    if all(len(body) <= limit or body.count(mark) <= limit for mark, limit in most.items()):
         return
     # Perhaps they stand in text, where they mean nothing.
     counts = dict.fromkeys(most, 0)
