@@ -422,8 +422,8 @@ def test_a_column_of_groups_of_texts(texts: Path, photos: Path, tmp_path: Path) 
         assert groups is not None
         assert groups.tolist() == [place // 2 for place in range(40)]
         assert "groups_key names 'absent', which line" in refused(*words, "--groups-key", "absent")
-    words = ("fit", photos, "--encoder", "encoders_of_tests:sizes", "-o", model)
-    assert "--groups-from-folder" in refused(*words, "--groups-key", "speaker")
+    of_photos = ("fit", photos, "--encoder", "encoders_of_tests:sizes", "-o", model)
+    assert "--groups-from-folder" in refused(*of_photos, "--groups-key", "speaker")
 
 
 def test_several_images_are_asked_about_at_once(photos: Path, tmp_path: Path) -> None:

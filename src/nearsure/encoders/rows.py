@@ -147,7 +147,7 @@ class EncodedRows(RowReader):
         batches = [self._inputs[at : at + step] for at in range(0, len(self._inputs), step)]
         kept: list[EncoderInput] = []
         parts: list[Vectors] = []
-        for batch in tracked("encoding", batches, self.n_rows, len):
+        for batch in tracked("encoding", batches, len(self._inputs), len):
             if len(kept) + len(batch) > largest:
                 yield kept, np.concatenate(parts)
                 kept, parts = [], []
