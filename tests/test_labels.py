@@ -79,7 +79,7 @@ class TestNewClasses:
 
     @pytest.mark.parametrize("dtype", [np.int64, np.float64, str])
     def test_many_small_classes_are_no_regression(self, dtype: type) -> None:
-        """Warnings are errors here, and scikit-learn of before 1.8 has one for these."""
+        """Warnings are errors here, and scikit-learn before 1.8 has one for these."""
         names: AnyArray = (np.arange(30) % 20).astype(dtype)
         np.testing.assert_array_equal(classes_and_codes(names)[0], np.unique(names))
 

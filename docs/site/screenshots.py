@@ -25,7 +25,7 @@ BLOCK = re.compile(r"(<!-- not run[^\n]*\n)?```sh\n(.*?)```", re.DOTALL)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 ADDRESS = "http://127.0.0.1:8765"
-WIDTH = 1200
+WIDTH, PHONE_WIDTH = 1200, 390
 THUMBNAIL = 64
 A_ROW = 16
 # Milliseconds until pictures have come and charts are drawn.
@@ -77,9 +77,9 @@ def picture_of_photos(folder: Path) -> None:
     sheet.save(IMAGES / "tutorial-photos.jpg", quality=80)
 
 
-def keep(page: Page, name: str, height: int) -> None:
+def keep(page: Page, name: str, height: int, width: int = WIDTH) -> None:
     """Photograph what is in sight, with a palette so that the file is small."""
-    page.set_viewport_size({"width": WIDTH, "height": height})
+    page.set_viewport_size({"width": width, "height": height})
     page.wait_for_timeout(SETTLED)
     with Image.open(io.BytesIO(page.screenshot())) as picture:
         colors = picture.convert("RGB")
@@ -87,13 +87,18 @@ def keep(page: Page, name: str, height: int) -> None:
     colors.quantize(palette=palette).save(IMAGES / name, optimize=True)
 
 
-def photograph(page: Page, folder: Path) -> None:
-    """The page asked with a knight, its suspect labels, and the report."""
+def ask(page: Page, folder: Path) -> None:
+    """Ask the page with a knight."""
     page.goto(f"{ADDRESS}/#ask")
     page.get_by_role("radio", name="Image").check()
     page.set_input_files("#image-file", folder / "new" / "knight" / "00.jpg")
     expect(page.locator("#neighbors li").first).to_be_visible()
     expect(page.locator("#promises button").first).to_be_visible()
+
+
+def photograph(page: Page, folder: Path) -> None:
+    """The page asked with a knight, its suspect labels, and the report."""
+    ask(page, folder)
     keep(page, "page-ask.png", 1200)
     page.goto(f"{ADDRESS}/#gallery")
     expect(page.locator("#suspects li").first).to_be_visible()
@@ -125,6 +130,11 @@ def main() -> None:
         with served(folder):
             page = browser.new_page(color_scheme="light", reduced_motion="reduce")
             photograph(page, folder)
+            phone = browser.new_page(
+                color_scheme="light", reduced_motion="reduce", device_scale_factor=2
+            )
+            ask(phone, folder)
+            keep(phone, "page-ask-phone.png", 1000, PHONE_WIDTH)
         browser.close()
 
 

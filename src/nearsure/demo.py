@@ -65,9 +65,10 @@ def main(arguments: list[str] | None = None) -> None:
         seed=SEED,
         others={OURS: prediction.posterior},
     )
-    print(comparison.to_text(bold=BOLD if sys.stdout.isatty() else ("*", "*")))
-    print("\nBest of each column bold; 95% bootstrap intervals; the ECE floor is what a perfectly")
-    print("calibrated forecaster with the same confidences would show.\n")
+    bold, mark = (BOLD, "in bold") if sys.stdout.isatty() else (("*", "*"), "between asterisks")
+    print(comparison.to_text(bold=bold))
+    print(f"\nThe best of each column is {mark}; 95% bootstrap intervals. The ECE floor is what a")
+    print("perfectly calibrated forecaster with the same confidences would show.\n")
     correct = prediction.labels == truth
     for precision in (0.98, 0.99):
         chosen = classifier.accept_threshold(precision=precision)

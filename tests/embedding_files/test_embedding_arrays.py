@@ -193,6 +193,9 @@ def test_a_cut_off_npy_is_refused(tmp_path: Path, size: int) -> None:
 def test_missing_files_and_other_suffixes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingsFileError, match="There is no file"):
         load_embeddings(tmp_path / "none.npz")
+    with pytest.raises(EmbeddingsFileError, match=r"There is no file .*birds\.mat"):
+        load_embeddings(tmp_path / "birds.mat")
+    (tmp_path / "birds.mat").touch()
     with pytest.raises(EmbeddingsFileError, match=r"must end in \.npz.*Got birds\.mat"):
         load_embeddings(tmp_path / "birds.mat")
     with pytest.raises(EmbeddingsFileError, match=r"There is no file .*l\.txt"):

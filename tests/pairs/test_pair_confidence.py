@@ -219,7 +219,7 @@ def test_it_is_the_same_again_and_after_a_file(fitted: PairConfidence, tmp_path:
     assert loaded.threshold(false_accept=0.01) == fitted.threshold(false_accept=0.01)
     assert loaded.report().log_loss == fitted.report().log_loss
     assert loaded.get_params() == fitted.get_params()
-    # Files of before the line was bent.
+    # Files from before the line was bent.
     manifest, tensors = read_model(tmp_path / "pairs")
     for name in ("offset", "knots", "slopes"):
         del manifest[name]

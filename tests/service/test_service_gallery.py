@@ -106,7 +106,7 @@ def test_what_cannot_be_served_is_said_before_it_starts(tmp_path: Path) -> None:
     encoder: Any = Encoder()
     with pytest.raises(ConfigError, match="vectors of 7 numbers"):
         open_gallery(ServiceSettings(str(path)), encoder=encoder)
-    # The file was let go.
+    # The file was released.
     open_gallery(ServiceSettings(str(path))).gallery.close()
 
 
@@ -189,7 +189,7 @@ def test_an_empty_gallery_can_be_filled_and_fitted(tmp_path: Path) -> None:
 
 
 class HeldEngine:
-    """An engine whose scan, the first step of a fit, waits until it is let go."""
+    """An engine whose scan, the first step of a fit, waits until it is released."""
 
     def __init__(self, engine: FaissEngine) -> None:
         self._engine = engine

@@ -49,7 +49,7 @@ def restore(
 ) -> None:
     """Restore a gallery from a copy, and remove leftover files of the old one.
 
-    Do not put a copy there in any other way: the -wal file of a crashed gallery would corrupt it.
+    Do not restore a copy in any other way: a -wal file left by a crash would corrupt it.
 
     Example: nearsure restore backups/birds.sqlite birds.sqlite --replace
     """

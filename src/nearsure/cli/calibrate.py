@@ -31,13 +31,13 @@ def calibrate(
         str | None,
         Argument(
             help="What your engine found for points of the gallery, with their true labels: "
-            f"{HITS}. With ids of points and neighbours, a point is left out of its own; without, "
-            "it must not be there. Not needed with --rule rule.json."
+            f"{HITS}. With ids of points and neighbours, each point is left out of its own "
+            "neighbours; without, it must not be among them. Not needed with --rule rule.json."
         ),
     ] = None,
     *,
     queries: Annotated[
-        str | None, Option(help=f"What it found for queries, to be answered: {HITS}.")
+        str | None, Option(help=f"What your engine found for the queries: {HITS}.")
     ] = None,
     distance: Annotated[
         DistanceName | None, Option(help="What kind of distance your engine returns.")
@@ -56,13 +56,13 @@ def calibrate(
     class_counts: Annotated[
         Path | None,
         Option(
-            help="How many points the gallery has of each class, where GALLERY_HITS is of some of "
-            "its points: a csv file label,count or a json file of an object."
+            help="Number of gallery points in each class, if GALLERY_HITS covers only some of the "
+            "points: a csv file with columns label,count, or a json object."
         ),
     ] = None,
     input_format: Annotated[
         Literal["npz", "jsonl", "parquet", "csv"] | None,
-        Option("--input-format", help="Format of the files, if their names do not tell."),
+        Option("--input-format", help="Format of the files, if not clear from their names."),
     ] = None,
     precision: options.Precision = None,
     output: options.RecordsFile = None,
@@ -74,9 +74,9 @@ def calibrate(
 ) -> None:
     """Add confidence to the results of your own engine: distances and labels are enough.
 
-    Search every gallery point among the gallery (or a random sample of the points, with
-    --class-counts), for one neighbour more than you want to use. What is learned from these holds
-    for queries of the same engine.
+    Search the gallery for each of its own points (or for a random sample of them, with
+    --class-counts), with one neighbour more than you want to use. The fit then holds for queries to
+    the same engine.
 
     Example: nearsure calibrate gallery_hits.jsonl --queries hits.jsonl --distance l2 --save
     rule.json -o confidences.csv

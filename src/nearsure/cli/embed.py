@@ -47,12 +47,12 @@ def embed(
 ) -> None:
     """Turn images or texts into vectors, with ids and labels.
 
-    An image's label is the folder that it lies in, its id the path below SOURCE. Texts are lines,
+    An image's label is the folder that it is in, its id is the path below SOURCE. Texts are lines,
     or the column "text" beside "label" and "id"; they are kept beside the vectors.
 
     All files are checked first. Images that cannot be decoded are left out, listed at the end,
     and the exit code is 1. What was encoded before an interruption is kept in OUTPUT.partial; the
-    same command goes on from there.
+    same command resumes from there.
 
     Example: nearsure embed photos --encoder image -o gallery.npz
 

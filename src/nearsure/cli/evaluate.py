@@ -38,7 +38,7 @@ def evaluate(
             metavar="QUERIES",
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
             "standard input; or a folder of images or a file of texts, with labels, if the model "
-            "says how to encode them.",
+            "has an encoder.",
         ),
     ],
     *,
@@ -60,8 +60,8 @@ def evaluate(
 ) -> None:
     """Measure accuracy and calibration of a fitted model on labelled queries.
 
-    Queries are streamed: a file may be larger than memory. Rules side by side, without a model:
-    nearsure compare.
+    Queries are streamed: a file may be larger than memory. To compare rules
+    without a model, use nearsure compare.
 
     Example: nearsure evaluate queries.npz --model model.safetensors --precision 0.99
     """

@@ -116,8 +116,9 @@ def fit(
         int | None,
         options.engine_option(
             min=0,
-            help="Largest effort (ef, probes) to choose for an approximate index, which should "
-            "find 99% of the true neighbours; by default 32 times the usual. 0 measures nothing.",
+            help="Largest search effort (ef, probes) that may be chosen so that an approximate "
+            "index finds 99% of the true neighbours; by default 32 times the usual. With 0, "
+            "nothing is measured.",
         ),
     ] = None,
     into: Annotated[
@@ -134,7 +135,7 @@ def fit(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a gallery: learn from its own points how sure to be of a match.
+    """Fit a gallery: learn from its own points how far a match can be trusted.
 
     A file is read whole into a model. Into an .sqlite gallery or an engine it is streamed, so that
     it may be larger than memory.

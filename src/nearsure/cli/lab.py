@@ -152,7 +152,7 @@ def reproduce(
         Path | None, Option(help="TOML or JSON with settings that replace the recipe's.")
     ] = None,
     part: Annotated[
-        str, Option(help="standard, or tuning: seen classes alone, to choose schedules.")
+        str, Option(help="standard, or tuning: only the seen classes, to choose schedules.")
     ] = "standard",
     skip_broken_images: Annotated[
         bool, Option("--skip-broken-images", help="Skip images that cannot be decoded.")
@@ -322,7 +322,7 @@ def summary(
     *,
     write: Annotated[
         bool,
-        Option("--write", help="Put the tables into FOLDER/README.md, and draw Figure 2 there."),
+        Option("--write", help="Write the tables to FOLDER/README.md, and draw Figure 2 there."),
     ] = False,
     claims: Annotated[
         bool, Option("--claims", help="The paper claim by claim instead: docs/paper.md.")

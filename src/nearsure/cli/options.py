@@ -53,7 +53,7 @@ ImagesRoot = Annotated[
 ]
 InputFormat = Annotated[
     Literal["npz", "npy", "parquet", "csv", "safetensors", "jsonl"] | None,
-    file_option(help="Format of the file, if its name does not tell, as for standard input."),
+    file_option(help="Format of the file, if not clear from its name, as for standard input."),
 ]
 
 _model = Option(

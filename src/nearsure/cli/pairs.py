@@ -30,22 +30,20 @@ def pairs(
     ] = None,
     *,
     model: Annotated[
-        Path | None, Option("--model", "-m", help="What --save wrote, in place of GALLERY.")
+        Path | None, Option("--model", "-m", help="File that --save wrote, instead of GALLERY.")
     ] = None,
-    save: Annotated[
-        Path | None, Option(help="pairs.safetensors file that keeps what was learned.")
-    ] = None,
+    save: Annotated[Path | None, Option(help="pairs.safetensors file to save the fit to.")] = None,
     first: Annotated[
         str | None, Option(help="File of vectors, compared row by row with those of --second.")
     ] = None,
-    second: Annotated[str | None, Option(help="File of as many vectors.")] = None,
+    second: Annotated[str | None, Option(help="File of the same number of vectors.")] = None,
     pairs_file: Annotated[
         Path | None,
         Option(
             "--pairs",
             help="csv or jsonl file of pairs to compare: columns first and second hold ids of "
-            "--vectors (or row numbers, where it has no ids), and same, if there, whether they are "
-            "the same.",
+            "--vectors (or row numbers, where it has no ids), and same, if present, whether they "
+            "are the same.",
         ),
     ] = None,
     vectors: Annotated[
@@ -54,23 +52,22 @@ def pairs(
     base_rate: Annotated[
         float | None,
         Option(
-            help="Share of same pairs among those to come: above 0 and below 1; by default 0.5, or "
-            "as in the model."
+            help="Expected share of same pairs among those to compare: above 0 and below 1; by "
+            "default 0.5, or as in the model."
         ),
     ] = None,
     false_accept: Annotated[
         float | None,
         Option(
-            help="Accept pairs so that at most this share of different ones is accepted: 0.001, "
-            "say."
+            help="Accept at most this share of the pairs that are different, for example 0.001."
         ),
     ] = None,
     report: Annotated[
         bool,
         Option(
             "--report",
-            help="Show how good the probabilities of the compared pairs are, in place of them. "
-            "Needs labels in both files, or a column same.",
+            help="Instead of the probabilities, show how good they are. Needs labels in both "
+            "files, or a column same.",
         ),
     ] = False,
     labels_path: options.Labels = None,
@@ -86,9 +83,9 @@ def pairs(
     rows: options.Rows = 20,
     quiet: options.Quiet = False,
 ) -> None:
-    """Are these two the same? Learn it from a gallery's own pairs, and compare others.
+    """Are these two the same? Learn to tell from a gallery's own pairs, and compare others.
 
-    Without pairs to compare it shows what was learned, and the threshold for --false-accept.
+    Without pairs to compare, it shows the fit and the threshold for --false-accept.
 
     Example: nearsure pairs faces.npz --base-rate 0.01 --false-accept 0.001 --save pairs.safetensors
 

@@ -38,8 +38,8 @@ def predict(
         list[str],
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of embeddings, - for standard "
-            "input; or images, folders of images or files of texts, if the model says how to "
-            "encode them."
+            "input; or images, folders of images or files of texts, if the model has an "
+            "encoder."
         ),
     ],
     *,

@@ -22,8 +22,8 @@ def recalibrate(
         str,
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, at least "
-            "20 and better 100, - for standard input; or a folder of images or a file of texts, if "
-            "the model says how to encode them. With --choose: of queries without labels."
+            "20 and preferably 100, - for standard input; or a folder of images or a file of "
+            "texts, if the model has an encoder. With --choose, the queries need no labels."
         ),
     ],
     *,
@@ -33,16 +33,16 @@ def recalibrate(
         Option(
             "--output",
             "-o",
-            help="model.safetensors: the model with what was learned. An .sqlite gallery keeps it "
-            "inside. With --choose: csv, jsonl, json or parquet file of the queries to label.",
+            help="model.safetensors: the recalibrated model. An .sqlite gallery keeps it inside. "
+            "With --choose: csv, jsonl, json or parquet file of the queries to label.",
         ),
     ] = None,
     choose: Annotated[
         int | None,
         Option(
             min=1,
-            help="Fit nothing: choose this many queries to label, spread over confidence and "
-            "classes, each with the same probability.",
+            help="Do not fit, but choose this many queries to label, spread over confidence and "
+            "classes, each query with the same probability.",
         ),
     ] = None,
     precision: options.Precision = None,

@@ -34,8 +34,8 @@ def report(
         Argument(
             help="npz, npy, parquet, csv, safetensors or jsonl file of labelled queries, - for "
             "standard input; or a folder of images or a file of texts, with labels, if the model "
-            "says how to encode them; without it the gallery's own points are scored, each left "
-            "out of its own search."
+            "has an encoder. If omitted, the gallery's own points are scored, each left out of "
+            "its own search."
         ),
     ] = None,
     *,

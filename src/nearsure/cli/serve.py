@@ -78,7 +78,7 @@ def serve(
     ] = 1024,
     largest_queue: Annotated[int, limit_option(min=1, help="Most queries that may wait.")] = 2048,
     patience: Annotated[
-        float, limit_option(min=0.1, help="Longest time of a request, in seconds.")
+        float, limit_option(min=0.1, help="Longest time that a request may take, in seconds.")
     ] = 30.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],

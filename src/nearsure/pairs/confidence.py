@@ -343,7 +343,7 @@ class PairConfidence(BaseEstimator):  # type: ignore[misc]
         """What `save` wrote; `ModelFileError` for anything else."""
         manifest, tensors = read_model(path)
         owner = str(path)
-        # Files of before have a straight line.
+        # Older files have a straight line.
         manifest = {"offset": 0.0, "knots": [], "slopes": [1.0], **manifest}
         check_fields(owner, manifest, _MANIFEST)
         n, n_features = len(tensors.get("same", ())), manifest["n_features"]
