@@ -36,9 +36,9 @@ RESUMABLE = ("embed", "reproduce", "ablation")
 GOES_ON = "Interrupted; run the same command again to resume."
 NOTHING_LEFT = "Interrupted; no partial files were left."
 
-EPILOG = """Exit codes: 0 success; 1 images that cannot be decoded were left out and are listed, or
-an internal error, with a traceback; 2 invalid arguments or files, or too little memory, explained
-in one sentence; 130 interrupted.
+EPILOG = """Exit codes: 0 success; 1 internal error, with a traceback, or images that cannot be
+decoded, which are listed and left out; 2 invalid arguments or files, or too little memory,
+explained in one sentence; 130 interrupted.
 
 Example: nearsure fit gallery.npz -o model.safetensors
 """
