@@ -197,7 +197,7 @@ PRESETS = {"glyphs": GLYPHS, "cub200": CUB200, "cars196": CARS196}
 # Where a loss has a schedule of its own.
 RATES: dict[str, dict[LossName, dict[str, float]]] = {
     "cub200": {
-        "triplet": {"epochs": 3},
+        "triplet": {"epochs": 3, "learning_rate": 5e-5},
         "n-pairs": {"epochs": 3},
         "proxy-nca": {"epochs": 3, "proxy_learning_rate": 1e-2},
     },
